@@ -7,6 +7,7 @@ Exit status:
     2    wrong usage
     3    a service refused the request or could not be reached: credentials, permissions, network
     4    the endpoint answered a request with an error
+    5    check found no error, but could not look at everything
     130  interrupted (Ctrl-C); the command can be run again
 """
 

@@ -44,7 +44,27 @@ def installed() -> dict[str, Any]:
     engine_parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(add_help=False))
     engine = {action.dest: _described(action) for action in engine_parser._actions}
     server = {action.dest for action in make_arg_parser(FlexibleArgumentParser(add_help=False))._actions}
-    return _table(vllm.__version__, engine, sorted(server - set(engine)))
+    return {**_table(vllm.__version__, engine, sorted(server - set(engine))), **_registered()}
+
+
+def _registered() -> dict[str, list[str]]:
+    """The models that this vLLM and its transformers know, and its tool parsers."""
+    from transformers.models.auto import modeling_auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from vllm.model_executor.models.registry import ModelRegistry
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
+
+    try:
+        from vllm.tool_parsers import ToolParserManager
+    except ImportError:  # 0.13.0
+        from vllm.entrypoints.openai.tool_parsers import ToolParserManager
+    tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
+    classes = {name for table in tables for name in table.values() if isinstance(name, str)}
+    return {
+        "architectures": sorted({*ModelRegistry.get_supported_archs(), *classes}),
+        "model_types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY.keys()}),
+        "tool_parsers": sorted(ToolParserManager.list_registered()),
+    }
 
 
 def from_source(source: str, version: str) -> dict[str, Any]:
@@ -102,8 +122,8 @@ def _annotated(annotation: str) -> Argument:
 def text(table: dict[str, Any]) -> str:
     """The file: one line an argument, so that a version's differences can be read."""
     engine = ",\n".join(f"    {json.dumps(name)}: {json.dumps(about)}" for name, about in table["engine"].items())
-    version, server = json.dumps(table["vllm"]), json.dumps(table["server"])
-    return f'{{\n  "vllm": {version},\n  "engine": {{\n{engine}\n  }},\n  "server": {server}\n}}\n'
+    rest = "".join(f',\n  "{key}": {json.dumps(table[key])}' for key in table if key not in ("vllm", "engine"))
+    return f'{{\n  "vllm": {json.dumps(table["vllm"])},\n  "engine": {{\n{engine}\n  }}{rest}\n}}\n'
 
 
 def main() -> None:

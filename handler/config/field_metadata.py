@@ -23,6 +23,17 @@ class KeyWriter(Enum):
     LINE = auto()  # The code of a line decides.
 
 
+class ModelFile(Enum):
+    """What a file beside the model (`endpoint.yaml`, `serving.properties`) may set a field to.
+
+    Whoever made the model wrote that file. It describes the model, and decides nothing else.
+    """
+
+    DATA = auto()  # Any value: the field describes the model. Values nested in it may name no place outside.
+    INSIDE = auto()  # The field is a place: only one inside the model's directory.
+    NEVER = auto()  # Trust, code, credentials, ports, stores, logging, limits: only the owner of the endpoint sets it.
+
+
 @dataclass(frozen=True, slots=True)
 class NxdKey:
     """The NeuronConfig key of NxD Inference that holds a field's value (NxDI models/config.py).
@@ -52,6 +63,8 @@ class FieldMetadata:
     """One field's metadata.
 
     :param text: the field's documentation.
+    :param model_file: what a file beside the model may set the field to. Every field has to say it.
+    :param model_file_keys: of a mapping, the keys that such a file may set, separated by spaces; empty: any.
     :param secret: the value is never shown.
     :param bounds: the smallest and the largest number; None: the kind's own.
     :param choices: the values that are taken; empty: any of the type.
@@ -66,6 +79,8 @@ class FieldMetadata:
     """
 
     text: str
+    model_file: ModelFile
+    model_file_keys: str = ""
     secret: bool = False
     bounds: tuple[float, float] | None = None
     choices: tuple[str, ...] = ()
@@ -79,12 +94,25 @@ class FieldMetadata:
     native: str | None = None
 
 
-def setting(default: T, text: str, **limits: Any) -> T:
-    """The field of `EndpointConfig` with this default, documentation and limits.
+def model_data(default: T, text: str, **limits: Any) -> T:
+    """The field of `EndpointConfig` with this default, documentation and limits. Files beside the model may set it.
 
     :param limits: the other parameters of `FieldMetadata`.
     """
-    metadata = FieldMetadata(text=text, **limits)
+    return _field(default, FieldMetadata(text=text, model_file=ModelFile.DATA, **limits))
+
+
+def model_place(default: T, text: str, **limits: Any) -> T:
+    """A field that names a place. Files beside the model may set it to one inside the model's directory."""
+    return _field(default, FieldMetadata(text=text, model_file=ModelFile.INSIDE, **limits))
+
+
+def owners(default: T, text: str, **limits: Any) -> T:
+    """A field that only the owner of the endpoint sets."""
+    return _field(default, FieldMetadata(text=text, model_file=ModelFile.NEVER, **limits))
+
+
+def _field(default: T, metadata: FieldMetadata) -> T:
     documented = {METADATA: metadata}
     if isinstance(default, dict):
         return field(default_factory=lambda: copy(default), repr=metadata.by_user, metadata=documented)

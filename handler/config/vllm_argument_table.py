@@ -119,6 +119,15 @@ def server_arguments() -> frozenset[str]:
     return frozenset(name for _, table in _tables() for name in table["server"])
 
 
+def registered_names(version: str, kind: str) -> tuple[str, ...]:
+    """Names that a version of vLLM knows; empty if its table has none.
+
+    :param kind: `architectures`, `model_types` (with those of the transformers that it was installed with) or
+        `tool_parsers`.
+    """
+    return next((tuple(table.get(kind, ())) for name, table in _tables() if name == version), ())
+
+
 @lru_cache(maxsize=1)
 def _tables() -> tuple[tuple[str, dict[str, Any]], ...]:
     tables = [json.loads(path.read_text(encoding="utf-8")) for path in TABLES.glob("*.json")]

@@ -9,6 +9,8 @@ from pathlib import Path
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
+from handler.neuron.checkpoint.chat_template import configured_template
+from handler.neuron.checkpoint.checkpoint_files import LocalFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,38 +52,11 @@ def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSett
     settings = FrontendSettings(**{each.name: getattr(config, each.name) for each in fields(FrontendSettings)})
     return replace(
         settings,
-        chat_template=_template(config, model),
-        tool_parser_plugin=None if plugin is None else str(_file(plugin, model) or plugin),
+        chat_template=configured_template(config, None if model is None else LocalFiles(model, str(model))),
+        tool_parser_plugin=str(model / plugin) if plugin and model and (model / plugin).is_file() else plugin,
     )
-
-
-def _template(config: EndpointConfig, model: Path | None) -> str | None:
-    """The text of the configured template. A value with braces or a line end is the template, any other a file."""
-    configured = config.chat_template
-    if configured is None:
-        return None
-    if any(mark in configured for mark in "{}\n"):
-        return configured
-    file, setting = _file(configured, model), _setting(config, "chat_template")
-    if file is None:
-        raise SettingError(
-            setting,
-            f"there is no file '{configured[:200]}'",
-            "Give the path of a file, the name of a file in the model's directory, or the template itself.",
-        )
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(setting, f"it cannot be read ({type(error).__name__})", "Name a text file.") from None
 
 
 def _setting(config: EndpointConfig, name: str) -> str:
     """The name under which a value was given, for messages."""
     return config.source(name).name or f"ENDPOINT_{name.removeprefix('engine_args.').upper()}"
-
-
-def _file(name: str, model: Path | None) -> Path | None:
-    for file in ([] if model is None else [model / name]) + [Path(name)]:
-        if file.is_file():
-            return file
-    return None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
-from handler.model.remote_code import check_remote_code
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
+from handler.neuron.checkpoint.remote_code import check_remote_code
+from handler.neuron.planning.file_examination import require_sound_files
 from handler.storage.byte_progress import ByteProgress, ignore_bytes
 from handler.storage.s3_download import download_prefix
 
@@ -81,7 +82,9 @@ def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model
         raise SettingError(
             setting, f"{path} has no config.json (found: {found})", "Put the model's files at its top level."
         )
-    if not config.trust_remote_code:
+    if config.engine != "none":
+        require_sound_files(replace(config, model=str(path)), setting)
+    elif not config.trust_remote_code:
         check_remote_code(path, setting)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return Model(path=str(path), names=(_shown_name(path, name), name), size=size)

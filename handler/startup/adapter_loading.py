@@ -10,6 +10,7 @@ from handler.config.loading.network_isolation import VARIABLE, is_remote
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField, SettingError
 from handler.model.model_source import download
+from handler.neuron.checkpoint.adapter_files import model_modules
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import BASE_ADAPTER, base_adapter_directory
 
@@ -33,6 +34,7 @@ def load_adapters(
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
     stage("load adapters")
     if plan.line == "cpu":
+        adapters.modules = model_modules(str(plan.engine_args["model"]))
         adapters.load_empty(Path(str(plan.engine_args["model"])))
     elif plan.line.startswith("nxdi"):
         base = base_adapter_directory(config)
@@ -50,11 +52,22 @@ def load_adapters(
         adapters.fixed = AT_THE_START_ONLY
 
 
-def bring(source: str, config: EndpointConfig) -> Path:
+def bring(source: str, config: EndpointConfig, field: str = "src") -> Path:
     """The directory of an adapter or a model. One in S3 is downloaded.
 
+    :param field: the request's field that names it.
     :raises EndpointError: it cannot be downloaded.
     """
     if config.network_isolation and is_remote(source, hub=False):
-        raise InvalidField("src", f"it is not on this machine, and {VARIABLE} forbids fetching it")
-    return download(source, config, "src") if source.startswith("s3://") else Path(source)
+        raise InvalidField(field, f"it is not on this machine, and {VARIABLE} forbids fetching it")
+    try:
+        if source.startswith("s3://"):
+            return download(source, config, field)
+        Path(source).stat()
+    except FileNotFoundError:
+        pass  # whoever reads it says what is missing
+    except SettingError as error:
+        raise InvalidField(field, error.problem[:300]) from None
+    except (OSError, ValueError):  # too long for a path, or a NUL character
+        raise InvalidField(field, f"'{source[:60]}' is no directory") from None
+    return Path(source)

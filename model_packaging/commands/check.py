@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 STARTS = "Nothing here would keep it from starting."
+INCOMPLETE = "Nothing that was checked would keep it from starting. Not everything could be checked."
+NOT_CHECKED = 5
 
 
 @click.command("check")
@@ -22,12 +24,16 @@ STARTS = "Nothing here would keep it from starting."
 def command(found: Examination, as_json: bool) -> None:
     """Checks whether an endpoint with these settings would start, and lists what would fail.
 
-    MODEL is a directory, s3://bucket/prefix or a hub id; only its JSON files and safetensors headers are read. If its
-    shape is known, check also predicts what the plan reaches.
+    MODEL is a directory, s3://bucket/prefix or a hub id. Its JSON files, tokenizer, chat template and headers of
+    safetensors are read, and those of a draft and of adapters. If its shape is known, check also predicts what the plan
+    reaches. The exit status is 1 for errors, and 5 if there are none but something could not be looked at.
     """
+    from handler.neuron.checkpoint.file_findings import UNCHECKED
+    from handler.neuron.planning.file_examination import with_files
     from model_packaging.prediction.expected_rates import expected
 
-    predictions = expected(found)
+    found, predictions = with_files(found), expected(found)
+    unchecked = any(finding.code == UNCHECKED for finding in found.findings)
     if as_json:
         print_json({**found.document(), "predictions": [one.document() for one in predictions]})
     else:
@@ -36,10 +42,11 @@ def command(found: Examination, as_json: bool) -> None:
 
         count = sum(finding.severity.value == "error" for finding in found.findings)
         planned = any(finding.code == "line-not-served" for finding in found.findings)
-        good = "No errors, for a plan: this container does not start the line." if planned else STARTS
+        starts = INCOMPLETE if unchecked else STARTS
+        good = "No errors, for a plan: this container does not start the line." if planned else starts
         verdict = f"{count} error{'s' if count != 1 else ''}." if count else good
         table = [findings_table(found.findings)] if found.findings else []
         vllm = [f"{found.vllm}."] if found.vllm else []
         memory = [memory_line(found.memory)] if found.memory else []
         show(*table, *memory, *map(prediction_line, predictions), *vllm, verdict)
-    sys.exit(1 if found.failed else 0)
+    sys.exit(1 if found.failed else NOT_CHECKED if unchecked else 0)

@@ -235,12 +235,13 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     if package and package.endswith((".tar.gz", ".tgz")):
         click.echo("The archive's settings are not checked: check the folder it was packed from.", err=True)
         return None
+    from handler.neuron.planning.file_examination import with_files
     from model_packaging.examination_report import examine
 
     model = package or variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL")
     if not model:
         return None  # named in a document, which the container reads
-    found = examine(variables, model, instance=instance, line=None)
+    found = with_files(examine(variables, model, instance=instance, line=None))
     if found.failed:
         refuse(found, as_json, "Nothing was created. --no-check deploys it all the same.")
     return found.plan

@@ -9,6 +9,7 @@ from handler.config.loading.config_loader import load
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
 from handler.neuron.planning.examination import examine_config
+from handler.neuron.planning.file_examination import with_files
 
 
 def require_startable(environ: Mapping[str, str]) -> None:
@@ -16,7 +17,7 @@ def require_startable(environ: Mapping[str, str]) -> None:
 
     :raises SettingErrors: it would not. The error has every finding.
     """
-    found = examine_config(load(environ)).findings
+    found = with_files(examine_config(load(environ))).findings
     errors = [finding for finding in found if finding.severity is Severity.ERROR]
     if errors:
         raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from handler.artifacts.store.object_names import MANIFESTS
+from handler.config.loading.config_loader import load
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.errors import SettingError
+from handler.neuron.planning.file_examination import require_sound_files
 from handler.storage.safe_paths import confined_all
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile
 from model_packaging.package.selection import select
@@ -57,9 +59,9 @@ class Assembly:
 
 
 def assemble(given: PackageInputs) -> Assembly:
-    """Lists every file of the package. Copies nothing, and reads only the settings.
+    """Lists every file of the package. Copies nothing. Checks the model's files and settings as the start does.
 
-    :raises SettingError: a part is missing or has the wrong type.
+    :raises SettingError: a part is missing or has the wrong type, or an endpoint would not start with the model.
     :raises UnsafePath: two files would have the same name.
     """
     model = {item.path: item for item in items(given.model, "MODEL", given.revision)}
@@ -78,6 +80,7 @@ def assemble(given: PackageInputs) -> Assembly:
     if given.code:
         files += _below(CODE, _code(given.code))
     files = _with_settings(files, given.config, settings)
+    require_sound_files(load({}, model=given.model), "MODEL")
     confined_all(item.path for item in files)
     return Assembly(tuple(sorted(files, key=lambda item: item.path)), left)
 
@@ -115,6 +118,7 @@ def _with_settings(files: list[Item], config: str | None, more: Mapping[str, obj
     if config and any(item.path == LMI_FILE for item in files):
         raise SettingError("--config", f"the model brings its own {LMI_FILE}", "Leave one of them out.")
     document = _document(config) if config else _document(_local(beside)) if beside else {}
+    document.pop("model", None)  # the package is the model
     for name, value in more.items():
         if document.get(name, value) != value:
             problem = f"it sets {name} to {document[name]!r}, and the package has its own"
@@ -122,6 +126,8 @@ def _with_settings(files: list[Item], config: str | None, more: Mapping[str, obj
     import yaml
 
     body = yaml.safe_dump({**document, **more}, sort_keys=False, width=120).encode()
+    place = f"{MODEL_DIRECTORY}/{MODEL_FILE}"
+    load({}, model=MODEL_DIRECTORY, fetch=lambda location: body if location == place else None)
     return [item for item in files if item is not beside] + [Item(MODEL_FILE, len(body), GeneratedItem(body))]
 
 
@@ -136,7 +142,6 @@ def _document(location: str) -> dict[str, object]:
 
     :raises SettingError: it is unreadable, or has an unknown setting.
     """
-    from handler.config.loading.config_loader import load
     from handler.config.loading.document_text import parse
     from handler.config.loading.file_reader import fetch
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from handler.errors import SettingError
+from handler.regular_files import regular_files
 from model_packaging.package.package_item import Item, LocalFile, S3File
 
 # The files that are downloaded from a repository. Older weight formats only if it has no safetensors.
@@ -56,23 +56,12 @@ def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
 
 def _of_folder(folder: Path, what: str) -> Iterator[Item]:
     """Yields the files of a folder. Follows links within the folder, and within the hub client's cache."""
-    within = [folder.resolve()]
-    if folder.parent.name == "snapshots":
-        within.append(folder.parent.parent.resolve() / "blobs")
-    for directory, names, files in os.walk(folder):
-        for name in sorted(files):
-            path = Path(directory, name)
+    try:
+        for path in regular_files(folder):
             real = path.resolve()
-            if path.is_symlink() and not any(real.is_relative_to(place) for place in within):
-                problem = f"{path} is a link that leads out of the folder"
-                raise SettingError(what, problem, "Put the file there instead.")
-            if not real.is_file():
-                raise SettingError(what, f"{path} is not a plain file", "Remove it.")
             yield Item(path.relative_to(folder).as_posix(), real.stat().st_size, LocalFile(real))
-        for name in sorted(names):
-            if Path(directory, name).is_symlink():
-                problem = f"{Path(directory, name)} is a link to a folder"
-                raise SettingError(what, problem, "Put the folder itself there.")
+    except OSError as error:
+        raise SettingError(what, f"{error.filename}: {error.strerror}", "Put a plain file there.") from None
 
 
 def _of_s3(uri: str, what: str) -> list[Item]:

@@ -285,6 +285,87 @@ def test_files_that_are_none_are_refused(clean: ServeProcess, tmp_path: Path) ->
     assert load(clean, "bad", str(cut)) == (400, "invalid_adapter")
 
 
+def with_header(header: bytes) -> bytes:
+    return len(header).to_bytes(8, "little") + header
+
+
+@pytest.mark.parametrize("prefix", ["base_model.model.language_model.", "base_model.model.model.layers.9"])
+def test_keys_that_match_no_module_are_refused_with_the_first_of_them(
+    clean: ServeProcess, tmp_path: Path, prefix: str
+) -> None:
+    bad = Path(shutil.copytree(ADAPTER, tmp_path / "bad"))
+    content = (bad / "adapter_model.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + size].replace(b"base_model.model.model.layers.", f"{prefix}model.layers.".encode())
+    if prefix.endswith("9"):
+        header = content[8 : 8 + size].replace(b"base_model.model.model.layers.", prefix.encode())
+    (bad / "adapter_model.safetensors").write_bytes(with_header(header) + content[8 + size :])
+    reply = clean.client.post("/adapters", json={"name": "bad", "src": str(bad)})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_adapter")
+    assert f"{prefix}" in reply.json()["error"]["message"]
+    assert "matches no module" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("size", [8 << 20, 96 << 20])
+def test_a_header_of_nothing_but_lists_is_refused_at_once_and_by_both_routes(
+    clean: ServeProcess, tmp_path: Path, size: int
+) -> None:
+    """Its parse would take a second of every thread for each 8 MB."""
+    bad = Path(shutil.copytree(ADAPTER, tmp_path / "bad"))
+    (bad / "adapter_model.safetensors").write_bytes(with_header(b"[" + b"[]," * (size // 3) + b"[]]"))
+    assert load(clean, "bad", str(bad)) == (400, "invalid_adapter")
+    model = Path(shutil.copytree(sample_model.path(), tmp_path / "model"))
+    shutil.copy(bad / "adapter_model.safetensors", model / "model.safetensors")
+    reply = clean.client.post("/models", json={"model_name": "bad", "url": str(model)})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_model")
+    if size > 8 << 20:
+        assert "100,000 tensors" in reply.json()["error"]["message"]
+    assert clean.ping()[0] == 200
+
+
+def test_a_fifo_or_a_link_that_leads_out_is_refused(clean: ServeProcess, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("{}")
+    for name, make in {
+        "my_config.json": os.mkfifo,
+        "tokenizer_config.json": os.mkfifo,
+        "endpoint.yaml": os.mkfifo,
+        "chat_template.jinja": lambda path: path.symlink_to("/proc/self/environ"),
+        "generation_config.json": lambda path: path.symlink_to(tmp_path / "secret"),
+    }.items():
+        model = Path(shutil.copytree(sample_model.path(), tmp_path / f"of {name}"))
+        (model / name).unlink(missing_ok=True)
+        make(model / name)
+        reply = clean.client.post("/models", json={"model_name": "bad", "url": str(model)})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_model"), reply.text
+        assert name in reply.json()["error"]["message"]
+
+
+def test_a_model_that_trusts_itself_or_reads_outside_is_refused(
+    clean: ServeProcess, whole: str, tmp_path: Path
+) -> None:
+    for line in ("trust_remote_code: true", "chat_template: /etc/hostname", "hf_overrides: {trust_remote_code: true}"):
+        model = Path(shutil.copytree(whole, tmp_path / line[:20].replace(":", "")))
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoConfig": "evil.Config"}}))
+        (model / "evil.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')")
+        (model / "endpoint.yaml").write_text(line)
+        reply = clean.client.post("/models", json={"model_name": "bad", "url": str(model)})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_model"), reply.text
+        assert f"{line.partition(':')[0]}" in reply.json()["error"]["message"]
+        assert f"{model}/endpoint.yaml" in reply.json()["error"]["message"]
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("place", ["x" * 100_000, "s3://", "/" + "a/" * 2500, "a\0b"])
+def test_a_place_that_is_none_is_a_400(clean: ServeProcess, place: str) -> None:
+    for path, body in {
+        "/adapters": {"name": "bad", "src": place},
+        "/models": {"model_name": "bad", "url": place},
+    }.items():
+        reply = clean.client.post(path, json=body)
+        assert reply.status_code == 400, reply.text[:300]
+
+
 @pytest.mark.parametrize("name", ["../up", "", "a b", "x" * 257, "sample"])
 def test_a_name_that_is_none_is_refused(clean: ServeProcess, name: str) -> None:
     assert load(clean, name)[0] == (409 if name == "sample" else 400)

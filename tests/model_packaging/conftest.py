@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.small_model import write_small_model
+
 # The gateway and the scripted container behind it are local_sagemaker's own test tools.
 sys.path.append(str(Path(__file__).parents[1] / "local_sagemaker"))
 NUMBERS = itertools.count()
@@ -22,10 +24,5 @@ def bucket(s3: Any) -> str:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A folder that looks like a model."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2}')
-    (folder / "tokenizer.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(bytes(range(256)) * 4096)
-    return folder
+    """A model."""
+    return write_small_model(tmp_path / "model")

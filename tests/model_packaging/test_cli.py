@@ -126,8 +126,13 @@ def test_a_model_that_is_not_there_and_one_that_is_elsewhere(tmp_path: Path) -> 
     assert missing.exit_code == 1
     assert str(tmp_path / "none") in missing.stdout
     elsewhere = run("check", "--json", *TRN1, "org/name", HF_HOME=str(tmp_path))
-    assert elsewhere.exit_code == 0
-    assert findings(elsewhere)["model-not-read"]["severity"] == "info"
+    assert elsewhere.exit_code == 5, "the laptop does not reach the hub, and the instance may"
+    assert findings(elsewhere)["not-checked"]["why"].startswith("not checked: org/name")
+    here = run("check", "--json", "org/name", HF_HOME=str(tmp_path), HF_HUB_OFFLINE="1")
+    assert (here.exit_code, findings(here)["model-unreachable"]["severity"]) == (1, "error")
+    for typed in ("s3:/models/x", "S3://models/x", "a/b/c"):
+        result = run("check", "--json", *TRN1, typed)
+        assert (result.exit_code, "s3://bucket/prefix" in result.stdout) == (1, True), result.stdout
     assert json.loads(elsewhere.stdout)["memory"] is None
 
 

@@ -53,7 +53,7 @@ def test_a_push_that_lost_its_manifest_sends_only_what_is_missing(s3: Any, bucke
     told("push", model, to)
     s3.delete_object(Bucket=bucket, Key="models/one/endpoint-package.json")
     s3.delete_object(Bucket=bucket, Key="models/one/tokenizer.json")
-    assert told("push", model, to)["sent"] == len("{}")
+    assert told("push", model, to)["sent"] == (model / "tokenizer.json").stat().st_size
     assert run("verify", to).exit_code == 0
 
 
@@ -61,9 +61,10 @@ def test_equal_size_is_not_equal_content(s3: Any, bucket: str, model: Path) -> N
     to = f"s3://{bucket}/models/one/"
     told("push", model, to)
     s3.delete_object(Bucket=bucket, Key="models/one/endpoint-package.json")
-    s3.put_object(Bucket=bucket, Key="models/one/tokenizer.json", Body=b"[]")
-    assert told("push", model, to)["sent"] == len("{}")
-    assert s3.get_object(Bucket=bucket, Key="models/one/tokenizer.json")["Body"].read() == b"{}"
+    content = (model / "tokenizer.json").read_bytes()
+    s3.put_object(Bucket=bucket, Key="models/one/tokenizer.json", Body=b"x" * len(content))
+    assert told("push", model, to)["sent"] == len(content)
+    assert s3.get_object(Bucket=bucket, Key="models/one/tokenizer.json")["Body"].read() == content
 
 
 def test_another_package_is_not_mixed_in(s3: Any, bucket: str, model: Path) -> None:
@@ -74,7 +75,7 @@ def test_another_package_is_not_mixed_in(s3: Any, bucket: str, model: Path) -> N
     assert "old.safetensors" in refused.stderr
     assert keys(s3, bucket) == {"models/one/old.safetensors"}
     assert told("push", model, to, "--replace")["deleted"] == 1
-    (model / "tokenizer.json").write_text('{"changed": 1}')
+    (model / "generation_config.json").write_text('{"changed": 1}')
     assert "another package" in run("push", model, to).stderr
     assert told("push", model, to, "--replace")["sent"] == len('{"changed": 1}')
     assert run("verify", to).exit_code == 0
@@ -104,7 +105,9 @@ def test_from_s3_to_s3_and_back(s3: Any, bucket: str, model: Path, tmp_path: Pat
 def test_verify_finds_a_damaged_object(s3: Any, bucket: str, model: Path) -> None:
     to = f"s3://{bucket}/models/one"
     told("push", model, to)
-    s3.put_object(Bucket=bucket, Key="models/one/model.safetensors", Body=bytes(MIB))
+    s3.put_object(
+        Bucket=bucket, Key="models/one/model.safetensors", Body=bytes((model / "model.safetensors").stat().st_size)
+    )
     result = run("verify", to)
     assert result.exit_code == 1
     assert "model.safetensors has other content" in result.stdout
@@ -171,7 +174,8 @@ def test_parts_stay_within_s3s_limits() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_push_cleanly_and_the_next_goes_on(s3: Any, bucket: str, model: Path, s3_url: str) -> None:
-    (model / "model.safetensors").write_bytes(os.urandom(200 * MIB))
+    (model / "large.bin").write_bytes(os.urandom(200 * MIB))
+    (model / "model.safetensors").rename(model / "model-of-nothing.txt")  # the large file is the weights
     command = [sys.executable, "-m", "model_packaging", "push", str(model), f"s3://{bucket}/models/one", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and "Uploads" not in s3.list_multipart_uploads(Bucket=bucket):

@@ -19,6 +19,7 @@ from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.merge import Merged, merge
+from handler.config.loading.model_file_rules import is_data
 from handler.config.loading.setting_files import Found, of_artifacts, of_model_directory, of_named_document
 from handler.config.loading.variable_translation import translate_model, translate_variable
 from handler.config.problems import SettingErrors, masked
@@ -61,6 +62,9 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     base = environ.get(containers.BASE, "").strip() or BASE
     take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
     take(of_artifacts(_named(assignments, "compiled_artifacts"), fetch))
+    if Origin.MODEL_FILE in [one.source.origin for one in assignments if one.assignment.field == "compiled_artifacts"]:
+        # The artifacts came with the model, so that they name no places either.
+        assignments = [one for one in assignments if one.source.origin is not Origin.ARTIFACTS or is_data(one)]
     merged = merge(assignments)
     secrets = _secrets(environ, assignments)
     problems = [masked(error, secrets) for error in (*errors, *merged.errors)]

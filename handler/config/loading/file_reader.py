@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from handler.regular_files import open_regular
+
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
@@ -38,7 +40,7 @@ def fetch(location: str) -> bytes | None:
 
 def _from_disk(location: str) -> bytes | None:
     try:
-        with Path(location).open("rb") as file:
+        with open_regular(Path(location)) as file:
             return file.read(LIMIT + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None

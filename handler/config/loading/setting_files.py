@@ -6,6 +6,7 @@ Each function yields settings and errors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from handler.config.assignment import Assignment
@@ -17,12 +18,14 @@ from handler.config.fields import fields
 from handler.config.loading import artifact_settings as artifacts
 from handler.config.loading import document_text as document
 from handler.config.loading import java_properties
+from handler.config.loading import model_file_rules as rules
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.problems import BadValue
 from handler.config.sourced_assignment import SourcedAssignment, sourced
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 from handler.json_value import Json
+from handler.regular_files import leads_out
 
 Found = SourcedAssignment | SettingError
 MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
@@ -52,14 +55,24 @@ def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found
     for name in (MODEL_FILE, LMI_FILE):
         location = f"{directory.rstrip('/')}/{name}"
         try:
+            if not directory.startswith("s3://") and leads_out(Path(location), Path(directory)):
+                raise Unreadable("it is a link that leads out of the model's directory")
             body = fetch(location)
         except Unreadable as problem:
             yield SettingError(location, str(problem), "Make it readable, or remove it.")
             if directory.startswith("s3://"):
                 return  # the next file would fail in the same way
             continue
-        if body is not None:
-            yield from _parsed(body, location, location, Origin.MODEL_FILE)
+        for found in () if body is None else _parsed(body, location, location, Origin.MODEL_FILE):
+            has_model = partial(_has_model, directory, fetch)
+            yield (isinstance(found, SourcedAssignment) and rules.rejected(found, directory, has_model)) or found
+
+
+def _has_model(directory: str, fetch: Fetch) -> bool:
+    try:
+        return any(fetch(f"{directory.rstrip('/')}/{name}") is not None for name in ("config.json", "params.json"))
+    except Unreadable:
+        return True
 
 
 def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:

@@ -12,6 +12,7 @@ from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import server_arguments as servers
 from handler.config.dialects import vllm_names as engine
+from handler.config.field_metadata import ModelFile
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
 from handler.config.vllm_argument_table import server_arguments
 
@@ -69,6 +70,8 @@ def text() -> str:
 
 def _lines() -> Iterator[str]:
     yield HEAD
+    owners = [f"`{name}`" for name, field in fields().items() if field.metadata.model_file is ModelFile.NEVER]
+    yield f"\nFiles beside the model describe the model only. They cannot set {', '.join(owners)}.\n"
     titles = {first: title for title, first in GROUPS.items()}
     for name, field in fields().items():
         if name in titles:

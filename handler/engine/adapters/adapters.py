@@ -58,6 +58,7 @@ class Adapters:
     :param limit: how many adapters may be loaded. The engine's memory may hold fewer. vLLM then drops the least
         recently used one from memory, and reads its files again when a request uses it.
     :ivar required: whether the engine serves requests with an adapter only.
+    :ivar modules: the model's modules with the shapes of their weights, if they are known.
     :ivar fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
     """
 
@@ -82,6 +83,7 @@ class Adapters:
         self._change = threading.Lock()
         self.limit = limit
         self.fixed = ""
+        self.modules: dict[str, tuple[int, ...]] | None = None
         shutil.rmtree(directory, ignore_errors=True)  # files of an earlier process
 
     def names(self) -> tuple[str, ...]:
@@ -199,7 +201,7 @@ class Adapters:
     def _load(self, name: str, source: str, pin: bool) -> Adapter:
         identity = next(self._identities)
         path = self._directory / str(identity)
-        copy_checked(name, self._bring(source), path, self._max_rank)
+        copy_checked(name, self._bring(source), path, self._max_rank, self.modules)
         # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
         request = self._api.request(identity, f"{name}#{identity}", str(path))
         try:

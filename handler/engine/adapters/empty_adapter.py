@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from handler.engine.adapters.adapter_checkpoint import CONFIG, WEIGHTS
+from handler.neuron.checkpoint.adapter_files import CONFIG, WEIGHTS
 from handler.storage.safetensors_header import file_range, read_header
 
 # Modules that PEFT's adapters usually change. Every model that supports LoRA in vLLM has one of them.

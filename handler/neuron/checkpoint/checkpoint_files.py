@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from handler.errors import SettingError, StartFailed
 from handler.json_value import Json
+from handler.regular_files import open_regular, regular_files
 from handler.storage.missing_objects import tell_missing_objects
 from handler.storage.s3_download import split_uri
 from handler.storage.s3_listing import list_objects
@@ -36,37 +37,48 @@ class CheckpointFiles(Protocol):
     def read_range(self, name: str, start: int, length: int) -> bytes:
         """A range of a file; fewer bytes if the file ends before."""
 
-    def weights(self) -> list[str]:
-        """The names of the safetensors files at the top level."""
+    def listing(self) -> dict[str, int]:
+        """The files at the top level, with their sizes in bytes."""
 
 
 class LocalFiles:
-    """The files of a checkpoint in a directory."""
+    """The files of a checkpoint in a directory.
 
-    def __init__(self, directory: Path, where: str) -> None:
-        self.directory, self.where = directory, where
+    :param hub: the directory is a snapshot in the hub client's cache, which may lack files.
+    """
+
+    def __init__(self, directory: Path, where: str, *, hub: bool = False) -> None:
+        self.directory, self.where, self.hub = directory, where, hub
 
     def read(self, name: str) -> bytes | None:
-        path = self.directory / name
-        try:
-            if not path.is_file():
-                return None
-            _check_size(f"{self.where}/{name}", path.stat().st_size)
-            return path.read_bytes()
-        except OSError as error:
-            raise SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Check its permissions.") from None
+        return self._read(name, 0, None)
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
+        content = self._read(name, start, length)
+        if content is None:
+            raise SettingError(f"{self.where}/{name}", "it is not there", "Upload all files of one version.")
+        return content
+
+    def _read(self, name: str, start: int, length: int | None) -> bytes | None:
         path = self.directory / name
         try:
-            with path.open("rb") as file:
+            with open_regular(path, self.directory) as file:
+                if length is None:
+                    _check_size(f"{self.where}/{name}", path.stat().st_size)
                 file.seek(start)
-                return file.read(length)
+                return file.read(LARGEST_JSON if length is None else length)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
         except OSError as error:
-            raise SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Check its permissions.") from None
+            raise unreadable(path, error) from None
 
-    def weights(self) -> list[str]:
-        return sorted(path.name for path in self.directory.glob("*.safetensors"))
+    def listing(self) -> dict[str, int]:
+        """:raises SettingError: a file of the directory, or of those below it, must not be opened."""
+        try:
+            files = list(regular_files(self.directory))
+            return {path.name: path.stat().st_size for path in files if path.parent == self.directory}
+        except OSError as error:
+            raise unreadable(Path(error.filename), error) from None
 
 
 class S3Files:
@@ -83,17 +95,16 @@ class S3Files:
     def read_range(self, name: str, start: int, length: int) -> bytes:
         return self._get(name, f"bytes={start}-{start + length - 1}") or b""
 
-    def weights(self) -> list[str]:
+    def listing(self) -> dict[str, int]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             listed = list_objects(self._connected(), self.bucket, self.prefix, recursive=False)
-            names = [item.key.removeprefix(self.prefix) for item in listed]
+            return {item.key.removeprefix(self.prefix): item.size for item in listed}
         except ClientError as error:
             raise self._s3_error(error, "") from None
         except BotoCoreError as error:
             raise StartFailed(STAGE, f"{self.where}: {error}") from None
-        return [name for name in names if name.endswith(".safetensors")]
 
     def _get(self, name: str, range_: str | None) -> bytes | None:
         from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
@@ -155,6 +166,10 @@ def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
     if not isinstance(value, dict):
         raise _no_object(files, name)
     return value
+
+
+def unreadable(path: Path, error: OSError) -> SettingError:
+    return SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Put a plain, readable file there.")
 
 
 def _no_object(files: CheckpointFiles, name: str) -> SettingError:

@@ -33,17 +33,29 @@ THREADS = 16
 def read_facts(
     model: str, *, client: S3Client | None = None, environ: Mapping[str, str] | None = None
 ) -> ModelFacts | None:
-    """The facts of a model: a directory, an S3 prefix, or a hub id in the local hub cache.
+    """The facts of a model.
 
-    :param client: an S3 client to use instead of a new one.
-    :param environ: the environment with the path of the hub cache (`HF_HUB_CACHE`, `HF_HOME`).
     :returns: None for a hub id that is not on this machine (nothing is downloaded), and for a checkpoint in
         Mistral's own format (params.json).
     :raises SettingError: there is no such model, or its JSON or its headers are invalid.
     :raises StartFailed: S3 cannot be reached.
     """
+    files = open_checkpoint(model, client=client, environ=environ)
+    return None if files is None else _facts(files, local=isinstance(files, LocalFiles) and not files.hub)
+
+
+def open_checkpoint(
+    model: str, *, client: S3Client | None = None, environ: Mapping[str, str] | None = None
+) -> CheckpointFiles | None:
+    """The files of a model: a directory, an S3 prefix, or a hub id in the local hub cache.
+
+    :param client: an S3 client to use instead of a new one.
+    :param environ: the environment with the path of the hub cache (`HF_HUB_CACHE`, `HF_HOME`).
+    :returns: None for a hub id that is not on this machine.
+    :raises SettingError: there is no such model.
+    """
     if model.startswith("s3://"):
-        return _facts(S3Files(model, client), local=False)
+        return S3Files(model, client)
     try:
         directory = Path(model).expanduser()
         found = directory.is_dir()
@@ -51,13 +63,16 @@ def read_facts(
         problem = f"'{model[:60]}' cannot be a directory or a hub id"
         raise SettingError(SETTING, problem, "Give a directory, an s3:// URI or a hub id.") from None
     if found:
-        return _facts(LocalFiles(directory, model), local=True)
+        return LocalFiles(directory, model)
     if model.startswith(("/", "./", "../", "~")):
         raise SettingError(
             SETTING, f"there is no directory {model}", "Give the model's directory, s3:// URI or hub id."
         )
+    if ":" in model or model.count("/") > 1:
+        fix = "Give a directory, s3://bucket/prefix or a hub id."
+        raise SettingError(SETTING, f"'{model[:200]}' is not a model", fix)
     snapshot = cached_snapshot(model, os.environ if environ is None else environ)
-    return _facts(LocalFiles(snapshot, model), local=False) if snapshot else None
+    return LocalFiles(snapshot, model, hub=True) if snapshot else None
 
 
 def cached_snapshot(model: str, environ: Mapping[str, str]) -> Path | None:
@@ -93,27 +108,35 @@ def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str,
             total, parameters = _count(metadata.get("total_size")), _count(metadata.get("total_parameters"))
             if total:
                 return parameters, total, {}, list(tensors) if isinstance(tensors, dict) else []
-        names = _shards(tensors)
-    else:
-        names = files.weights()
-        names = [SINGLE] if SINGLE in names else names
+    names = shards_or_all(files)
     if not names:
         return None, None, {}, []
     with ThreadPoolExecutor(min(THREADS, len(names)), thread_name_prefix="headers") as pool:
-        headers = list(pool.map(lambda name: _header(files, name), names))
+        headers = list(pool.map(lambda name: header_of(files, name), names))
     sizes = total_sizes(headers)
     return sizes.parameters, sizes.total, sizes.bytes_by_dtype, [name for header in headers for name in header]
 
 
-def _header(files: CheckpointFiles, name: str) -> dict[str, Tensor]:
+def shards_or_all(files: CheckpointFiles) -> list[str]:
+    """The safetensors files of a model: those that an index names, else all."""
+    if (index := read_json(files, INDEX)) is not None:
+        return shards_of(index.get("weight_map"))
+    # Mistral's own format, which is beside transformers', has other names.
+    others = [name for name in files.listing() if not name.startswith("consolidated")]
+    names = sorted(name for name in others if name.endswith(".safetensors"))
+    return [SINGLE] if SINGLE in names else names
+
+
+def header_of(files: CheckpointFiles, name: str, size: int | None = None) -> dict[str, Tensor]:
+    """The tensors of one file. :raises SettingError: it is not a safetensors file, or not of the given size."""
     try:
-        return read_header(partial(files.read_range, name))
+        return read_header(partial(files.read_range, name), size)
     except BrokenFile as error:
         fix = "Upload the file again; it may be cut off."
         raise SettingError(f"{files.where}/{name}", f"is not a safetensors file: it {error}", fix) from None
 
 
-def _shards(weight_map: Json) -> list[str]:
+def shards_of(weight_map: Json) -> list[str]:
     """The files that an index names. A file outside of the checkpoint is an error."""
     if not isinstance(weight_map, dict):
         return []

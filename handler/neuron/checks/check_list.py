@@ -13,7 +13,7 @@ from handler.neuron.checks.line_support import LINE_SUPPORT
 from handler.neuron.checks.model_checks import MODELS
 from handler.neuron.checks.native_buckets import BUCKETS
 from handler.neuron.checks.native_start import NATIVE
-from handler.neuron.checks.neuron_config import rules, spelling
+from handler.neuron.checks.neuron_config import rules, silent, spelling
 from handler.neuron.checks.sampling import SAMPLING
 from handler.neuron.checks.several_nodes import NODES
 from handler.neuron.checks.start_values import START
@@ -27,6 +27,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *TOPOLOGY,
     *NODES,
     spelling,
+    silent,
     rules,
     *GRAPH,
     *SAMPLING,

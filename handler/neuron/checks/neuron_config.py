@@ -35,6 +35,32 @@ RULES: Final[tuple[ConfigRule, ...]] = CLASS_RULES + NESTED_RULES + MODEL_RULES
 ADDITIONAL: Final = {"override_neuron_config": ConfigKey("dict"), "max_prompt_length": ConfigKey("int")}
 
 
+BUCKETS: Final = ("buckets", "context_encoding_buckets", "token_generation_buckets", "prefix_buckets")
+LENGTHS: Final = ("seq_len", "max_context_length", "batch_size", "ctx_batch_size", "tkg_batch_size", "n_positions")
+
+
+def silent(context: CheckContext) -> Iterator[Finding]:
+    """Keys that NxD Inference or the plugin takes without a word, though they do not do what they say."""
+    if not context.nxd:
+        return
+    values, given = context.values, context.values.given
+    both = values.mlp_kernel and values.flag("quantized_mlp_kernel_enabled") and not values.flag("quantized")
+    alone = given.get("is_continuous_batching") is False and values.number("batch_size") > 1
+    reasons = {
+        "is_eagle_draft": "it would build the model itself as a draft" * values.flag("is_eagle_draft"),
+        "quantized_mlp_kernel_enabled": "this kernel is for FP8 weights, and the weights are not quantized" * both,
+        "padding_side": "the plugin pads prompts on the right" * (values.text("padding_side") == "left"),
+        "is_continuous_batching": "with it off, all sequences share one position" * alone,
+        **{key: "enable_bucketing is false, which drops it" for key in BUCKETS if given.get(key) is not None},
+    }
+    for key, why in reasons.items():
+        if why and (key not in BUCKETS or given.get("enable_bucketing") is False):
+            yield warning("silent-neuron-key", context.key(key), why, "Remove it, or correct the other.")
+    for key in LENGTHS:
+        if isinstance(value := context.draft.raw.get(key), int) and value < 1:
+            yield error("not-positive", context.key(key), f"{value} is below 1", "Give 1 or more, or remove it.")
+
+
 def spelling(context: CheckContext) -> Iterator[Finding]:
     """Keys that would be ignored or misread."""
     if context.nxd:

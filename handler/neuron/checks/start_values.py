@@ -26,6 +26,11 @@ POSITIVE: Final = (
     "nodes",
 )
 ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+NUMERIC: Final = (
+    *("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "NEURON_RT_EXEC_TIMEOUT", "NEURON_RT_IO_RING_CACHE_SIZE"),
+    *("NEURON_RT_NUM_CORES", "NEURON_RT_STOCHASTIC_ROUNDING_SEED", "NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS"),
+    *("NEURON_LIBTORCH_COMPILATION_TIMEOUT", "VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"),
+)
 BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
 
 
@@ -92,6 +97,14 @@ def framework(context: CheckContext) -> Iterator[Finding]:
         yield error("framework-not-in-line", FRAMEWORK_VARIABLE, why, fix)
 
 
+def numeric_variables(context: CheckContext) -> Iterator[Finding]:
+    """Variables whose number the runtime reads. It takes a text for 0, or for its default, without a word."""
+    for name in NUMERIC:
+        value = context.draft.env.get(name, "0").strip()
+        if not value.removeprefix("-").isdecimal():
+            yield error("not-a-number", name, f"'{value[:40]}' is not a whole number", "Give a whole number.")
+
+
 def model_type(context: CheckContext) -> Iterator[Finding]:
     """Models that NxD Inference does not support."""
     if not context.nxd or context.facts is None:
@@ -145,6 +158,7 @@ START: Final = (
     length_of_model,
     bucket_coverage,
     framework,
+    numeric_variables,
     model_type,
     scheduler,
     optimum_compiles_nothing,

@@ -22,7 +22,11 @@ WORDS: Final = {
     "list": "a list",
     "dict": "an object",
 }
-NESTED: Final = {"on_device_sampling_config": SAMPLING_KEYS, "chunked_prefill_config": CHUNKED_PREFILL_KEYS}
+NESTED: Final = {
+    "on_device_sampling_config": SAMPLING_KEYS,
+    "chunked_prefill_config": CHUNKED_PREFILL_KEYS,
+    "draft_overrides": KEYS,
+}
 
 
 def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:

@@ -27,9 +27,6 @@ def adapter_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     given, host = request.raw.get(KEY), request.extra.get("max_cpu_loras")
     most = host if isinstance(host, int) else request.config.max_loras or 1
     found = [*_listed(given, most, request.key(KEY), config)] if isinstance(given, str) else []
-    for name, path in config.lora_modules.items():
-        if path.startswith("/") and Path(path).is_dir():
-            found += _adapter(name, Path(path), request.setting("lora_modules"), config)
     return tuple(found)
 
 

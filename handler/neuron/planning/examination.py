@@ -67,7 +67,7 @@ def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None 
     except SettingError as error:
         found = rejected_settings(error)
     findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
-    return replace(found, findings=tuple(_masked(finding, known) for finding in findings))
+    return replace(found, findings=tuple(masked(finding, known) for finding in findings))
 
 
 def rejected_settings(error: SettingError) -> Examination:
@@ -96,7 +96,8 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
     completed = _completed(config, outcome.plan)
-    memory, memory_found = _memory(completed, facts, draft, instance)
+    # Without a plan there are no lengths, and an estimate would be of the model's longest.
+    memory, memory_found = _memory(completed, facts if outcome.plan else None, draft, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
@@ -192,6 +193,6 @@ def _invalid(error: SettingError) -> Finding:
     return Finding("invalid-setting", Severity.ERROR, error.setting, error.problem, error.fix)
 
 
-def _masked(finding: Finding, known: tuple[str, ...]) -> Finding:
+def masked(finding: Finding, known: tuple[str, ...]) -> Finding:
     setting, why, fix = (mask(text, known) for text in (finding.setting, finding.why, finding.fix))
     return Finding(finding.code, finding.severity, setting, why, fix)

@@ -32,6 +32,7 @@ from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLIN
 from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
 from handler.neuron.plan_request import PlanRequest, conflict
 from handler.neuron.planning.plan_request_reader import read_request
+from handler.neuron.planning.rope import spell_rope
 from handler.neuron.planning.vllm_versions import version_of
 
 
@@ -74,6 +75,7 @@ def make_plan(
         findings += completed
     draft = PlanDraft(request, facts, instance, found.name, cpu)
     found.spell(draft)
+    spell_rope(draft, overrides=found.keys is ConfigKeys.NATIVE or found.name == CPU.name)
     keys, vision = effective(draft), effective_vision(draft)
     version = version_of(found.name, installed or {})
     values = ConfigValues(keys, facts.config if facts else {})

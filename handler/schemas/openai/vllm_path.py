@@ -89,7 +89,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         raise UnsupportedField("encoding_format", "send 'float' or 'base64'")
     for field in document_limits.TEXTS if route not in STREAMED else ():
         document_limits.check_count(field, document.get(field))
-    for index, word in enumerate(document.get("bad_words") or ()):
+    words = document.get("bad_words")
+    for index, word in enumerate(words if isinstance(words, list) else ()):
         if isinstance(word, str):  # vLLM asks for the first token of each, without the blanks in front of it
             engine.prompts.text(word.lstrip(), f"bad_words[{index}]", add_special_tokens=False)
     if route in STREAMED:

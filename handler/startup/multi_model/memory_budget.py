@@ -48,7 +48,7 @@ class MemoryNeed:
 
 def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
     """The memory that an engine needs with a plan, for the model in a directory."""
-    files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES))
+    files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES) and file.is_file())
     weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
     space = plan.env.get(SPACE)
     if space:

@@ -17,9 +17,9 @@ from handler.engine.launch import launch
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
-from handler.model.remote_code import check_remote_code
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.host_cpu import SPACE
+from handler.neuron.planning.file_examination import require_sound_files
 from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
@@ -68,7 +68,7 @@ def whole_model(config: EndpointConfig, source: str) -> Path | None:
 
     :raises EndpointError: it cannot be fetched.
     """
-    directory = bring(source, config)
+    directory = bring(source, config, "url")
     whole = (directory / CONFIG).is_file() and not (directory / ADAPTER_CONFIG).is_file()
     return directory.absolute() if whole else None
 
@@ -83,12 +83,11 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
             raise model_errors.InvalidModel(
                 name, "it has code of its own, which is supported only for the model of the start", CODE
             )
-        if not config.trust_remote_code:
-            check_remote_code(path, "url")
         # The plan of an earlier engine has set the size of its own cache.
         environ = {name: value for name, value in os.environ.items() if name != SPACE or SPACE in config.neuron_env}
         own = load(environ, model=str(path))
         own = replace(own, served_model_name=(name,), **OF_THE_START)
+        require_sound_files(own, "url")
         plan = checked_plan(own)
         need = need_of(path, plan)
     except model_errors.InvalidModel:

@@ -85,13 +85,13 @@ def test_inline() -> None:
 
 
 def test_the_files_of_a_model_on_s3(put_s3: Callable[[str, bytes], str]) -> None:
-    put_s3("models/m/endpoint.yaml", b"max_num_seqs: 4\ncompiled_artifacts: s3://settings/neff/")
+    put_s3("models/m/endpoint.yaml", b"max_num_seqs: 4\ncompiled_artifacts: s3://settings/models/m/neff/")
     put_s3("models/m/serving.properties", b"option.n_positions=4096\n")
     put_s3("models/m/empty/endpoint.yaml", b"")
-    put_s3("neff/neuron_config.json", b'{"neuron_config": {"tp_degree": 32}}')
+    put_s3("models/m/neff/neuron_config.json", b'{"neuron_config": {"tp_degree": 32}}')
     config = load({"HF_MODEL_ID": "s3://settings/models/m/"})
     assert (config.max_num_seqs, config.max_model_len, config.tensor_parallel_size) == (4, 4096, 32)
-    assert config.source("tensor_parallel_size").where == "s3://settings/neff/neuron_config.json"
+    assert config.source("tensor_parallel_size").where == "s3://settings/models/m/neff/neuron_config.json"
     assert load({"HF_MODEL_ID": "s3://settings/models/m/empty"}).max_num_seqs is None
 
 

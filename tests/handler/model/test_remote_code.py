@@ -11,6 +11,7 @@ import pytest
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.model_source import fetch_model
+from tests.small_model import write_small_model
 
 LIGHTGLUE = {
     "model_type": "lightglue",
@@ -20,8 +21,9 @@ LIGHTGLUE = {
 
 def model(directory: Path, file: str = "config.json", **keys: Any) -> EndpointConfig:
     (directory / file).parent.mkdir(parents=True, exist_ok=True)
-    (directory / "config.json").write_text("{}")
-    (directory / file).write_text(json.dumps(keys))
+    write_small_model(directory)
+    known = json.loads((directory / file).read_text()) if (directory / file).is_file() else {}
+    (directory / file).write_text(json.dumps(known | keys))
     return EndpointConfig(model=str(directory))
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from handler.errors import SettingError
 from handler.model import model_source as source
 from handler.model.model_source import Model, fetch_model
 from handler.storage.byte_progress import ByteProgress
+from tests.small_model import write_small_model
 
 
 def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
@@ -32,21 +32,24 @@ def refused(model: str) -> SettingError:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "model" / "nested").mkdir(parents=True)
-    (tmp_path / "model" / "config.json").write_text("{}")
     (tmp_path / "model" / "nested" / "weights").write_bytes(b"x" * 100)
-    return tmp_path / "model"
+    return write_small_model(tmp_path / "model")
+
+
+def size_of(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
 
 
 def test_a_local_directory_is_taken_where_it_is(directory: Path) -> None:
-    assert fetch_model(config_of(str(directory))) == Model(str(directory), ("model", str(directory)), 102)
+    assert fetch_model(config_of(str(directory))) == Model(
+        str(directory), ("model", str(directory)), size_of(directory)
+    )
 
 
 @pytest.mark.parametrize("name", ["ENDPOINT_MODEL", "HF_MODEL_ID"])
 def test_a_shared_directory_is_used_in_place(name: str, tmp_path: Path) -> None:
     """Its settings are read there, too."""
-    shared = tmp_path / "shared models"
-    shared.mkdir()
-    (shared / "config.json").write_text("{}")
+    shared = write_small_model(tmp_path / "shared models")
     (shared / "endpoint.yaml").write_text("max_num_seqs: 5")
     config = load({name: shared.as_uri()})
     assert fetch_model(config).path == str(shared)
@@ -66,19 +69,19 @@ def test_a_shared_directory_is_used_in_place(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_config_or_the_folder_names_the_model(directory: Path, in_config: object, shown: str) -> None:
-    (directory / "config.json").write_text(json.dumps({"_name_or_path": in_config}))
+    write_small_model(directory, _name_or_path=in_config)
     assert fetch_model(config_of(str(directory))).names == (shown, str(directory))
 
 
 def test_a_relative_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory.parent)
     for name in ("model", "./model", "model/"):
-        assert fetch_model(config_of(name)).size == 102
+        assert fetch_model(config_of(name)).size == size_of(directory)
 
 
 def test_mistrals_own_format(directory: Path) -> None:
     (directory / "config.json").rename(directory / "params.json")
-    assert fetch_model(config_of(str(directory))).size == 102
+    assert fetch_model(config_of(str(directory))).size == size_of(directory)
 
 
 def test_a_missing_directory_is_not_taken_for_a_hub_id(tmp_path: Path) -> None:
@@ -96,6 +99,8 @@ def test_a_directory_without_a_config_is_an_error_with_what_is_in_it(directory: 
     assert "config.json" in message
     assert "nested" in message
     (directory / "nested" / "weights").unlink()
+    (directory / "model.safetensors").unlink()
+    (directory / "tokenizer.json").unlink()
     (directory / "nested").rmdir()
     assert "nothing" in refused(str(directory)).message
 
@@ -121,8 +126,7 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
 
     def download(uri: str, target: Path, setting: str, progress: ByteProgress) -> None:
         fetched.append((uri, target, setting))
-        target.mkdir(parents=True)
-        (target / "config.json").write_text("{}")
+        write_small_model(target)
         progress(2, 2)
 
     monkeypatch.setattr(source, "download_prefix", download)
@@ -130,7 +134,7 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
     one = fetch_model(config_of("s3://bucket/one", tmp_path), lambda done, total: told.append((done, total)))
     two = fetch_model(config_of("s3://bucket/two", tmp_path))
     assert one.names == ("one", "s3://bucket/one")
-    assert one.size == 2
+    assert one.size == size_of(Path(one.path))
     assert told == [(2, 2)]
     assert one.path != two.path, "two models share a directory"
     for uri, target, setting in fetched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -215,3 +216,38 @@ def test_the_models_default_length_is_the_same_on_every_path() -> None:
 def test_the_page_has_the_table() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "make docs"
+
+
+ODD: list[Any] = [
+    *(True, 0, -1, 5e-324, 1e308, 2**63, "", "x", "-9"),
+    *(
+        [],
+        [None],
+        [True],
+        [5e-324],
+        ["x"],
+        [["x"]],
+        [[]],
+        [{}],
+        {},
+        {"x": None},
+        {"x": ["x"]},
+        {"type": 1},
+        [{"type": 1}],
+    ),
+]
+
+
+@pytest.mark.parametrize("body", COLUMNS)
+def test_a_value_of_any_kind_for_any_name_is_taken_or_is_a_clients_error(body: Body) -> None:
+    for name in NAMES:
+        for value in ODD:
+            path, document = body_with(name, body, stream=False)
+            fields = document["parameters"] if body is Body.PARAMETERS else document
+            fields[name] = copy.deepcopy(value)
+            try:
+                handed(path, document)
+            except ClientError:
+                continue
+            except Exception as error:
+                raise AssertionError(f"{path} {name}={value!r}") from error

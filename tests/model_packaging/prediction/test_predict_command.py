@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from model_packaging.cli import main
 from model_packaging.prediction.published_figures import published
+from tests.small_model import write_small_model
 
 
 def run(*words: object) -> Result:
@@ -26,14 +27,10 @@ def document(*words: object) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Llama 3 8B: its config.json, and an index with the size of its weights."""
-    directory = tmp_path_factory.mktemp("llama")
-    (directory / "config.json").write_text(
-        json.dumps({**published()["models"]["Llama-3-8B"], "torch_dtype": "bfloat16"})
+    """Llama 3 8B, with weights of zeros that take no room."""
+    return write_small_model(
+        tmp_path_factory.mktemp("llama"), **{"max_position_embeddings": None, **published()["models"]["Llama-3-8B"]}
     )
-    index = {"metadata": {"total_size": 16_060_522_496}, "weight_map": {"a": "model-00001-of-00001.safetensors"}}
-    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    return directory
 
 
 def test_more_requests_at_a_time_make_more_tokens_and_slower_ones(llama: Path) -> None:

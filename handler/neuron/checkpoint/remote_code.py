@@ -19,6 +19,8 @@ from typing import Final
 
 from handler.errors import SettingError
 from handler.json_value import Json
+from handler.neuron.checkpoint.checkpoint_files import unreadable
+from handler.regular_files import open_regular, regular_files
 
 FIX: Final = "Remove the key, or set ENDPOINT_TRUST_REMOTE_CODE=true if you trust whoever made the model."
 # Bytes. The configurations of real models have some 10 KB.
@@ -39,14 +41,19 @@ def check_remote_code(directory: Path, setting: str) -> None:
     :param setting: what names the model, for the error.
     :raises SettingError: a file has a key that would run code, or cannot be examined.
     """
-    for file in sorted(directory.rglob("*.json")):
-        if "config" not in file.name and file.name != "params.json":
-            continue
+    try:
+        files = [file for file in regular_files(directory) if file.suffix == ".json"]
+        texts = {
+            file: open_regular(file, directory, limit=LARGEST).read()
+            for file in files
+            if "config" in file.name or file.name == "params.json"
+        }
+    except OSError as error:
+        raise unreadable(Path(error.filename), error) from None
+    for file, text in texts.items():
         name = file.relative_to(directory)
-        if file.stat().st_size > LARGEST:
-            raise SettingError(setting, f"{name} has more than {LARGEST >> 20} MiB", "A configuration is smaller.")
         try:
-            document: Json = json.loads(file.read_bytes())
+            document: Json = json.loads(text)
         except (ValueError, RecursionError):
             continue  # whoever reads it as JSON ends with an error that names it
         for key, why in _findings(document):

@@ -1,0 +1,347 @@
+"""What `neuron-endpoint check` says of a model's files, typed as a user types it. None of it was said before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import sample_model
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.errors import SettingError
+from handler.model.model_source import fetch_model
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.neuron.planning.planner import make_plan
+from handler.processes import free_port
+from model_packaging.cli import main
+from tests.small_model import write_small_model
+
+Change = Callable[[Path], Any]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sample_model.path(), tmp_path / "model"))
+
+
+def check(model: Path | str, *words: str, **environ: str) -> tuple[int, dict[str, dict[str, str]]]:
+    result = CliRunner().invoke(main, ["check", "--json", *words, str(model)], env=environ, catch_exceptions=False)
+    findings = json.loads(result.stdout)["findings"]
+    return result.exit_code, {one["setting"].removeprefix(f"{model}/"): one for one in reversed(findings)}
+
+
+def edited(name: str, **keys: Any) -> Change:
+    def change(model: Path) -> None:
+        document = json.loads((model / name).read_text())
+        document = {key: value for key, value in (document | keys).items() if value != "REMOVED"}
+        (model / name).write_text(json.dumps(document))
+
+    return change
+
+
+def renamed(old: str, new: str) -> Change:
+    return lambda model: (model / old).rename(model / new)
+
+
+def written(name: str, text: str | bytes) -> Change:
+    return lambda model: (model / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def both(*changes: Change) -> Change:
+    return lambda model: [change(model) for change in changes]
+
+
+def cut(model: Path) -> None:
+    os.truncate(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)
+
+
+INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weight": "model-2.safetensors"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "setting", "words"),
+    [
+        (cut, "model.safetensors", "has"),
+        (written("model.safetensors", b"<html>"), "model.safetensors", "fewer"),
+        (lambda model: (model / "model.safetensors").unlink(), "weights", "no files with weights"),
+        (written("model.safetensors.index.json", json.dumps(INDEX)), "model-2.safetensors", "it is not there"),
+        (
+            both(
+                written(
+                    "model.safetensors.index.json", json.dumps({"weight_map": {"gone.weight": "model.safetensors"}})
+                ),
+                edited("config.json", quantization_config={"quant_method": "fp8"}),
+            ),
+            "model.safetensors",
+            "gone.weight",
+        ),
+        (edited("config.json", num_hidden_layers=5), "weights", "model.layers.4.input_layernorm.weight is missing"),
+        (edited("config.json", num_hidden_layers=3), "model.safetensors", "no tensor model.layers.3."),
+        (edited("config.json", intermediate_size=256), "model.safetensors", "has the shape"),
+        (edited("config.json", num_attention_heads=3, num_key_value_heads=2), "config.json", "3 attention heads"),
+        (edited("config.json", tie_word_embeddings=True), "config.json", "not a copy"),
+        (edited("config.json", model_type="llama5"), "config.json", "llama5"),
+        (edited("config.json", architectures=["Llama5ForCausalLM"]), "config.json", "Llama5ForCausalLM"),
+        (edited("config.json", dtype="torch.bfloat16"), "config.json", "Write bfloat16"),
+        (lambda model: (model / "tokenizer.json").unlink(), "tokenizer.json", "no tokenizer"),
+        (written("tokenizer.json", "{}"), "tokenizer.json", "cannot be loaded"),
+        (edited("tokenizer_config.json", tokenizer_class="TokenizersBackend"), "tokenizer_config.json", "Tokenizers"),
+        (edited("tokenizer_config.json", extra_special_tokens=["<a>"]), "tokenizer_config.json", "a list"),
+        (edited("tokenizer_config.json", tokenizer_class="REMOVED"), "tokenizer_config.json", "no tokenizer_class"),
+        (written("tokenizer_config.json", "{"), "ENDPOINT_MODEL", "tokenizer_config.json is not a JSON object"),
+        (edited("tokenizer_config.json", chat_template="{% if x %}"), "chat_template.jinja", "endif"),
+        (written("chat_template.jinja", "{{ 9**(9**(9**9)) }}"), "tokenizer.json", "time or memory"),
+        (written("chat_template.jinja", ""), "chat_template.jinja", "it is empty"),
+    ],
+)
+def test_a_fault_is_an_error_of_check_and_of_the_start(model: Path, change: Change, setting: str, words: str) -> None:
+    change(model)
+    status, findings = check(model)
+    assert status == 1
+    assert words in json.dumps(findings[setting])
+    with pytest.raises(SettingError) as caught:
+        fetch_model(load({"ENDPOINT_MODEL": str(model)}))
+    assert setting in caught.value.message
+    packed = CliRunner().invoke(main, ["pack", str(model), "--to", str(model.parent / "out"), "--dry-run"])
+    assert (packed.exit_code, setting in packed.stderr) == (1, True), packed.output
+
+
+def tensors(change: Callable[[dict[str, Any]], dict[str, Any]], name: str = "model.safetensors") -> Change:
+    """Changes the header of a safetensors file. The data stay as they are."""
+
+    def changed(model: Path) -> None:
+        content = (model / name).read_bytes()
+        size = int.from_bytes(content[:8], "little")
+        text = json.dumps(change(json.loads(content[8 : 8 + size]))).encode()
+        (model / name).write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+    return changed
+
+
+def added(header: dict[str, Any]) -> dict[str, Any]:
+    end = max(entry["data_offsets"][1] for entry in header.values())
+    empty = {"dtype": "BF16", "shape": [0], "data_offsets": [end, end]}
+    return header | {"model.layers.0.self_attn.rotary_emb.inv_freq": empty, "model.layers.0.mlp.up_proj.bias": empty}
+
+
+@pytest.mark.parametrize(
+    ("change", "variables", "status"),
+    [
+        (tensors(added), {}, 0),
+        (written("model.safetensors.index.json", '{"weight_map": {"gone": "model.safetensors"}}'), {}, 0),
+        (written("notes.bin", "x"), {}, 0),
+        (written("hf_quant_config.json", "{}"), {}, 5),
+        (written("consolidated.safetensors", "x"), {}, 5),
+        (tensors(lambda header: {name.removeprefix("model."): entry for name, entry in header.items()}), {}, 5),
+        (edited("config.json", num_hidden_layers=9), {"SM_VLLM_RUNNER": "pooling"}, 5),
+        (lambda model: (model / "model.safetensors").unlink(), {"NEURON_COMPILED_ARTIFACTS": "/opt/neff"}, 5),
+        (renamed("tokenizer.json", "tokenizer.model"), {}, 0),
+        (lambda model: (model / "tokenizer.json").unlink(), {"SM_VLLM_SKIP_TOKENIZER_INIT": "true"}, 0),
+        (edited("config.json", architectures="REMOVED"), {}, 0),
+        (written("generation_config.json", "{"), {}, 0),
+    ],
+)
+def test_a_model_that_works_is_not_refused(
+    tmp_path: Path, change: Change, variables: dict[str, str], status: int
+) -> None:
+    model = write_small_model(tmp_path / "model")
+    change(model)
+    (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    found = check(model, "--env-file", str(tmp_path / "env"))
+    assert found[0] == status, found
+
+
+def test_deploy_creates_nothing_of_such_a_model(model: Path) -> None:
+    cut(model)
+    words = ["deploy", "chat", "--image", "i", "--instance", "ml.trn1.32xlarge", "--set", f"ENDPOINT_MODEL={model}"]
+    result = CliRunner().invoke(main, [*words, "--dry-run"], env={"COLUMNS": "400"})
+    assert result.exit_code == 1
+    assert "Nothing was created" in result.output
+    assert "its header describes" in result.output
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub with one model, org/there."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200 if self.path.startswith("/org/there/") else 404)
+        for name, value in {"ETag": '"a"', "X-Repo-Commit": "b" * 40, "Content-Length": "10"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
+    """Row 9. What is there is not looked at; what is not there, and a hub that is not reached, are errors."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        url, nowhere = f"http://127.0.0.1:{hub.server_port}", f"http://127.0.0.1:{free_port()}"
+        for name, endpoint, status, words in [
+            ("org/there", url, 5, "not checked: the files of org/there"),
+            ("org/gone", url, 1, "404"),
+            ("org/there", nowhere, 1, "cannot be reached on the hub"),
+        ]:
+            environ = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path)}
+            command = [sys.executable, "-m", "model_packaging", "check", "--json", name]
+            done = subprocess.run(command, env=environ, capture_output=True, text=True)
+            assert (done.returncode, words in done.stdout) == (status, True), done.stdout + done.stderr
+        hub.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("variables", "setting", "words"),
+    [
+        ({"ENDPOINT_CHAT_TEMPLATE": "none.jinja"}, "ENDPOINT_CHAT_TEMPLATE", "there is no file 'none.jinja'"),
+        ({"ENDPOINT_CHAT_TEMPLATE": "{% if %}"}, "chat_template", "Expected an expression"),
+        ({"ENDPOINT_TOOL_CALL_PARSER": "hermess"}, "tool_call_parser", "hermes, "),
+    ],
+)
+def test_a_template_and_a_parser_that_are_set(model: Path, variables: dict[str, str], setting: str, words: str) -> None:
+    (model.parent / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    assert status == 1
+    assert words in json.dumps(findings[setting])
+
+
+def test_shards_without_an_index_are_read_by_vllm_and_not_by_nxd_inference(model: Path) -> None:
+    renamed("model.safetensors", "model-00001-of-00001.safetensors")(model)
+    assert check(model)[0] == 0
+    status, findings = check(model, "--instance", "ml.inf2.xlarge", "--line", "nxdi-0.16")
+    assert (status, "model.safetensors.index.json" in findings) == (1, True)
+
+
+def test_what_could_not_be_looked_at_has_a_status_of_its_own(tmp_path: Path, model: Path) -> None:
+    edited("config.json", quantization_config={"quant_method": "fp8"})(model)
+    status, findings = check(model)
+    assert (status, findings["weights"]["code"]) == (5, "not-checked")
+    assert findings["weights"]["why"].startswith("not checked: ")
+    text = CliRunner().invoke(main, ["check", str(model)], env={"COLUMNS": "200"}).stdout
+    assert "Not everything could be checked." in text
+
+
+ROPE = {"rope_type": "default", "rope_theta": 500000.0}
+LLAMA3 = ROPE | {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+@pytest.mark.parametrize("rope", [ROPE, LLAMA3])
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "mistral"])
+def test_the_rotary_embedding_of_transformers_5_reaches_the_engine(
+    kind: str, rope: dict[str, Any], tmp_path: Path
+) -> None:
+    """Row 3: the value for vLLM, or an error. `test_model_faults` has the tokens."""
+    model = write_small_model(tmp_path / "model", model_type=kind, rope_parameters=rope)
+    facts = read_facts(str(model))
+    plan = make_plan(EndpointConfig(model=str(model), line="cpu"), facts, None).plan
+    assert plan is not None
+    assert plan.engine_args["hf_overrides"] == {"rope_parameters": rope, "rope_theta": 500000.0}
+    outcome = make_plan(EndpointConfig(model=str(model), line="nxdi-0.16"), facts, None)
+    assert [finding.code for finding in outcome.findings if finding.severity == "error"] == ["rope-parameters"]
+    both = write_small_model(tmp_path / "both", model_type=kind, rope_parameters=ROPE, rope_theta=500000.0)
+    plan = make_plan(EndpointConfig(model=str(both), line="cpu"), read_facts(str(both)), None).plan
+    assert plan is not None
+    assert "hf_overrides" not in plan.engine_args
+
+
+def test_no_error_follows_from_another(tmp_path: Path) -> None:
+    """Row 19: a wrong setting, and no lengths."""
+    model = write_small_model(tmp_path / "m", max_position_embeddings=None, hidden_size=8192, num_hidden_layers=80)
+    (tmp_path / "env").write_text("ENDPOINT_LINE=nxdi-0.99\n")
+    _, findings = check(model, "--instance", "ml.inf2.xlarge", "--env-file", str(tmp_path / "env"))
+    assert [one["code"] for one in findings.values() if one["severity"] == "error"] == ["unknown-line"]
+
+
+SILENT = [
+    ('{"is_eagle_draft": true}', "is_eagle_draft", "warning"),
+    ('{"mlp_kernel_enabled": true, "quantized_mlp_kernel_enabled": true}', "quantized_mlp_kernel_enabled", "warning"),
+    ('{"padding_side": "left"}', "padding_side", "warning"),
+    ('{"is_continuous_batching": false}', "is_continuous_batching", "warning"),
+    ('{"max_context_length": 0}', "max_context_length", "error"),
+    ('{"draft_overrides": {"batch_siez": 1}}', "draft_overrides.batch_siez", "error"),
+    ('{"enable_bucketing": false, "context_encoding_buckets": [128]}', "context_encoding_buckets", "warning"),
+]
+
+
+@pytest.mark.parametrize(("override", "key", "severity"), SILENT)
+def test_a_setting_that_was_silent_is_a_finding(model: Path, override: str, key: str, severity: str) -> None:
+    """Row 17."""
+    lines = {"SM_VLLM_OVERRIDE_NEURON_CONFIG": override, "SM_VLLM_MAX_NUM_SEQS": "4", "SM_VLLM_MAX_MODEL_LEN": "512"}
+    (model.parent / "env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    _, findings = check(
+        model, "--instance", "ml.inf2.xlarge", "--line", "nxdi-0.16", "--env-file", str(model.parent / "env")
+    )
+    assert any(setting.endswith(key) and one["severity"] == severity for setting, one in findings.items()), findings
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "value", "severity"),
+    [
+        ("nxdi-0.16", "NEURON_RT_EXEC_TIMEOUT", "ten minutes", "error"),
+        ("optimum", "NEURON_COMPILED_ARTIFACTS", "/opt/neff", "warning"),
+    ],
+)
+def test_a_variable_that_was_silent_is_a_finding(
+    model: Path, line: str, variable: str, value: str, severity: str
+) -> None:
+    (model.parent / "env").write_text(f"{variable}={value}\n")
+    _, findings = check(model, "--instance", "ml.inf2.xlarge", "--line", line, "--env-file", str(model.parent / "env"))
+    assert findings[variable]["severity"] == severity, findings
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sample_model.adapter_path(), tmp_path / "adapter"))
+
+
+def with_keys(rename: Callable[[str], str]) -> Change:
+    return tensors(lambda header: {rename(name): entry for name, entry in header.items()}, "adapter_model.safetensors")
+
+
+ADAPTER_FAULTS: list[tuple[Change, str]] = [
+    (
+        with_keys(lambda name: name.replace("base_model.model.", "base_model.model.language_model.")),
+        "language_model.model.layers.0.",
+    ),
+    (with_keys(lambda name: name.replace("layers.", "layers.1")), "layers.10."),
+    (with_keys(lambda name: name.replace("q_proj", "k_proj")), "k_proj"),
+    (edited("adapter_config.json", r=4), "rank"),
+    (edited("adapter_config.json", r=512, target_modules=["q_proj"]), "512"),
+    (edited("adapter_config.json", modules_to_save=["lm_head"]), "modules_to_save"),
+    (lambda adapter: (adapter / "adapter_model.safetensors").unlink(), "there is no adapter_model.safetensors"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), ADAPTER_FAULTS)
+def test_check_reads_the_adapters_that_it_can_reach(model: Path, adapter: Path, change: Change, words: str) -> None:
+    """Row 4. `tests/endpoint/test_adapters.py` registers the same ones by HTTP."""
+    (model.parent / "env").write_text(f"ENDPOINT_LORA_MODULES=mine={adapter}\nENDPOINT_MAX_LORA_RANK=16\n")
+    assert check(model, "--env-file", str(model.parent / "env"))[0] == 0
+    change(adapter)
+    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    assert (status, words in findings["ENDPOINT_LORA_MODULES"]["why"]) == (1, True), findings
+
+
+def test_the_target_modules_of_the_endpoint_are_held_against_the_adapter(model: Path, adapter: Path) -> None:
+    (model.parent / "env").write_text(
+        f"ENDPOINT_LORA_MODULES=mine={adapter}\nENDPOINT_LORA_TARGET_MODULES=q_proj,v_proj\n"
+    )
+    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    assert (status, "not in lora_target_modules" in findings["ENDPOINT_LORA_MODULES"]["why"]) == (1, True)
