@@ -1,6 +1,6 @@
 """The table of request fields, for tests and as the page: a value with an effect for each name, and docs/requests.md.
 
-`make docs` writes the page's table. `tests/handler/schemas/test_request_fields.py` compares it.
+`make docs` writes the page's table. `tests/handler/schemas/test_field_kinds.py` compares it.
 """
 
 from __future__ import annotations

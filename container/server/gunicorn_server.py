@@ -41,6 +41,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
     :param make_service: makes the service that the routes share. Called in the serving process.
     :param acceptor: listens on the endpoint's port.
+    :ivar restarted: this serving process replaces one that has served.
     """
 
     def __init__(self, config: EndpointConfig, make_service: Callable[[], Service], acceptor: AcceptorProcess) -> None:
@@ -48,6 +49,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self._make_service = make_service
         self.acceptor = acceptor
         self._starts: list[float] = []
+        self.restarted = False
         self._preload = Preload(partial(preload, config), acceptor.state, config.preload_after)
         self._channel, self._deaths = RequestChannel(), DeathLog()
         self.service: Service
@@ -100,6 +102,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         """
         now = time.monotonic()
         may_start = self._may_start(now)
+        self.restarted = bool(self._starts)
         self._starts = [at for at in self._starts if at > now - BUDGET_SECONDS] + [now]
         if not may_start:
             raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)

@@ -28,7 +28,7 @@ from handler.startup.start import start
 
 # gunicorn's arbiter exits with this status when a worker does (Arbiter.WORKER_BOOT_ERROR). No restart can help.
 EXIT_CANNOT_START = 3
-# The engine failed after it had served. The arbiter starts another worker, within the restart budget.
+# The engine failed, and has served before. The arbiter starts another worker, within the restart budget.
 EXIT_ENGINE_FAILED = 70
 LAST_LOOKS = 20
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
@@ -92,8 +92,12 @@ class EngineWorker(ConnectionWorker):
         self.app.acceptor.state.write(PASSED_ON if own else status, body)
 
     def end(self) -> None:
-        """Ends the process after a failure of the engine, without waiting for the engine."""
-        leave(EXIT_ENGINE_FAILED if self.service.lifecycle.served else EXIT_CANNOT_START)
+        """Ends the process after a failure of the engine, without waiting for the engine.
+
+        What has served once can start: if its next start fails, another follows within the budget.
+        """
+        can_start = self.service.lifecycle.served or self.app.restarted
+        leave(EXIT_ENGINE_FAILED if can_start else EXIT_CANNOT_START)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drains on SIGTERM: running requests may finish and new ones get a 503. Then gunicorn ends the worker."""

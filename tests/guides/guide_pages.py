@@ -38,7 +38,7 @@ for each fact, with what it is here. Each row is a test:
 The engines are the CPU's, and stand-ins for the NxDI plugin (`nxdi-0.16`) and for the native plugin over vLLM's CPU
 worker ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows that the configuration is accepted, that
 the graphs' lengths and batches fit the requests, and that the endpoint's own limits do. It does not show what a device
-computes. In the place of a large model stands a tiny one of the same architecture (`tests/starts/tiny_models.py`).
+computes. In the place of a large model stands a tiny one of the same architecture (`tests/starts/start_models.py`).
 
 The other lines are for plans only, or have no engine here (`nxdi-0.13`): there, "planned" means that `plan` writes the
 arguments. `models/NAME` in a setting is a directory with the `config.json` of such a model.

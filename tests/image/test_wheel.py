@@ -14,7 +14,7 @@ from wheel_venv import ROOT, WheelVenv
 # `rich` draws the tables of a check that is not for a program.
 HEAVY = {
     *("vllm", "torch", "transformers", "numpy", "boto3", "botocore", "flask", "gunicorn", "moto", "huggingface_hub"),
-    *("rich", "pydantic", "httpx", "msgspec", "prometheus_client"),
+    *("rich", "pydantic", "httpx", "prometheus_client"),
 }
 
 

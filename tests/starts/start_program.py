@@ -1,7 +1,7 @@
 """Runs in a process that is forked from one with vLLM: one start as `serve` makes it, and two requests.
 
 The plan is made of the full model's configuration. Then the same start is made with a tiny model in its place
-(`tiny_models.py`): every step of `handler.startup.start`, the line's parser and platform rules, the core's process, the
+(`start_models.py`): every step of `handler.startup.start`, the line's parser and platform rules, the core's process, the
 warm-up. Arguments: a JSON job, and the file for its answer.
 
 job: {"environ": {name: value}, "model": directory or hub id, "tiny": directory, "small": {what: what stands for it},

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from start_list import CONFIGS, ENGINES, MODELS, ROOT, Start
-from tiny_models import write_tiny, write_tiny_adapter
+from start_models import write_tiny, write_tiny_adapter
 
 from tests.neuron_contract.engine_run import run_engine
 

@@ -86,8 +86,9 @@ async def start(
         vars(sys.modules[f"vllm.entrypoints.openai.{name}.serving"])["get_max_tokens"] = _max_tokens
     TokenizeParams.get_encode_kwargs = _encode_kwargs
     guard = getattr(llm, "grammar_guard", None)
-    if guard is not None and hasattr(state.openai_serving_responses, "_generate_with_builtin_tools"):
-        generate_wrapper.try_first(state.openai_serving_responses, guard)
+    responses = getattr(state, "openai_serving_responses", None)  # a pooling model has none
+    if guard is not None and hasattr(responses, "_generate_with_builtin_tools"):
+        generate_wrapper.try_first(responses, guard)
     _complete_tool_calls(state, front_end.tool_call_parser)
     _omit_token_types(llm)
     return Serving(llm, state, _traits(llm, options, tasks))
