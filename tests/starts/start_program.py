@@ -1,8 +1,8 @@
 """Runs in a process that is forked from one with vLLM: one start as `serve` makes it, and two requests.
 
 The plan is made of the full model's configuration. Then the same start is made with a tiny model in its place
-(`start_models.py`): every step of `handler.startup.start`, the line's parser and platform rules, the core's process, the
-warm-up. Arguments: a JSON job, and the file for its answer.
+(`start_models.py`): every step of `handler.startup.start`, the line's parser and platform rules, the core's process,
+the warm-up. Arguments: a JSON job, and the file for its answer.
 
 job: {"environ": {name: value}, "model": directory or hub id, "tiny": directory, "small": {what: what stands for it},
 "requests": the sampling fields of bodies that are accepted}
