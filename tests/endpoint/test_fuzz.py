@@ -101,12 +101,12 @@ def test_streams_of_responses_beside_each_other_are_whole(endpoint: ServeProcess
 
 
 def test_what_a_large_prompt_took_goes_back_to_the_machine(endpoint: ServeProcess) -> None:
-    """Found by the fuzz: its tokens' 184 MiB were freed, and stayed."""
+    """Found by the fuzz: its tokens' 184 MiB were freed, and stayed. Half of them are more than what else changes."""
     _, before = resident(endpoint)
     body = {"inputs": "x" * 1_000_000, "parameters": {"truncate": 3, "max_new_tokens": 1}}
     assert endpoint.client.post("/invocations", json=body).status_code == 200
     try:
-        endpoint.until(lambda: resident(endpoint)[1] < before + 32, 20)
+        endpoint.until(lambda: resident(endpoint)[1] < before + 92, 20)
     except AssertionError:
         raise AssertionError(f"{before} MiB before the prompt, and now, in KiB: {own_memory(endpoint)}") from None
 

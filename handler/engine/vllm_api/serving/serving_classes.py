@@ -191,7 +191,8 @@ class Serving:
         if isinstance(result, UnbuiltReply):
             result, encoded = await asyncio.to_thread(build, result)
         if isinstance(result, ErrorResponse):
-            raise serving_errors.from_response(result.error, dead=self._llm.errored)
+            prompt = "input" if hasattr(prepared.request, "input") else "prompt"
+            raise serving_errors.from_response(result.error, dead=self._llm.errored, prompt=prompt)
         if isinstance(result, BaseModel):
             return WholeReply(result, encoded)
         if prepared.route is Route.RESPONSES:

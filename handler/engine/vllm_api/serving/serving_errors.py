@@ -58,12 +58,13 @@ def _dotted(path: Sequence[int | str]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def from_response(info: Any, *, dead: bool) -> errors.EndpointError:
+def from_response(info: Any, *, dead: bool, prompt: str = "prompt") -> errors.EndpointError:
     """Translates vLLM's ErrorInfo (message, param, code).
 
+    :param prompt: the body's field for the prompt.
     :param dead: the engine's process has ended. Then the error is EngineFailed, whatever the message is.
     """
-    return _translated(str(info.message), info.param, int(info.code), dead)
+    return _translated(str(info.message), info.param, int(info.code), dead, prompt)
 
 
 def from_frame(frame: str, *, dead: bool) -> errors.EndpointError:
@@ -89,7 +90,7 @@ def from_exception(error: Exception) -> errors.EndpointError | None:
     return None
 
 
-def _translated(message: str, param: str | None, code: int, dead: bool) -> errors.EndpointError:
+def _translated(message: str, param: str | None, code: int, dead: bool, prompt: str = "prompt") -> errors.EndpointError:
     if dead:
         return errors.EngineFailed("its process ended")
     message = clean(message)
@@ -106,8 +107,8 @@ def _translated(message: str, param: str | None, code: int, dead: bool) -> error
         return errors.RequestRefused(
             "the model's tool call ended before its JSON was complete: raise 'max_tokens'", "max_tokens"
         )
-    if param is None and "out of vocabulary" in message:
-        param = "prompt"
+    if param in (None, "prompt") and "out of vocabulary" in message:
+        param = prompt
     if param is None and GRAMMAR.search(message):
         param = "structured_outputs"
     if param is None and message.split(" ", 1)[0] in NAMED:
