@@ -41,7 +41,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
     :param make_service: makes the service that the routes share. Called in the serving process.
     :param acceptor: listens on the endpoint's port.
-    :ivar restarted: this serving process replaces one that has served.
+    :ivar restarted: this serving process replaces another one.
     """
 
     def __init__(self, config: EndpointConfig, make_service: Callable[[], Service], acceptor: AcceptorProcess) -> None:

@@ -28,7 +28,7 @@ from handler.startup.start import start
 
 # gunicorn's arbiter exits with this status when a worker does (Arbiter.WORKER_BOOT_ERROR). No restart can help.
 EXIT_CANNOT_START = 3
-# The engine failed, and has served before. The arbiter starts another worker, within the restart budget.
+# The engine failed after it had served, or as it started again. The arbiter starts another, within the restart budget.
 EXIT_ENGINE_FAILED = 70
 LAST_LOOKS = 20
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
@@ -94,7 +94,7 @@ class EngineWorker(ConnectionWorker):
     def end(self) -> None:
         """Ends the process after a failure of the engine, without waiting for the engine.
 
-        What has served once can start: if its next start fails, another follows within the budget.
+        If a process that replaces another one fails as it starts, one more follows, within the budget.
         """
         can_start = self.service.lifecycle.served or self.app.restarted
         leave(EXIT_ENGINE_FAILED if can_start else EXIT_CANNOT_START)
