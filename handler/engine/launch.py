@@ -11,13 +11,13 @@ from types import ModuleType
 from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.core_queue import queue_limits
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.fast_import import without_collection
 from handler.engine.frontend_args import front_end
 from handler.engine.generation.request_cost import CostLimits
 from handler.engine.generation.request_limits import RequestLimits
+from handler.engine.queue_limits import queue_limits
 from handler.engine.waiting_process import WaitingProcess
 from handler.neuron.buckets.planned_buckets import planned_buckets
 from handler.neuron.engine_plan import EnginePlan

@@ -21,12 +21,13 @@ from collections.abc import AsyncIterator
 from scripted_tokenizer import scripted_prompts, text_of
 
 from handler.engine.api_routes import PLAIN
-from handler.engine.core_queue import CoreQueue, QueueLimits
+from handler.engine.core_queue import CoreQueue
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.request_limits import RequestLimits
+from handler.engine.queue_limits import QueueLimits
 from handler.errors import EndpointError, GenerationFailed, InvalidField
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 

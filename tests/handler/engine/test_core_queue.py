@@ -11,7 +11,8 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine import core_queue
-from handler.engine.core_queue import MIXED, ONE_BY_ONE, CoreQueue, PaceLimit, QueueLimits, RequestGroup, queue_limits
+from handler.engine.core_queue import CoreQueue, RequestGroup
+from handler.engine.queue_limits import MIXED, ONE_BY_ONE, PaceLimit, QueueLimits, queue_limits
 from handler.errors import EngineFailed
 from handler.neuron.engine_plan import EnginePlan
 

@@ -26,7 +26,7 @@ from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
-from handler.engine.core_queue import ONE_BY_ONE, PaceLimit, QueueLimits
+from handler.engine.queue_limits import ONE_BY_ONE, PaceLimit, QueueLimits
 from handler.engine.vllm_api.core.queued_requests import QueuedRequests
 from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
 from handler.engine.vllm_api.tokens.token_path import SinkCollector, TokenPath

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.core_queue import QueueLimits
+from handler.engine.queue_limits import QueueLimits
 from handler.engine.vllm_api.core import engine_metrics
 from handler.engine.vllm_api.core.core_requests import DIRECT
 from handler.engine.vllm_api.core.core_requests import add_request as add_request

@@ -14,7 +14,8 @@ from typing import Any
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.core_queue import GROUP, CoreQueue, QueueLimits, RequestGroup
+from handler.engine.core_queue import GROUP, CoreQueue, RequestGroup
+from handler.engine.queue_limits import QueueLimits
 
 
 class _States(dict[str, Any]):
