@@ -81,6 +81,8 @@ def coerced(rng: random.Random, body: Body) -> Body:
     numbers = [(container, key) for container, key in places(body, []) if type(container[key]) in (int, float, bool)]
     for container, key in rng.sample(numbers, min(len(numbers), rng.choice((1, 1, 2, 4)))):
         value = container[key]
+        if not isinstance(value, int | float):  # One list can be there several times: its number was changed already.
+            continue
         container[key] = rng.choice(
             (str(value), f"-{abs(value) + 7}", f" {value} ", float(value), bool(value), None, "nan", "1e9", [value])
         )
