@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from container.connection.held_connections import HeldConnections
-from container.connection.read_timeouts import ReadTimeouts
+from container.http.body_budget import BodyBudget
 from container.recovery.recovery import Recovery
-from container.requests.body_budget import BodyBudget
 from container.telemetry.neuron_monitor import NeuronMonitor
 from container.telemetry.request_observer import RequestObserver
 from container.telemetry.tracing.tracing_settings import wanted
 from handler.batches.batches import Batches
 from handler.config.endpoint_config import EndpointConfig
+from handler.engine.event_loop import LoopThread
 from handler.sessions.session_store import Sessions
 from handler.startup.admission import Admission
 from handler.startup.lifecycle import Lifecycle
@@ -39,8 +38,6 @@ def make_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
 class Service(ServingState):
     """The objects that the routes of one serving process share.
 
-    :ivar read_timeouts: time limits for reading from clients.
-    :ivar held_connections: the WebSockets.
     :ivar bodies: bounds the bytes of all bodies together.
     :ivar sessions: None where sessions are off.
     :ivar monitor: None where neuron-monitor is not installed.
@@ -48,8 +45,6 @@ class Service(ServingState):
     :ivar recovery: what becomes of requests whose engine has died.
     """
 
-    read_timeouts: ReadTimeouts
-    held_connections: HeldConnections
     observer: RequestObserver
     bodies: BodyBudget
     sessions: Sessions | None = None
@@ -58,16 +53,15 @@ class Service(ServingState):
     recovery: Recovery = field(default_factory=Recovery)
 
     @classmethod
-    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
-        """Makes the service of this process."""
+    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, loop: LoopThread | None = None) -> Service:
+        """Makes the service of this process, and starts its loop if it is given none."""
         admission = Admission(config.max_concurrent)
         observer = RequestObserver(config, lambda: admission.count, make_tracer(os.environ))
         service = cls(
             config=config,
+            loop=loop or LoopThread.start("serving"),
             lifecycle=lifecycle or Lifecycle(),
             admission=admission,
-            read_timeouts=ReadTimeouts(),
-            held_connections=HeldConnections(),
             observer=observer,
             bodies=BodyBudget.of(config),
         )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from container.pipeline.session_requests import CLOSE, NEW, REQUEST_TYPE
+from container.inference.session_requests import CLOSE, NEW, REQUEST_TYPE
 from container.routes.adapter_routes import AdapterFields
 from container.routes.model_routes import ModelFields
 from handler.batches.batches import BatchFields

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from container.openapi.bodies import ref
-from container.requests.unparsed_requests import STATUSES
 from handler import errors
 from handler.batches.batch_errors import BatchEnded, BatchesOff
 from handler.custom_code import code_errors as custom
@@ -85,8 +84,6 @@ def responses(kinds: Iterable[type[EndpointError]]) -> dict[str, Any]:
     codes: dict[int, set[str]] = {}
     for kind in (*ANY, *kinds):
         codes.setdefault(kind.status, set()).add(kind.code)
-    for _, status, _ in STATUSES:
-        codes.setdefault(status, set()).add(errors.InvalidRequest.code)
     return {str(status): _response(sorted(codes[status]), status) for status in sorted(codes)}
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from container.inference.inference_routes import WEBSOCKET as BIDIRECTIONAL
+from container.inference.pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
-from container.pipeline.request_pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER
 from container.routes.adapter_routes import ALIAS_HEADER
-from container.routes.websocket_route import PATH as BIDIRECTIONAL
 from handler.engine.api_routes import ALIASES, Route
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.reply import JSON_LINES, SSE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,7 +42,6 @@ class Recovery:
         successor: Callable[[], bool] = lambda: False,
     ) -> None:
         self._channel, self._deaths, self._life, self._successor = channel, deaths, life, successor
-        self._resumed: dict[socket.socket, HandedRequest] = {}
         self._lost: list[Json] = []
         self._trying = False
         now = time.monotonic()
@@ -94,12 +92,12 @@ class Recovery:
         error: EndpointError | None,
         record: RequestRecord,
         environ: Mapping[str, Any],
-        connection: socket.socket | None = None,
+        descriptor: int | None = None,
         deadline: Deadline | None = None,
     ) -> bool:
         """Call when a request has ended with an error. If the engine has died, it notes what its core had.
 
-        :param connection: the client's, if nothing has been sent and the request may run again.
+        :param descriptor: of the client's connection, if nothing has been sent and the request may run again.
         :param deadline: the request's.
         :returns: whether the next serving process has the request now. The caller closes its own socket, without a
             shutdown, and sends nothing.
@@ -109,10 +107,10 @@ class Recovery:
         body, handed_over = record.body, False
         # An engine that a body alone has ended does not count, so another follows.
         wanted = body and record.may_rerun and (self._trying or self._successor())
-        if wanted and connection is not None and deadline is not None:
+        if wanted and descriptor is not None and deadline is not None:
             note = RequestNote(record.request_id, record.began, deadline)
             try:
-                self._channel.send(HandedRequest(connection, request_bytes(environ, body), note))
+                self._channel.send(descriptor, request_bytes(environ, body), note)
                 handed_over = True
             except OSError as problem:
                 logger.warning("request %s cannot be run again (%s)", record.request_id, problem)
@@ -146,14 +144,6 @@ class Recovery:
     def receive(self) -> HandedRequest | None:
         """The next request that an earlier process has handed over."""
         return None if self._channel is None else self._channel.receive()
-
-    def resume(self, handed: HandedRequest) -> None:
-        """Marks the request that comes next on this connection as one that runs again, and is admitted already."""
-        self._resumed[handed.connection] = handed
-
-    def resumed(self, connection: socket.socket | None) -> HandedRequest | None:
-        """The mark of a request. It is gone afterwards, and whoever takes it holds the admission."""
-        return None if connection is None else self._resumed.pop(connection, None)
 
 
 def fields_of(body: bytes) -> list[str]:

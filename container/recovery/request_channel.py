@@ -60,17 +60,20 @@ class RequestChannel:
         self._sender.setblocking(False)
         self._receiver.setblocking(False)
 
-    def send(self, handed: HandedRequest) -> None:
+    def send(self, descriptor: int, request: bytes, note: RequestNote) -> None:
         """Sends a request. The caller then closes its own socket, without a shutdown.
+
+        :param descriptor: of the client's connection.
+        :param request: its bytes.
 
         :raises OSError: the channel is full, or there are no descriptors left.
         """
         memory = os.memfd_create("request")
         try:
             with open(memory, "wb", closefd=False) as file:
-                file.write(handed.request)
-            message = msgspec.json.encode(handed.note)
-            socket.send_fds(self._sender, [message], [handed.connection.fileno(), memory])
+                file.write(request)
+            message = msgspec.json.encode(note)
+            socket.send_fds(self._sender, [message], [descriptor, memory])
         finally:
             os.close(memory)
 

@@ -10,7 +10,7 @@ import ipaddress
 import socket
 from urllib.parse import urlsplit
 
-from flask import Request
+from werkzeug.wrappers import Request
 
 from handler.errors import ForeignHost, ForeignOrigin
 

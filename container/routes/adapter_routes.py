@@ -12,12 +12,11 @@ import msgspec
 from flask import Blueprint, Response, request
 
 from container.requests.paging import page
-from container.requests.request_body import read_json
+from container.requests.request_body import json_document
 from container.service import Service
 from handler.engine.adapters.adapter_errors import AdapterExists, AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.errors import InvalidField, MissingField
-from handler.schemas.json_body import decode
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import encode
 
@@ -42,7 +41,7 @@ def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("adapters", __name__)
 
     def body() -> AdapterFields:
-        return convert(decode(read_json(request, service.config.max_body, service.read_timeouts)), AdapterFields)
+        return convert(json_document(request), AdapterFields)
 
     @routes.post("/adapters")
     def load() -> Response:

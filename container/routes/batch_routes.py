@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
 from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, request
 
-from container.requests.http_limits import max_body
 from container.requests.paging import number
-from container.requests.request_body import read_body, read_json
+from container.requests.request_body import json_document
 from container.service import Service
 from handler.batches.batch_errors import BatchesOff, RecordDamaged
 from handler.batches.batches import Batches, BatchFields
 from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedMediaType
-from handler.schemas.json_body import decode
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import encode
 
@@ -39,8 +36,6 @@ def blueprint(service: Service) -> Blueprint:
         found = batches()
         if request.mimetype != FORM:
             raise UnsupportedMediaType(request.headers.get("Content-Type", ""), FORM)
-        body = read_body(request, max_body(service.config), service.read_timeouts)
-        request.environ["wsgi.input"], request.environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
         file, purpose = request.files.get("file"), request.form.get("purpose")
         if file is None:
             raise MissingField("file", "send a form with 'file' and 'purpose'")
@@ -72,7 +67,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.post("/v1/batches")
     def create() -> Response:
         found = batches()
-        fields = convert(decode(read_json(request, max_body(service.config), service.read_timeouts)), BatchFields)
+        fields = convert(json_document(request), BatchFields)
         return reply(found.create(fields))
 
     @routes.get("/v1/batches")

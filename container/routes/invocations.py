@@ -1,38 +1,27 @@
-"""POST /invocations and the routes of OpenAI's API and Anthropic's."""
+"""The paths of the inference pipeline, as Flask has to know them: for other methods, and for GET /openapi.json."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from flask import Blueprint, Response
 
-from flask import Blueprint, Response, request
-
-from container.pipeline.request_pipeline import body_parser, respond, route_parser
-from container.requests import custom_attributes
+from container.inference.inference_routes import MODEL_RULE, WEBSOCKET, parsers
 from container.service import Service
-from handler.engine.api_routes import ALIASES, Route
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.errors import UpgradeRequired
 
 
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("inference", __name__)
 
-    def view(route: Route | MessagesRoute) -> Callable[[], Response]:
-        return lambda: respond(service, request, route_parser(route, request))
+    def answered_before(**values: str) -> Response:
+        raise AssertionError("the pipeline answers a POST to this path")
 
-    @routes.post("/invocations")
-    def invocations() -> Response:
-        return respond(service, request, body_parser(service, request))
+    paths = [path for path, _ in parsers()] + ([MODEL_RULE] if service.config.multi_model else [])
+    for path in paths:
+        endpoint = path.strip("/").replace("/", "_").partition("<")[0]
+        routes.add_url_rule(path, endpoint=endpoint, view_func=answered_before, methods=["POST"])
 
-    for route in (*Route, *MessagesRoute):
-        routes.add_url_rule(route, endpoint=route.name.lower(), view_func=view(route), methods=["POST"])
-    for path, alias in ALIASES.items():
-        routes.add_url_rule(path, endpoint=path.strip("/").replace("/", "_"), view_func=view(alias), methods=["POST"])
-
-    @routes.after_request
-    def with_attributes(response: Response) -> Response:
-        given = custom_attributes.returned(request.headers.get(custom_attributes.HEADER))
-        if given is not None and custom_attributes.HEADER not in response.headers:
-            response.headers[custom_attributes.HEADER] = given
-        return response
+    @routes.get(WEBSOCKET)
+    def plain() -> Response:
+        raise UpgradeRequired(WEBSOCKET)
 
     return routes

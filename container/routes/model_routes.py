@@ -9,18 +9,17 @@ from __future__ import annotations
 import msgspec
 from flask import Blueprint, Response, request
 
-from container.pipeline.request_pipeline import body_parser, respond
 from container.requests.paging import page
-from container.requests.request_body import read_json
+from container.requests.request_body import json_document
 from container.routes.adapter_routes import adapters_of, reply, required
 from container.service import Service
 from handler.engine.adapters.adapter_errors import AdapterExists
-from handler.engine.adapters.adapters import Adapter, Adapters
-from handler.schemas.json_body import decode
+from handler.engine.adapters.adapters import Adapter
 from handler.schemas.openai.sampling_fields import convert
 from handler.startup.adapter_loading import bring
+from handler.startup.loaded_models import adapter_table, find_model
 from handler.startup.multi_model.loaded_model import LoadedModel, ModelState
-from handler.startup.multi_model.model_errors import InvalidModel, ModelNotLoaded
+from handler.startup.multi_model.model_errors import InvalidModel
 from handler.startup.multi_model.model_start import ADAPTER_CONFIG, CONFIG, whole_model
 
 
@@ -37,7 +36,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/models")
     def load() -> Response:
-        fields = convert(decode(read_json(request, service.config.max_body, service.read_timeouts)), ModelFields)
+        fields = convert(json_document(request), ModelFields)
         name, url = required("model_name", fields.model_name), required("url", fields.url)
         service.require_engine()
         path = None if service.models is None else whole_model(service.config, url)
@@ -56,20 +55,15 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/models/<path:name>")
     def describe(name: str) -> Response:
-        return reply(description(find(service, name)))
+        return reply(description(find_model(service, name)))
 
     @routes.delete("/models/<path:name>")
     def unload(name: str) -> Response:
-        if service.models is not None and isinstance(find(service, name), LoadedModel):
+        if service.models is not None and isinstance(find_model(service, name), LoadedModel):
             ended = service.models.unload(name)
             return reply({"modelName": name} | ({"endedRequests": ended} if ended else {}))
         adapters_of(service).unload(name)
         return reply({"modelName": name})
-
-    @routes.post("/models/<path:name>/invoke")
-    def invoke(name: str) -> Response:
-        find(service, name)
-        return respond(service, request, body_parser(service, request), model=name)
 
     return routes
 
@@ -87,27 +81,8 @@ def load_adapter(service: Service, name: str, url: str) -> Adapter:
     return adapters.load(name, url)
 
 
-def adapter_table(service: Service) -> Adapters | None:
-    """The adapters of the model of the start; None if its engine serves none."""
-    return None if service.engine is None else service.engine.adapters
-
-
 def is_adapter(service: Service, url: str) -> bool:
     return service.engine is not None and (bring(url, service.config) / ADAPTER_CONFIG).is_file()
-
-
-def find(service: Service, name: str) -> LoadedModel | Adapter:
-    """The model or adapter of this name.
-
-    :raises ModelNotLoaded: there is neither.
-    """
-    service.require_engine()
-    adapters = adapter_table(service)
-    if adapters is None or name not in adapters.names():
-        if service.models is None:
-            raise ModelNotLoaded(name)
-        return service.models.get(name)
-    return adapters.get(name)
 
 
 def description(model: LoadedModel | Adapter) -> dict[str, str]:

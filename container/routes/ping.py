@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import time
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
-from container.pipeline.custom_code_reply import custom_ping
 from container.routes.page_metrics import progress, stage_times
 from container.service import Service
-from handler.custom_code.code_contract import PING
 from handler.neuron.hardware.monitor_report import MonitorReport
 from handler.neuron.hardware.runtime_version import runtime_versions
 from handler.schemas.reply import encode
@@ -27,9 +25,6 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/ping")
     def ping() -> Response:
         code, body = ping_reply(service)
-        own = service.custom_code
-        if code == 200 and own is not None and own.answers(*PING):
-            return custom_ping(own, request)
         return Response(body, code, content_type="application/json") if body else Response(status=code)
 
     return routes

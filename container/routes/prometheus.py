@@ -27,12 +27,12 @@ class ServiceCollector:
 
     def collect(self) -> Iterator[Metric]:
         service = self._service
-        tasks = sum(engine.loop.tasks() for engine in service.engines())
+        tasks = service.loop.tasks()
         for name, text, value in (
             ("requests_in_flight", "Requests that were admitted and are not answered yet.", service.admission.count),
             ("requests_in_engine", "Requests that hold a slot of the engine or wait for one.", service.unfinished()),
             ("requests_queued", "Requests beyond the engine's slots.", service.queued()),
-            ("loop_tasks", "Tasks in the engines' event loops.", tasks),
+            ("loop_tasks", "Tasks in the event loop.", tasks),
         ):
             yield GaugeMetricFamily(f"endpoint_{name}", text, value)
         stages = GaugeMetricFamily(

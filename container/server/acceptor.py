@@ -18,7 +18,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from container.fast_path.reply_head import ReplyHeads
+from container.http.reply_head import ReplyHeads
 from container.server.connection_channel import ConnectionChannel
 from container.server.descriptor_shortage import FIXES, ShortageLog, lowest_reserved
 from container.server.ping_state import PASSED_ON, PingState

@@ -6,7 +6,6 @@ import array
 import errno
 import os
 import socket
-from typing import Any
 
 # The kernel doubles it and counts about 770 bytes for a message. So fewer than a hundred connections are under way.
 # The kernel limits them to RLIMIT_NOFILE.
@@ -36,28 +35,22 @@ class ConnectionChannel:
             raise BlockingIOError from None
 
     def fileno(self) -> int:
-        """The serving process's end, as gunicorn polls it."""
+        """The serving process's end."""
         return self._worker_end.fileno()
 
-    def accept(self) -> tuple[socket.socket, Any]:
-        """As `accept` of a listening socket.
+    def accept(self) -> socket.socket:
+        """The next connection, as `accept` of a listening socket.
 
         :raises EOFError: the acceptor has ended.
+        :raises BlockingIOError: there is none.
+        :raises OSError: this process has no file descriptor for it.
         """
         data, received, _, _ = self._worker_end.recvmsg(1, socket.CMSG_SPACE(array.array("i").itemsize))
         if not data:
             raise EOFError("the acceptor's process has ended")
         if not received:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        connection = socket.socket(fileno=array.array("i", received[0][2])[0])
-        try:
-            return connection, connection.getpeername()
-        except OSError:
-            connection.close()
-            raise ConnectionAbortedError(errno.ECONNABORTED, "the client has left") from None
-
-    def setblocking(self, blocking: bool) -> None:
-        """gunicorn calls it. The ends never block."""
+        return socket.socket(fileno=array.array("i", received[0][2])[0])
 
     def close(self) -> None:
         self.acceptor_end.close()

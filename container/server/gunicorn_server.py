@@ -15,10 +15,11 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
+from container.http.reply_head import ReplyHeads
 from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
-from container.requests.unparsed_requests import closing_reply
+from container.requests.error_responses import error_reply
 from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import BACKLOG
 from container.server.preload import Preload, preload, preloads
@@ -26,8 +27,6 @@ from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import Draining
 
-# Threads beyond the admitted requests, so that /ping, 429 replies and slow senders never wait for one.
-SPARE_THREADS = 32
 # A worker whose main loop is silent this long is replaced. Importing torch holds the interpreter for seconds.
 HEARTBEAT = 120
 BUDGET_SECONDS = 3600.0
@@ -56,15 +55,11 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         super().__init__()
 
     def load_config(self) -> None:
-        threads = self.config.max_concurrent + SPARE_THREADS
         settings: dict[str, Any] = {
             "bind": f"fd://{os.dup(self.acceptor.listener.fileno())}",
             "worker_class": "container.server.worker.EngineWorker",
             "workers": 1,
-            "threads": threads,
-            "worker_connections": threads + 1024,
             "backlog": BACKLOG,
-            "keepalive": 75,
             "timeout": HEARTBEAT,
             "graceful_timeout": int(self.config.drain) + 4,
             "loglevel": "warning",
@@ -126,7 +121,10 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
     def _on_exit(self, arbiter: Any) -> None:
         """Answers requests that no serving process has taken over: the container was stopped between two of them."""
+        status, headers, body = error_reply(Draining())
+        length = ("Content-Length", str(len(body)))
+        reply = ReplyHeads().head(status, (*headers, length), keep_alive=False, chunked=False) + body
         while (handed := self._channel.receive()) is not None:
             with handed.connection as connection, suppress(OSError):
-                connection.send(closing_reply(Draining.status, Draining()))
+                connection.send(reply)
         self.acceptor.stop()

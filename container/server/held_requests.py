@@ -1,13 +1,16 @@
-"""Requests of an engine that has died, while the next one starts. Used by the main thread only."""
+"""Requests of an engine that has died, while the next one starts."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from contextlib import suppress
 
+from container.http.connections import Connections
 from container.recovery.request_channel import HandedRequest
+from container.requests.error_responses import error_reply
 from container.service import Service
 from handler.errors import EndpointError, NotReady
 
@@ -19,39 +22,32 @@ INTERVAL = 0.1
 class HeldRequests:
     """Holds each request until the engine is ready, its deadline passes, its client leaves, or the process drains.
 
-    A held request is admitted and counted. It stays so when it is run.
-
-    :param run: has a thread answer a request.
-    :param refuse: sends an error in place of a reply, and closes the connection.
+    A held request is admitted and counted. It stays so when it is run. All methods run on the loop.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        run: Callable[[HandedRequest], None],
-        refuse: Callable[[HandedRequest, EndpointError], None],
-    ) -> None:
-        self._service, self._run, self._refuse = service, run, refuse
+    def __init__(self, service: Service, connections: Connections) -> None:
+        self._service, self._connections = service, connections
         self._held: list[HandedRequest] = []
-        self._receiving = True
 
-    def timeout(self, seconds: float) -> float:
-        """How long the main loop may wait for events.
+    async def run(self) -> None:
+        """Runs until this process serves. What it sends to the channel then is for its own successor."""
+        receiving = True
+        while receiving or self._held:
+            receiving = self.look() and receiving
+            await asyncio.sleep(INTERVAL)
 
-        :param seconds: how long it would wait without held requests.
+    def look(self) -> bool:
+        """Takes what the earlier process has handed over, and runs, ends or keeps what is held.
+
+        :returns: whether more may come.
         """
-        return min(seconds, INTERVAL) if self._held else seconds
-
-    def check(self) -> None:
-        """Takes what the earlier process has handed over, and runs, ends or keeps what is held."""
-        service = self._service
-        problem: EndpointError | None = None
+        service, problem = self._service, None
         try:
             service.lifecycle.require_ready()
         except EndpointError as error:
             problem = error
         arrived = []
-        while self._receiving and (handed := service.recovery.receive()) is not None:
+        while (handed := service.recovery.receive()) is not None:
             try:
                 service.admission.enter()
             except EndpointError as error:
@@ -61,13 +57,12 @@ class HeldRequests:
             arrived.append(handed.note.request_id)
         if arrived:
             logger.warning("%d requests wait for the next engine: %s", len(arrived), ", ".join(arrived))
-        # A process that serves sends to this channel. What it sends is for its own successor.
-        self._receiving = isinstance(problem, NotReady)
         self._held = [handed for handed in self._held if not self._ended(handed, problem)]
+        return isinstance(problem, NotReady)
 
     def _ended(self, handed: HandedRequest, problem: EndpointError | None) -> bool:
         if problem is None:
-            self._run(handed)
+            self._connections.take(handed.connection, handed)
             return True
         deadline = handed.note.deadline
         if client_left(handed.connection):
@@ -80,6 +75,14 @@ class HeldRequests:
             return False
         self._service.admission.leave()
         return True
+
+    def _refuse(self, handed: HandedRequest, error: EndpointError) -> None:
+        """Answers a request with an error, and closes its connection: all of it was read."""
+        status, headers, body = error_reply(error)
+        all_headers = (*headers, ("Content-Length", str(len(body))))
+        reply = self._connections.heads.head(status, all_headers, keep_alive=False, chunked=False) + body
+        with handed.connection as connection, suppress(OSError):
+            connection.send(reply, socket.MSG_DONTWAIT)
 
 
 def client_left(connection: socket.socket) -> bool:

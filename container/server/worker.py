@@ -1,8 +1,8 @@
-"""gunicorn's worker with an embedded engine. During a drain it answers 503 instead of refusing connections.
+"""gunicorn's worker: the loop with all connections and the embedded engine, the start and the watchdog.
 
-Read in gunicorn 27 (workers/gthread.py, arbiter.py): on SIGTERM the master closes its listeners and signals the
-worker. A worker whose accept loop keeps running goes on accepting connections. So a client that connects during the
-drain reads "503, draining" and not a reset.
+Read in gunicorn 27 (workers/base.py, arbiter.py): the arbiter expects a sign of life from the worker's main thread, and
+sends it SIGTERM after it has closed its own listeners. The acceptor's process goes on accepting, so a client that
+connects during the drain reads "503, draining" and not a reset.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import sys
 import threading
 from types import FrameType
 
-from container.connection.lingering_close import LingeringClose
+from gunicorn.workers.base import Worker
+
+from container.application import Application
+from container.http.connections import Connections
+from container.requests.http_limits import max_body
 from container.routes.ping import ping_reply
 from container.server import malloc
-from container.server.connection_worker import ConnectionWorker
-from container.server.descriptor_shortage import AcceptPause
+from container.server.connection_intake import ConnectionIntake
 from container.server.engine_watchdog import watch_engine
 from container.server.held_requests import HeldRequests
 from container.server.ping_state import PASSED_ON
+from container.service import Service
 from container.telemetry.neuron_monitor import start_monitor
 from handler.custom_code.code_contract import PING
 from handler.errors import Draining
@@ -31,17 +35,23 @@ EXIT_CANNOT_START = 3
 # The engine failed after it had served, or as it started again. The arbiter starts another, within the restart budget.
 EXIT_ENGINE_FAILED = 70
 LAST_LOOKS = 20
+# Seconds for the last replies to reach their clients.
+LAST_SECONDS = 3.0
+SIGN_OF_LIFE_SECONDS = 1.0
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
 # delays the tokens of all others by as much; measured in benchmarks/README.md.
 SWITCH_INTERVAL = 0.0005
 
 
-class EngineWorker(ConnectionWorker):
-    """One serving process: gunicorn's threads, the engine's loop, the start and the watchdog.
+class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
+    """One serving process.
 
     It leads its own process group. So the master can always end the engine's core together with it, and Ctrl-C in a
     terminal reaches the master alone.
     """
+
+    service: Service
+    connections: Connections
 
     def init_process(self) -> None:
         os.setpgid(0, 0)
@@ -49,40 +59,53 @@ class EngineWorker(ConnectionWorker):
         malloc.start_trimming()
         sys.setswitchinterval(SWITCH_INTERVAL)
         self.service = self.app.new_service()
-        self.lingering = LingeringClose()
+        self._woken = threading.Event()
         super().init_process()
 
     def run(self) -> None:
-        self.accept_pause = AcceptPause(self.poller, self.accept)
-        self.held_requests = HeldRequests(self.service, self.run_handed, self.refuse_handed)
-        self.sockets = [self.app.acceptor.channel]
-        self.service.lifecycle.changed = self._publish
+        service = self.service
+        self.connections = Connections(
+            service.loop,
+            Application(service, self.wsgi).answer,
+            service.observer,
+            service.bodies,
+            max_body(service.config),
+        )
+        service.lifecycle.changed = self._publish
         self._publish()
-        self.service.monitor = start_monitor(self.service.config.neuron_monitor)
-        if self.service.observer.emf is not None:
-            self.service.observer.emf.begin()
-        threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
-        if self.service.batches is not None:
-            self.service.batches.start()
+        service.monitor = start_monitor(service.config.neuron_monitor)
+        if service.observer.emf is not None:
+            service.observer.emf.begin()
+        intake = ConnectionIntake(self.app.acceptor.channel, self.connections, service.lifecycle.fail)
+        service.loop.call(intake.begin)
+        service.loop.spawn(HeldRequests(service, self.connections).run())
+        threading.Thread(target=start, args=(service,), name="start", daemon=True).start()
+        if service.batches is not None:
+            service.batches.start()
         threading.Thread(
-            target=watch_engine, args=(self.service, self.end, self._publish), name="engine-watchdog", daemon=True
+            target=watch_engine, args=(service, self.end, self._publish), name="engine-watchdog", daemon=True
         ).start()
         try:
-            super().run()
+            while self.alive and self.ppid == os.getppid():
+                self.notify()
+                self._woken.wait(SIGN_OF_LIFE_SECONDS)
         finally:
-            if self._dispatcher is not None:
-                self._dispatcher.context.deferred_observer.close()
-            # Without an engine the watchdog does not take its end for a failure.
-            engine, self.service.engine = self.service.engine, None
-            if engine is not None:
-                engine.stop()
-            if self.service.models is not None:
-                self.service.models.stop()
-            if self.service.monitor is not None:
-                self.service.monitor.stop()
-            if self.service.observer.tracer is not None:
-                self.service.observer.tracer.stop()
+            self._stop()
             leave(0)  # a thread in a long import would keep the interpreter running past SageMaker's 30 s
+
+    def _stop(self) -> None:
+        service = self.service
+        service.observer.close()
+        # Without an engine the watchdog does not take its end for a failure.
+        engine, service.engine = service.engine, None
+        if engine is not None:
+            engine.stop()
+        if service.models is not None:
+            service.models.stop()
+        if service.monitor is not None:
+            service.monitor.stop()
+        if service.observer.tracer is not None:
+            service.observer.tracer.stop()
 
     def _publish(self) -> None:
         """Tells the acceptor what /ping answers, or that this process answers it."""
@@ -100,27 +123,27 @@ class EngineWorker(ConnectionWorker):
         leave(EXIT_ENGINE_FAILED if can_start else EXIT_CANNOT_START)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drains on SIGTERM: running requests may finish and new ones get a 503. Then gunicorn ends the worker."""
+        """Drains on SIGTERM: running requests may finish and new ones get a 503. Then the worker ends."""
         if self.service.lifecycle.status.state is not ServingStatus.DRAINING:
             self.service.lifecycle.drain()
             self.service.recovery.no_successor()
-            threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
+            threading.Thread(target=self._drain, name="drain", daemon=True).start()
 
-    def _drain(self, sig: int, frame: FrameType | None) -> None:
-        service = self.service
-        service.held_connections.close_idle()
+    def _drain(self) -> None:
+        service, connections = self.service, self.connections
+        connections.close_conversations()
         if not service.admission.wait_empty(service.config.drain):
             for engine in service.engines():
                 engine.fail_requests(Draining())  # a stream that is ended early has the error as its last event
             service.admission.wait_empty(1.0)
         for _ in range(LAST_LOOKS):  # those that opened when the drain began, or had just sent their last reply
-            service.held_connections.close_idle()
-            if service.held_connections.wait_released(1.0 / LAST_LOOKS):
+            connections.close_conversations()
+            if connections.wait_closed(1.0 / LAST_LOOKS, conversations=True):
                 break
-        if self._dispatcher is not None:
-            self._dispatcher.stop()
-        self.lingering.hurry()
-        super().handle_exit(sig, frame)
+        connections.stop()
+        connections.wait_closed(LAST_SECONDS)
+        self.alive = False
+        self._woken.set()
 
 
 def leave(status: int) -> None:

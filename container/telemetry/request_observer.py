@@ -1,17 +1,20 @@
-"""Reports the begin and the end of each request to the log, to /metrics, to EMF and to traces."""
+"""Reports the begin and the end of each request to the log, to /metrics, to EMF and to traces.
+
+Whoever reads the log may be slow. So a request that is logged is reported in a thread of its own.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, request
-from prometheus_client import CollectorRegistry, Counter
-from werkzeug.wsgi import ClosingIterator
+from prometheus_client import CollectorRegistry
 
-from container.connection.gunicorn_connection import GunicornConnection
-from container.requests.request_record import KEY, POLLED, RequestRecord, record_of
+from container.requests.request_record import POLLED, RequestRecord
 from container.telemetry.embedded_metrics import EmbeddedMetrics
 from container.telemetry.event_log import event, logs_requests
 from container.telemetry.request_metrics import RequestMetrics, end_of
@@ -26,15 +29,14 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
 logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
 MAX_IGNORED_NAMES = 256
+# Time for the last log lines when the process ends.
+LAST_SECONDS = 2.0
 
 
 class RequestObserver:
-    """Observes the requests of one serving process. Thread-safe. Blocks only while it writes a log line.
+    """Observes the requests of one serving process. Its methods are called on the loop, and block nobody.
 
     :ivar registry: the request metrics of this container, without vLLM's.
-    :ivar fast_path: counts the requests that the engine's loop answers.
-    :ivar handed_over: counts the requests that the loop hands over to a thread.
-    :ivar logs: the begin and the end of each request are logged.
     :ivar buckets: returns the buckets by which padding is counted; None before the engine has started.
     """
 
@@ -42,15 +44,12 @@ class RequestObserver:
         self, config: EndpointConfig, in_flight: Callable[[], int], tracer: RequestTracer | None = None
     ) -> None:
         self.registry = CollectorRegistry()
-        paths = Counter(
-            "endpoint_request_ways",
-            "Requests that came to the engine's loop, by what answered them: the loop or a thread.",
-            ["way"],
-            registry=self.registry,
-        )
-        self.fast_path, self.handed_over = paths.labels("loop"), paths.labels("thread")
         self._metrics = RequestMetrics(self.registry)
-        self.logs = logs_requests(config)
+        self._reports: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._reporting: threading.Thread | None = None
+        if logs_requests(config):
+            self._reporting = threading.Thread(target=self._report, name="request-log", daemon=True)
+            self._reporting.start()
         self.buckets: Callable[[], CompiledBuckets | None] = lambda: None
         self._prompts = config.log_prompts
         self._ignored: set[str] = set()
@@ -65,8 +64,10 @@ class RequestObserver:
     def started(self, record: RequestRecord, body: bytes) -> None:
         """The request is valid and about to run. Its body is logged only if the settings say so."""
         record.assign_id()
-        if not self.logs:
-            return
+        if self._reporting is not None:
+            self._reports.put(partial(self._log_start, record, body))
+
+    def _log_start(self, record: RequestRecord, body: bytes) -> None:
         fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}
         if self._prompts:
             fields["body"] = body[:MAX_LOGGED_BODY].decode("utf-8", "replace")
@@ -86,12 +87,27 @@ class RequestObserver:
                 self._ignored.add(name)
                 logger.warning("a request to %s has the field '%s', which has no effect here", record.route, name)
 
-    def ended(self, record: RequestRecord, seconds: float | None = None) -> None:
-        """The reply's last byte was sent.
+    def ended(self, record: RequestRecord) -> None:
+        """The reply's last byte was sent."""
+        if self._reporting is None:
+            self._ended(record, record.seconds())
+        else:
+            self._reports.put(partial(self._ended, record, record.seconds()))
 
-        :param seconds: the request's duration, if it ended before this call.
-        """
-        seconds = record.seconds() if seconds is None else seconds
+    def close(self) -> None:
+        """Waits for the last log lines. Never called on the loop."""
+        if self._reporting is not None:
+            self._reports.put(None)
+            self._reporting.join(LAST_SECONDS)
+
+    def _report(self) -> None:
+        while (report := self._reports.get()) is not None:
+            try:
+                report()
+            except Exception:  # the next requests are reported all the same
+                logger.exception("a request cannot be reported")
+
+    def _ended(self, record: RequestRecord, seconds: float) -> None:
         if self.tracer is not None:
             self.tracer.ended(record)
         self._log_ignored(record)
@@ -100,7 +116,7 @@ class RequestObserver:
         self._metrics.observe_padding(padded)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
-        if not self.logs or record.route in POLLED:
+        if self._reporting is None or record.route in POLLED:
             return
         end, first = end_of(record), record.first_token_seconds
         fields: dict[str, Json] = {
@@ -120,36 +136,6 @@ class RequestObserver:
         tokens = "" if record.output_tokens is None else f", {record.output_tokens} tokens"
         name = record.request_id or "(no id)"
         event(logger, "request_end", f"{name} {record.route} {record.status} {end}, {seconds:.3f} s{tokens}", fields)
-
-
-def observe(app: Flask, observer: RequestObserver) -> None:
-    """Gives each request of an application a record, and observes it when the server closes the reply."""
-    application = app.wsgi_app
-
-    def route() -> None:
-        rule = request.url_rule
-        record_of(request.environ).route = rule.rule if rule is not None else "(none)"
-
-    def observed(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        record = environ[KEY] = RequestRecord(environ)
-        observer.began(record, environ)
-        gunicorn = GunicornConnection.of(environ, start_response)
-
-        def record_status(status: str, headers: Any, exc_info: Any = None) -> Any:
-            record.status = int(status[:3])
-            return start_response(status, headers, exc_info)
-
-        def ended() -> None:
-            if gunicorn is not None:
-                record.status = gunicorn.status
-            observer.ended(record)
-
-        # gunicorn's start_response is passed on unchanged: GunicornConnection finds the connection by it.
-        body = application(environ, record_status if gunicorn is None else start_response)
-        return ClosingIterator(body, ended)
-
-    app.before_request(route)
-    app.wsgi_app = observed  # type: ignore[method-assign]
 
 
 def _padding(padded: Iterable[PaddedTokens]) -> dict[str, Json]:

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """vLLM's AsyncLLM on its own event loop. `handler.engine.launch` makes it.
+    """vLLM's AsyncLLM on the serving process's event loop. `handler.engine.launch` makes it.
 
     :ivar prompts: renders prompts for this model.
     :ivar limits: the limits of one request.
@@ -198,7 +198,7 @@ class Engine:
         self._api.fail_all(self._llm, error)
 
     def stop(self) -> None:
-        """Ends the loop and the core's processes, even those that do not respond."""
+        """Ends the core's processes, even those that do not respond."""
         self._heartbeat_task.cancel()
         for pid in self.pids:
             with suppress(ProcessLookupError):
@@ -207,4 +207,3 @@ class Engine:
             self._api.shutdown(self._llm)
         except Exception as error:
             logger.warning("vLLM's shutdown raised %s", type(error).__name__)
-        self.loop.stop()

@@ -1,4 +1,4 @@
-"""An asyncio event loop in its own thread. The engine runs on one, apart from gunicorn's threads."""
+"""An asyncio event loop in its own thread. One serves the connections and the engines of a serving process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LoopThread:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @classmethod
-    def start(cls, name: str = "engine-loop") -> LoopThread:
+    def start(cls, name: str) -> LoopThread:
         import uvloop
 
         loop = uvloop.new_event_loop()

@@ -17,7 +17,7 @@ from handler.engine.fast_import import without_collection
 from handler.engine.frontend_args import front_end
 from handler.engine.generation.request_cost import CostLimits
 from handler.engine.generation.request_limits import RequestLimits
-from handler.engine.queue_limits import queue_limits
+from handler.engine.queue_limits import QueueLimits, queue_limits
 from handler.engine.waiting_process import WaitingProcess
 from handler.neuron.buckets.planned_buckets import planned_buckets
 from handler.neuron.engine_plan import EnginePlan
@@ -45,6 +45,7 @@ def import_vllm(*, core: bool = False) -> None:
 def launch(
     plan: EnginePlan,
     config: EndpointConfig,
+    loop: LoopThread,
     stage: Stage = lambda name: None,
     *,
     further: bool = False,
@@ -54,6 +55,7 @@ def launch(
 
     :param plan: vLLM's engine arguments and environment.
     :param config: names the setting behind a rejected argument, in messages, and says how long a stall is.
+    :param loop: serves the engine.
     :param stage: called with the name of each stage when it begins.
     :param further: this process has other engines already.
     :param imports: returns when vLLM is imported. Another thread may do that already. It may return a process that
@@ -68,17 +70,23 @@ def launch(
 
     model_inspection.inspect_here()
     engine_args, limits = engine_arguments.engine_args(plan.engine_args, config), partial(queue_limits, config, plan)
-    build = partial(vllm_api.build_engine, engine_args, limits, further=further)
+    build = partial(vllm_api.build_engine, engine_args, further=further)
     with nullcontext() if waiting is None else waiting.becomes_core():
-        return _engine(plan, config, engine_args, build, stage)
+        return _engine(plan, config, loop, engine_args, build, limits, stage)
 
 
 def _engine(
-    plan: EnginePlan, config: EndpointConfig, engine_args: Any, build: Callable[[], Any], stage: Stage
+    plan: EnginePlan,
+    config: EndpointConfig,
+    loop: LoopThread,
+    engine_args: Any,
+    build: Callable[[], Any],
+    queue: Callable[[int], QueueLimits],
+    stage: Stage,
 ) -> Engine:
-    """Starts the event loop, vLLM's client and its serving classes, and makes an `Engine` of them.
+    """Starts vLLM's client and its serving classes, and makes an `Engine` of them.
 
-    :param build: makes vLLM's client. Called on the loop.
+    :param build: makes vLLM's client.
     """
     from handler.engine.vllm_api.core import core as vllm_api
     from handler.engine.vllm_api.core import logprob_texts, request_gate
@@ -89,14 +97,9 @@ def _engine(
     if serving_api is not None:
         serving_api.check_parsers(engine_args, front)
     stage("start engine")
-    loop = LoopThread.start()
-
-    async def build_on_loop() -> Any:
-        return build()
-
-    llm = None
+    llm = build()
     try:
-        llm = loop.run(build_on_loop())
+        loop.run(vllm_api.attach(llm, queue))
         domains = vllm_api.allowed_media_domains(llm)
         limits = _limits(llm, plan, config)
         guard = grammar_guard.install(llm)
@@ -107,9 +110,7 @@ def _engine(
         if serving_api is not None:
             serving = loop.run(serving_api.start(llm, engine_args, front, config.max_output_tokens))
     except BaseException:
-        if llm is not None:
-            vllm_api.shutdown(llm)
-        loop.stop()
+        vllm_api.shutdown(llm)
         raise
     engine = Engine(llm, loop, engine_args.served_model_name, config.stall, limits, front)
     if serving is not None:

@@ -15,11 +15,14 @@ from handler.errors.protocol_errors import BodiesTooLarge as BodiesTooLarge
 from handler.errors.protocol_errors import BodyTooLarge as BodyTooLarge
 from handler.errors.protocol_errors import ForeignHost as ForeignHost
 from handler.errors.protocol_errors import ForeignOrigin as ForeignOrigin
+from handler.errors.protocol_errors import HeadersTooLong as HeadersTooLong
 from handler.errors.protocol_errors import InvalidRequest as InvalidRequest
+from handler.errors.protocol_errors import LineTooLong as LineTooLong
 from handler.errors.protocol_errors import MethodNotAllowed as MethodNotAllowed
 from handler.errors.protocol_errors import RequestTimedOut as RequestTimedOut
 from handler.errors.protocol_errors import RouteNotFound as RouteNotFound
 from handler.errors.protocol_errors import TooManyRequests as TooManyRequests
+from handler.errors.protocol_errors import UnmetExpectation as UnmetExpectation
 from handler.errors.protocol_errors import UnsupportedMediaType as UnsupportedMediaType
 from handler.errors.protocol_errors import UpgradeRequired as UpgradeRequired
 from handler.errors.request_errors import BodyQuarantined as BodyQuarantined

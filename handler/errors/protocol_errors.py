@@ -12,6 +12,33 @@ class InvalidRequest(ClientError):
         super().__init__(f"The request cannot be read: {problem}.")
 
 
+class LineTooLong(InvalidRequest):
+    """The request's first line is too long."""
+
+    status = 414
+
+    def __init__(self) -> None:
+        super().__init__("its first line is too long")
+
+
+class HeadersTooLong(InvalidRequest):
+    """The request's headers are too long, or too many."""
+
+    status = 431
+
+    def __init__(self) -> None:
+        super().__init__("its headers are too long, or too many")
+
+
+class UnmetExpectation(InvalidRequest):
+    """The request expects something that is not in HTTP/1.1."""
+
+    status = 417
+
+    def __init__(self) -> None:
+        super().__init__("'Expect' may be '100-continue' only")
+
+
 class RouteNotFound(ClientError):
     """No route has this path."""
 

@@ -6,8 +6,9 @@ affected. A failure of the engine ends the whole batch, so that the client tries
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
@@ -38,13 +39,20 @@ def lines_of(body: bytes) -> list[bytes]:
     return lines
 
 
+class RunSized(Protocol):
+    """Calls a function whose time grows with the size of what it works on: in a thread, if that is large."""
+
+    def __call__(self, size: float, function: Callable[..., Any], /, *arguments: object) -> Awaitable[Any]: ...
+
+
 class Batch:
-    """The lines of one body.
+    """The lines of one body. Every method runs on the engine's loop.
 
     :param window: how many lines run in the engine at the same time.
     :param left: returns the seconds until the batch's deadline.
     :param late: the error for a line without a reply at the deadline.
-    :param begin: begins a line's call; called on the engine's loop.
+    :param begin: begins a line's call.
+    :param run_sized: calls a function, in a thread if the bytes that it works on are many.
     :ivar ignored: the fields of its lines that have no effect, in their order.
     """
 
@@ -56,6 +64,7 @@ class Batch:
         left: Callable[[], float],
         late: EndpointError,
         begin: Callable[[RunningCall], object],
+        run_sized: RunSized,
     ) -> None:
         self._engine = engine
         self._parse = parse
@@ -63,15 +72,16 @@ class Batch:
         self._left = left
         self._late = late
         self._begin_call = begin
-        self._ended: SimpleQueue[LineSink | None] = SimpleQueue()
+        self._run_sized = run_sized
+        self._ended: asyncio.Queue[LineSink | None] = asyncio.Queue()
         self._running: dict[int, RunningCall] = {}
         self.ignored: dict[str, None] = {}
 
     def leave(self, reason: str) -> None:
-        """Ends the batch because the client has disconnected. Call from any thread."""
-        self._ended.put(None)
+        """Ends the batch because the client has disconnected."""
+        self._ended.put_nowait(None)
 
-    def run(self, lines: Sequence[bytes]) -> list[bytes] | None:
+    async def run(self, lines: Sequence[bytes]) -> list[bytes] | None:
         """The replies to the lines, in order. None if the client disconnected before the end.
 
         :raises EngineFailed, Draining: they end the whole batch.
@@ -80,33 +90,38 @@ class Batch:
         try:
             for index, line in enumerate(lines):
                 while len(self._running) >= self._window:
-                    if not self._take(replies):
+                    if not await self._take(replies):
                         return None
                 try:
-                    self._begin(index, line)
+                    await self._begin(index, line)
                 except EndpointError as error:
                     replies[index] = _error(error)
+                await asyncio.sleep(0)  # the tokens of others are sent between two lines
             while self._running:
-                if not self._take(replies):
+                if not await self._take(replies):
                     return None
         finally:
             for request in self._running.values():
-                self._engine.loop.call(request.cancel)
+                request.cancel()
         return replies
 
-    def _begin(self, index: int, line: bytes) -> None:
+    async def _begin(self, index: int, line: bytes) -> None:
         if not self._left():
             raise self._late
+        sink, request, ignored = await self._run_sized(len(line), self._request, index, line)
+        self.ignored.update(dict.fromkeys(ignored))
+        self._running[sink.index] = request
+        self._begin_call(request)
+
+    def _request(self, index: int, line: bytes) -> tuple[LineSink, RunningCall, tuple[str, ...]]:
         call = self._parse(decode(line), self._engine)
-        self.ignored.update(dict.fromkeys(ignored_fields(call)))
         if call.stream:
             raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
-        request = call.request(self._engine, LineSink(index, call.reply, self._ended))
-        self._running[index] = request
-        self._engine.loop.call(self._begin_call, request)
+        sink = LineSink(index, call.reply, self._ended.put_nowait)
+        return sink, call.request(self._engine, sink), ignored_fields(call)
 
-    def _take(self, replies: list[bytes]) -> bool:
-        line = self._ended.get()
+    async def _take(self, replies: list[bytes]) -> bool:
+        line = await self._ended.get()
         if line is None:
             return False
         del self._running[line.index]
@@ -123,11 +138,14 @@ def _error(error: EndpointError) -> bytes:
 
 
 class LineSink:
-    """The sink of one line. Puts itself into a queue when the line has ended."""
+    """The sink of one line.
+
+    :param ended: called with this sink when the line has ended.
+    """
 
     __slots__ = ("_ended", "error", "index", "output", "reply")
 
-    def __init__(self, index: int, reply: Reply, ended: SimpleQueue[LineSink | None]) -> None:
+    def __init__(self, index: int, reply: Reply, ended: Callable[[LineSink], object]) -> None:
         self.index = index
         self.reply = reply
         self._ended = ended
@@ -136,8 +154,8 @@ class LineSink:
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self.output = (text, token_ids, finish_reason, stop_reason)
-        self._ended.put(self)
+        self._ended(self)
 
     def fail(self, error: EndpointError) -> None:
         self.error = error
-        self._ended.put(self)
+        self._ended(self)

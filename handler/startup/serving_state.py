@@ -8,6 +8,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CustomCode
 from handler.custom_code.code_errors import NoEngine
 from handler.engine.engine import Engine
+from handler.engine.event_loop import LoopThread
 from handler.errors import EngineFailed, ModelNotFound
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.startup.admission import Admission
@@ -21,11 +22,13 @@ from handler.startup.multi_model.model_registry import ModelRegistry
 class ServingState:
     """The state of one serving process.
 
+    :ivar loop: serves the connections, and all engines.
     :ivar engine, custom_code: set by the start, before the endpoint is ready.
     :ivar models: the models that are loaded later, if the endpoint may have several.
     """
 
     config: EndpointConfig
+    loop: LoopThread
     lifecycle: Lifecycle
     admission: Admission
     engine: Engine | None = None

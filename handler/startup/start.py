@@ -33,6 +33,7 @@ from handler.startup.external_artifacts_loading import with_external_artifacts
 from handler.startup.lifecycle import COMPILED
 from handler.startup.multi_model.memory_budget import need_of
 from handler.startup.multi_model.model_registry import ModelRegistry
+from handler.startup.multi_model.model_start import start as start_model
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.scratch_artifacts import compiles_in_scratch, with_scratch_artifacts
 from handler.startup.serving_state import ServingState
@@ -177,7 +178,7 @@ def _launch_engine(state: ServingState, companions: Companions, steps: StartStep
     """Launches an engine with a plan, warms it up and gives it its adapters."""
     config, lifecycle = state.config, state.lifecycle
     use_environment(plan)
-    engine = state.engine = launch(plan, config, lifecycle.stage, imports=partial(steps.result, CORE))
+    engine = state.engine = launch(plan, config, state.loop, lifecycle.stage, imports=partial(steps.result, CORE))
     if compiles_only(plan.env):
         return engine
     load = partial(load_adapters, engine, plan, config, companions.moved, lifecycle.stage)
@@ -227,4 +228,5 @@ def starts_without_model(config: EndpointConfig) -> bool:
 def _model_registry(state: ServingState, plan: EnginePlan | None) -> ModelRegistry:
     """:param plan: the plan of the engine that runs already, if there is one."""
     need = None if plan is None else need_of(Path(str(plan.engine_args["model"])), plan)
-    return ModelRegistry(state.config, state.lifecycle, state.admission, lambda: state.engine, need)
+    start = partial(start_model, state.loop)
+    return ModelRegistry(state.config, state.lifecycle, state.admission, lambda: state.engine, need, start=start)

@@ -49,7 +49,8 @@ class ModelRegistry:
         first: Callable[[], Engine | None],
         first_need: MemoryNeed | None = None,
         prepare: model_start.Prepare = model_start.prepare,
-        start: model_start.Start = model_start.start,
+        *,
+        start: model_start.Start,
     ) -> None:
         self._config = config
         self._lifecycle = lifecycle

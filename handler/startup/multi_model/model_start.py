@@ -13,6 +13,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.custom_code.code_source import find_code
 from handler.engine.engine import Engine
+from handler.engine.event_loop import LoopThread
 from handler.engine.launch import launch
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
@@ -99,9 +100,10 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
     return PreparedModel(name, own, with_model(plan, Model(str(path), (name,), need.weights)), need)
 
 
-def start(prepared: PreparedModel) -> Engine:
+def start(loop: LoopThread, prepared: PreparedModel) -> Engine:
     """Starts an engine and warms it up. 10 to 60 s on a CPU.
 
+    :param loop: serves the engine.
     :raises ModelsFull: the system killed the engine's process, as it does when memory runs out.
     :raises ModelLoadFailed: the engine did not start for another reason.
     """
@@ -109,7 +111,7 @@ def start(prepared: PreparedModel) -> Engine:
     use_environment(prepared.plan)
     try:
         with diagnosed_start():
-            return _launch(prepared)
+            return _launch(loop, prepared)
     except CompileKilled as failure:
         raise model_errors.ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from failure
     except CompileFailed as failure:
@@ -120,8 +122,8 @@ def start(prepared: PreparedModel) -> Engine:
         raise model_errors.ModelLoadFailed(name, error.message) from error
 
 
-def _launch(prepared: PreparedModel) -> Engine:
-    engine = launch(prepared.plan, prepared.config, further=True)
+def _launch(loop: LoopThread, prepared: PreparedModel) -> Engine:
+    engine = launch(prepared.plan, prepared.config, loop, further=True)
     try:
         engine.failure = model_errors.ModelFailed(prepared.name, "its process ended")
         warm_up(engine)

@@ -52,12 +52,9 @@ SAMPLING_DEFAULTS: Mapping[str, float] = {
 ABORT: Mapping[str, bool] = {"internal": True} if "internal" in inspect.signature(AsyncLLM.abort).parameters else {}
 
 
-def build_engine(
-    arguments: AsyncEngineArgs, limits: Callable[[int], QueueLimits], *, further: bool = False
-) -> AsyncLLM:
-    """Starts an engine, whose core is a process of its own. Call on the loop that will serve it.
+def build_engine(arguments: AsyncEngineArgs, *, further: bool = False) -> AsyncLLM:
+    """Starts an engine, whose core is a process of its own. Never call it on a loop: it waits for the core.
 
-    :param limits: what the core may have at the same time, for a number of slots.
     :param further: this process has other engines already, whose metrics must be kept.
     :raises Exception: any error that vLLM raises when it cannot start. The core has printed the reason.
     """
@@ -66,10 +63,17 @@ def build_engine(
         engine.metrics_registry = registry
     else:
         engine = AsyncLLM.from_engine_args(arguments)
+    return engine
+
+
+async def attach(engine: AsyncLLM, limits: Callable[[int], QueueLimits]) -> None:
+    """Prepares an engine for requests. Call on the loop that will serve it, before anything else.
+
+    :param limits: what the core may have at the same time, for a number of slots.
+    """
     queued = engine.queued_requests = QueuedRequests(engine, limits(max_num_seqs(engine)))
     if DIRECT:
         token_path.TokenPath.install(engine, queued.queue, queued.process_outputs)
-    return engine
 
 
 def metrics_registry(engine: AsyncLLM) -> CollectorRegistry | None:

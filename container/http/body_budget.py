@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, Final
-
-from flask import Flask
-from werkzeug.wsgi import ClosingIterator
+from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import BodiesTooLarge, BodyTooLarge
 from handler.neuron.hardware import host_memory
 
-# The key of a request's `BodyBytes` in its WSGI environment.
-KEY: Final = "endpoint.body_bytes"
 # The default: this share of the container's memory, and room for so many bodies of the largest size. Decoded, a body
 # takes several times its bytes.
 MEMORY_SHARE: Final = 1 / 32
@@ -47,12 +41,15 @@ class BodyBudget:
 
 
 class BodyBytes:
-    """The bytes that one request has taken from the budget."""
+    """The bytes that one request has taken from the budget.
 
-    __slots__ = ("_budget", "_taken")
+    :ivar taken: how many.
+    """
+
+    __slots__ = ("_budget", "taken")
 
     def __init__(self, budget: BodyBudget) -> None:
-        self._budget, self._taken = budget, 0
+        self._budget, self.taken = budget, 0
 
     def take(self, size: int) -> None:
         """Takes more bytes.
@@ -60,31 +57,16 @@ class BodyBytes:
         :raises BodyTooLarge: this body alone is larger than the budget.
         :raises BodiesTooLarge: other bodies leave too little of it.
         """
-        if self._taken + size > self._budget.limit:
+        if self.taken + size > self._budget.limit:
             raise BodyTooLarge(self._budget.limit)
         self._budget.change(size)
-        self._taken += size
+        self.taken += size
 
     def give_back(self, size: int) -> None:
         self._budget.change(-size)
-        self._taken -= size
+        self.taken -= size
 
     def release(self) -> None:
         """Gives everything back. May be called again."""
-        taken, self._taken = self._taken, 0
+        taken, self.taken = self.taken, 0
         self._budget.change(-taken)
-
-
-def bound_bodies(app: Flask, budget: BodyBudget) -> None:
-    """Gives each request of an application its `BodyBytes`, and releases them when the server closes the reply."""
-    application = app.wsgi_app
-
-    def bounded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        body_bytes = environ[KEY] = BodyBytes(budget)
-        try:
-            return ClosingIterator(application(environ, start_response), body_bytes.release)
-        except BaseException:
-            body_bytes.release()
-            raise
-
-    app.wsgi_app = bounded  # type: ignore[method-assign]

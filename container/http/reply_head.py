@@ -1,4 +1,4 @@
-"""Builds a reply's status line and headers, the same bytes as gunicorn sends for this reply."""
+"""Builds a reply's status line and headers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 
 Header = tuple[str, str]
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 class ReplyHeads:
@@ -21,7 +22,7 @@ class ReplyHeads:
 
     def head(self, status: int, headers: Iterable[Header], *, keep_alive: bool, chunked: bool) -> bytes:
         lines = [
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+            f"HTTP/1.1 {status} {PHRASES.get(status, '')}",
             "Server: gunicorn",
             f"Date: {self._now()}",
             f"Connection: {'keep-alive' if keep_alive else 'close'}",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response
-
+from container.http.exchange import Exchange
+from container.http.reply_head import Header
 from container.service import Service
 from handler.errors import InvalidField, MissingField
 from handler.schemas.reply import encode
@@ -37,13 +37,13 @@ def session_headers(service: Service, identity: str | None) -> dict[str, str]:
     return {NEW_HEADER: sessions.begin().header()}
 
 
-def manage_session(service: Service, document: Mapping[str, Any], identity: str | None) -> Response | None:
-    """Opens or closes a session, if the body has a request type. Returns None for every other body.
+def manage_session(service: Service, exchange: Exchange, document: Mapping[str, Any], identity: str | None) -> bool:
+    """Opens or closes a session and answers, if the body has a request type. Returns whether it has one.
 
     :raises EndpointError: the session cannot be opened or closed.
     """
     if REQUEST_TYPE not in document:
-        return None
+        return False
     request_type = document[REQUEST_TYPE]
     if request_type not in (NEW, CLOSE):
         raise InvalidField(REQUEST_TYPE, f"it must be {NEW} or {CLOSE}")
@@ -52,11 +52,13 @@ def manage_session(service: Service, document: Mapping[str, Any], identity: str 
     sessions = sessions_of(service, REQUEST_TYPE)
     if request_type == NEW:
         session = sessions.begin()
-        return _reply({"session_id": session.identity, "status": "open"}, {NEW_HEADER: session.header()})
+        _reply(exchange, {"session_id": session.identity, "status": "open"}, (NEW_HEADER, session.header()))
+        return True
     if not identity:
         raise MissingField(HEADER, "send the id of the session to close")
     sessions.close(identity)
-    return _reply({"session_id": identity, "status": "closed"}, {CLOSED_HEADER: identity})
+    _reply(exchange, {"session_id": identity, "status": "closed"}, (CLOSED_HEADER, identity))
+    return True
 
 
 def sessions_of(service: Service, field: str = HEADER) -> Sessions:
@@ -71,5 +73,5 @@ def sessions_of(service: Service, field: str = HEADER) -> Sessions:
     return service.sessions
 
 
-def _reply(document: dict[str, str], headers: dict[str, str]) -> Response:
-    return Response(encode(document), headers=headers, content_type="application/json")
+def _reply(exchange: Exchange, document: dict[str, str], header: Header) -> None:
+    exchange.send(200, (header, ("Content-Type", "application/json")), encode(document))

@@ -1,4 +1,4 @@
-"""A WebSocket over gunicorn's socket. The engine's loop reads and writes frames, and has the messages answered.
+"""A WebSocket. Its messages are answered one after the other.
 
 wsproto implements the protocol. Everything is bounded: a message by the largest body, all bytes that wait by the budget
 of all bodies, the queue of messages by `MAX_QUEUED` and `MAX_AHEAD`, the bytes for a slow reader by the writer's own
@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import math
 import select
-import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from wsproto import ConnectionType, WSConnection
@@ -31,16 +30,14 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
-from container.connection.socket_io import receive
-from container.connection.socket_writer import SocketWriter
-from container.requests.body_budget import BodyBytes
-from container.streaming.websocket_sink import WebSocketSink
+from container.http.body_budget import BodyBytes
+from container.http.exchange import CLIENT_CLOSED, ExchangeConnection
+from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError
 
 MAX_QUEUED = 8
 # Bytes of messages that wait while one is answered. Then nothing more is read.
 MAX_AHEAD = 65536
-READ = 65536
 # How often a connection from which nothing is read is asked whether the client has left.
 LEAVING_SECONDS = 0.5
 PING_SECONDS = 60.0
@@ -48,126 +45,107 @@ MISSED_PONGS = 5
 
 
 class WebSocket:
-    """One connection. Its messages are answered one after the other.
+    """One connection. All methods run on the loop.
 
-    All methods run on the loop, except the constructor and `close_if_idle`.
-
-    :param answer: begins to answer a message. `answered` ends it.
-    :param released: called once, at the end: the loop no longer uses the socket.
+    :param answer: answers a message.
     :param waiting_bytes: takes the bytes of what waits to be answered.
-    :ivar running: the sink of the message that is being answered.
+    :ivar left: called once, with the reason, when the client has left while a message is being answered.
     :ivar idle_since: monotonic seconds at which the connection began to wait for a message; infinite while one is
         being answered.
-    :ivar ended: nothing can be sent any more.
+    :ivar open: something can be sent.
     """
 
     def __init__(
         self,
-        connection: socket.socket,
-        loop: asyncio.AbstractEventLoop,
+        connection: ExchangeConnection,
+        loop: LoopThread,
         max_message: int,
-        answer: Callable[[bytes], object],
-        released: Callable[[], None],
+        answer: Callable[[bytes], Coroutine[object, object, None]],
         waiting_bytes: BodyBytes,
     ) -> None:
-        self.running: WebSocketSink | None = None
+        self.left: Callable[[str], None] | None = None
         self.idle_since = time.monotonic()
-        self.ended = False
-        self._socket = connection
+        self.open = True
+        self._connection, self._transport = connection, connection.transport
         self._loop = loop
         self._max_message = max_message
         self._answer = answer
         self._protocol = WSConnection(ConnectionType.SERVER)
-        self._writer = SocketWriter(connection, loop, b"", False, lambda reason: self._end(), released)
         self._bytes = waiting_bytes
         self._messages: deque[bytes] = deque()
         self._ahead = 0
         self._partial = bytearray()
         self._missed = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._reading = False
         self._leaving: asyncio.TimerHandle | None = None
 
-    def open(self, environ: Mapping[str, Any]) -> None:
-        """Answers the handshake and starts reading."""
+    def begin(self, environ: Mapping[str, Any]) -> None:
+        """Answers the handshake."""
         try:
             self._protocol.receive_data(request_bytes(environ))
             for event in self._protocol.events():
                 if isinstance(event, Request):
-                    self._writer.write(self._protocol.send(AcceptConnection()))
+                    self._write(self._protocol.send(AcceptConnection()))
         except RemoteProtocolError as error:
             if error.event_hint is not None:
-                self._writer.write(self._protocol.send(error.event_hint))
+                self._write(self._protocol.send(error.event_hint))
             self._end()
             return
-        self._read_on()
-        self._timer = self._loop.call_later(PING_SECONDS, self._ping)
+        self._timer = self._loop.loop.call_later(PING_SECONDS, self._ping)
 
-    def _read_on(self) -> None:
-        """Reads, if there is room for another message."""
-        if not self._reading and not self.ended and not self._full:
-            self._reading = True
-            self._loop.add_reader(self._socket.fileno(), self._readable)
-            if self._leaving is not None:
-                self._leaving.cancel()
+    def _write(self, data: bytes) -> None:
+        self._connection.write(data, bounded=True)
 
     @property
     def _full(self) -> bool:
         return len(self._messages) >= MAX_QUEUED or self._ahead >= MAX_AHEAD
 
-    def _stop_reading(self) -> None:
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._socket.fileno())
-
     def _look_for_end(self) -> None:
         """Ends the connection if the client has closed its side. Its last bytes need not have been read for that."""
         poll = select.poll()
-        poll.register(self._socket.fileno(), select.POLLRDHUP)
+        poll.register(self._connection.descriptor(), select.POLLRDHUP)
         if poll.poll(0):
             self._end()
-        elif not self._reading:
-            self._leaving = self._loop.call_later(LEAVING_SECONDS, self._look_for_end)
+        elif self.open:
+            self._leaving = self._loop.loop.call_later(LEAVING_SECONDS, self._look_for_end)
 
     def _answer_next(self) -> None:
-        if self._messages and self.idle_since < math.inf and not self.ended:
+        if self._messages and self.idle_since < math.inf and self.open:
             self.idle_since = math.inf
             message = self._messages.popleft()
             self._ahead -= len(message)
             self._bytes.give_back(len(message))
-            self._answer(message)
-            self._read_on()
+            self._loop.task(self._answered(message))
+            if not self._full and self._leaving is not None:
+                self._leaving.cancel()
+                self._leaving = None
+                self._transport.resume_reading()
 
-    def answered(self) -> None:
-        """The message's reply was sent."""
-        self.running = None
-        self.idle_since = time.monotonic()
-        self._answer_next()
+    async def _answered(self, message: bytes) -> None:
+        try:
+            await self._answer(message)
+        finally:
+            self.left = None
+            self.idle_since = time.monotonic()
+            self._answer_next()
 
     def close_if_idle(self) -> None:
-        self._loop.call_soon_threadsafe(self._close_if_idle)
-
-    def _close_if_idle(self) -> None:
         if self.idle_since < math.inf:
             self.close(CloseReason.GOING_AWAY, "the connection was idle")
 
     def send(self, document: str) -> None:
         """Sends one text frame."""
-        if not self.ended:
-            self._writer.write(self._protocol.send(Message(data=document)))
+        if self.open:
+            self._write(self._protocol.send(Message(data=document)))
 
     def close(self, code: int = CloseReason.NORMAL_CLOSURE, reason: str = "") -> None:
         """Sends a close frame and ends the connection."""
-        if not self.ended:
-            self._writer.write(self._protocol.send(CloseConnection(code=code, reason=reason[:100])))
+        if self.open:
+            self._write(self._protocol.send(CloseConnection(code=code, reason=reason[:100])))
         self._end()
 
-    def _readable(self) -> None:
-        data = receive(self._socket, READ)
-        if data is None:
-            return
-        if not data:
-            self._end()
+    def data_received(self, data: bytes) -> None:
+        if not self.open:
             return
         try:
             self._protocol.receive_data(data)
@@ -177,15 +155,18 @@ class WebSocket:
             reason = getattr(error.event_hint, "code", CloseReason.PROTOCOL_ERROR)
             self.close(reason, "not a valid WebSocket frame at this point")
 
+    def connection_lost(self) -> None:
+        self._end()
+
     def _handle_event(self, event: object) -> None:
-        if self.ended:
+        if not self.open:
             return
         if isinstance(event, Ping):
-            self._writer.write(self._protocol.send(event.response()))
+            self._write(self._protocol.send(event.response()))
         elif isinstance(event, Pong):
             self._missed = 0
         elif isinstance(event, CloseConnection):
-            self._writer.write(self._protocol.send(event.response()))
+            self._write(self._protocol.send(event.response()))
             self._end()
         elif isinstance(event, TextMessage | BytesMessage):
             data = event.data.encode() if isinstance(event, TextMessage) else event.data
@@ -202,39 +183,36 @@ class WebSocket:
                 self._ahead += len(self._partial)
                 self._partial.clear()
                 self._answer_next()
-                if self._full and self._reading:
-                    self._stop_reading()
+                if self._full and self._leaving is None:
+                    self._transport.pause_reading()
                     self._look_for_end()
 
     def _ping(self) -> None:
-        if self.ended:
+        if not self.open:
             return
         self._missed += 1
         if self._missed > MISSED_PONGS:
             self.close(CloseReason.POLICY_VIOLATION, f"{MISSED_PONGS} pings were not answered")
             return
-        self._writer.write(self._protocol.send(Ping(payload=b"")))
-        self._timer = self._loop.call_later(PING_SECONDS, self._ping)
+        self._write(self._protocol.send(Ping(payload=b"")))
+        self._timer = self._loop.loop.call_later(PING_SECONDS, self._ping)
 
     def _end(self) -> None:
-        """Stops reading and ends the running call. Bytes that were written are still delivered."""
-        if self.ended:
+        """Ends the running call, and closes the connection. Bytes that were written are still delivered."""
+        if not self.open:
             return
-        self.ended = True
+        self.open = False
         for timer in (self._timer, self._leaving):
             if timer is not None:
                 timer.cancel()
-        self._stop_reading()
         self._bytes.release()
-        if self.running is not None:
-            if self.running.running is not None:
-                self.running.running.cancel()
-            self.running.done.set()
-        self._writer.abandon()
+        if self.left is not None:
+            self.left(CLIENT_CLOSED)
+        self._connection.close()
 
 
 def request_bytes(environ: Mapping[str, Any]) -> bytes:
-    """The bytes of the handshake for wsproto, rebuilt: gunicorn has read them already."""
+    """The bytes of the handshake for wsproto, rebuilt: they were read already."""
     lines = [f"GET {environ.get('RAW_URI') or '/'} HTTP/1.1"]
     for key, value in environ.items():
         if key.startswith("HTTP_"):

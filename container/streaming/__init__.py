@@ -1,1 +1,0 @@
-"""Replies of the engine as HTTP: sinks, whole replies and streams, JSON Lines, WebSocket frames."""
