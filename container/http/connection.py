@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, cast
 
 from container.http.body_budget import BodyBudget, BodyBytes
 from container.http.exchange import CLIENT_CLOSED, Exchange, OtherProtocol
@@ -104,9 +104,8 @@ class Connection(asyncio.Protocol):
     # The transport's callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(0)  # each write is a system call at once; `pause_writing` tells of a rest
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
+        self._transport.set_write_buffer_limits(0)  # each write is a system call at once; `pause_writing` tells of a rest
         self._owner.add(self)
         self._wait()
 

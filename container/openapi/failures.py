@@ -15,7 +15,14 @@ from handler.sessions import session_errors as sessions
 from handler.startup.multi_model import model_errors as models
 
 Errors = tuple[type[EndpointError], ...]
-ANY: Final[Errors] = (errors.InvalidRequest, errors.InvalidBody, errors.ServerError)
+ANY: Final[Errors] = (
+    errors.InvalidRequest,
+    errors.LineTooLong,
+    errors.HeadersTooLong,
+    errors.UnmetExpectation,
+    errors.InvalidBody,
+    errors.ServerError,
+)
 READY: Final[Errors] = (errors.NotReady, errors.Draining, errors.EngineFailed)
 ENGINE: Final[Errors] = (*READY, custom.NoEngine)
 PAGED: Final[Errors] = (errors.InvalidField,)

@@ -36,7 +36,7 @@ def engine() -> Iterator[ScriptedEngine]:
 def service(engine: ScriptedEngine) -> Service:
     """A service that is ready, with few places and small bodies."""
     config = EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY)
-    service = Service.of(config)
+    service = Service.of(config, loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service

@@ -16,7 +16,7 @@ from waiting import WITHIN, eventually
 
 THREADS = 12
 PING = request("/ping")
-# Arguments: small requests answered by the loop, or every request by a thread. What a client sees is the same.
+# Arguments: small bodies parsed on the loop, or every body in a thread. What a client sees is the same.
 MODES: tuple[tuple[str, ...], ...] = ((), ("--threads",))
 
 

@@ -1,7 +1,6 @@
 """A real gunicorn with our own worker around the application, and a scripted engine in it. Prints its port.
 
-Started by tests as a process, with `--threads` for one whose loop answers nothing by itself, and `--nofile=N` for a
-limit of N file descriptors. `GET /scripted` tells what the engine has seen; `POST /scripted/NAME` opens a gate.
+Started by tests as a process, with `--threads` for one that parses every body in a thread, and with `--nofile=N` for a limit of N file descriptors. `GET /scripted` tells what the engine has seen; `POST /scripted/NAME` opens a gate.
 """
 
 from __future__ import annotations
@@ -15,13 +14,10 @@ from typing import Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
-from scripted_process import THREADS
 
 from container.application import create_app
-from container.connection import lingering_close as lingering
-from container.connection import socket_writer as writer
-from container.requests import request_body as body
-from container.server import connection_worker, engine_watchdog, worker
+from container.http import connection, connections
+from container.server import engine_watchdog, worker
 from container.server.acceptor_process import AcceptorProcess
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -30,7 +26,7 @@ from handler.config.endpoint_config import EndpointConfig
 BODY_SECONDS = 0.3
 MAX_BACKLOG = 100_000
 MAX_SILENCE = 0.3
-SEND_SECONDS = 1.0
+KEEP_SECONDS = 30.0
 LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES = 3.0, 1.5, 64 << 20
 REPLY_SECONDS = 1.0
 STREAM_SECONDS = 1.5
@@ -52,8 +48,6 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "pre_fork": lambda arbiter, worker: self.acceptor.start(),
             "on_exit": lambda arbiter: self.acceptor.stop(),
             "worker_class": "container.server.worker.EngineWorker",
-            "threads": THREADS,
-            "keepalive": 30,
             "graceful_timeout": 1,
             "loglevel": "warning",
             "control_socket_disable": True,
@@ -89,8 +83,6 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
                 "cancelled": engine.cancelled,
                 "in_engine": engine.unfinished(),
                 "in_flight": self.service.admission.count,
-                "fast_path": int(self.service.observer.fast_path._value.get()),
-                "handed_over": int(self.service.observer.handed_over._value.get()),
             }
 
         @app.post("/scripted/<gate>")
@@ -104,7 +96,7 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
 def start(service: Service) -> None:
     """Instead of bringing a model and starting vLLM."""
-    service.engine = ScriptedEngine(quick="--threads" not in sys.argv)  # type: ignore[assignment]  # a stand-in
+    service.engine = ScriptedEngine(service.loop, quick="--threads" not in sys.argv)  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
 
 
@@ -112,10 +104,11 @@ if __name__ == "__main__":
     for limit in (int(given.removeprefix("--nofile=")) for given in sys.argv if given.startswith("--nofile=")):
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     if "--patient" not in sys.argv:
-        body.BODY_SECONDS = BODY_SECONDS
-    writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
-    connection_worker.SEND_SECONDS = SEND_SECONDS
-    lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
+        connection.ARRIVAL_SECONDS = BODY_SECONDS
+    connection.MAX_BACKLOG, connection.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
+    connection.LINGER_SECONDS, connection.LINGER_SILENCE = LINGER_SECONDS, LINGER_SILENCE
+    connection.LINGER_BYTES = LINGER_BYTES
+    connections.KEEP_SECONDS = KEEP_SECONDS
     engine_watchdog.LINGER = 0.1
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()
