@@ -13,6 +13,8 @@ from handler.errors import HeadersTooLong, InvalidRequest, LineTooLong, UnmetExp
 
 # Bytes of a request line, headers and bytes of a header: gunicorn's limits. Bytes of a whole head.
 MAX_LINE, MAX_FIELDS, MAX_FIELD, MAX_HEAD = 4094, 100, 8190, 32 * 1024
+# Python's `int` raises ValueError for more than 4,300.
+MAX_DIGITS = 20
 VERSIONS: Final = ("1.0", "1.1")
 # Headers that say where a request ends, or whose it is. A second one is an error, not a list.
 SINGLE: Final = frozenset(("HTTP_HOST", "CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING"))
@@ -149,14 +151,16 @@ class RequestParser:
             "SERVER_PROTOCOL": f"HTTP/{version}",
             **headers,
         }
-        length = int(headers.get("CONTENT_LENGTH") or 0) if coding is None else None
+        length = headers.get("CONTENT_LENGTH", "0")
+        if len(length) > MAX_DIGITS:
+            raise InvalidRequest("its 'Content-Length' is not a number of bytes")
         self._in_body, self.begun = True, False
         self._receiver.head_complete(
             RequestHead(
                 environ,
-                length,
+                int(length) if coding is None else None,
                 parser.should_keep_alive(),
-                expectation is not None and version == "1.1" and length != 0,
+                expectation is not None and version == "1.1" and (coding is not None or int(length) > 0),
                 parser.should_upgrade() and headers.get("HTTP_UPGRADE", "").lower() == "websocket",
             )
         )

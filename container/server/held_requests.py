@@ -30,23 +30,15 @@ class HeldRequests:
         self._held: list[HandedRequest] = []
 
     async def run(self) -> None:
-        """Runs until this process serves. What it sends to the channel then is for its own successor."""
-        receiving = True
-        while receiving or self._held:
-            receiving = self.look() and receiving
+        """Takes what the earlier process has handed over, and runs until nothing is held."""
+        self.receive()
+        while self._held:
+            self.look()
             await asyncio.sleep(INTERVAL)
 
-    def look(self) -> bool:
-        """Takes what the earlier process has handed over, and runs, ends or keeps what is held.
-
-        :returns: whether more may come.
-        """
-        service, problem = self._service, None
-        try:
-            service.lifecycle.require_ready()
-        except EndpointError as error:
-            problem = error
-        arrived = []
+    def receive(self) -> None:
+        """Takes all at once: who handed it over has ended. What this process sends is for its own successor."""
+        service, arrived = self._service, []
         while (handed := service.recovery.receive()) is not None:
             try:
                 service.admission.enter()
@@ -57,8 +49,15 @@ class HeldRequests:
             arrived.append(handed.note.request_id)
         if arrived:
             logger.warning("%d requests wait for the next engine: %s", len(arrived), ", ".join(arrived))
+
+    def look(self) -> None:
+        """Runs, ends or keeps what is held."""
+        problem: EndpointError | None = None
+        try:
+            self._service.lifecycle.require_ready()
+        except EndpointError as error:
+            problem = error
         self._held = [handed for handed in self._held if not self._ended(handed, problem)]
-        return isinstance(problem, NotReady)
 
     def _ended(self, handed: HandedRequest, problem: EndpointError | None) -> bool:
         if problem is None:

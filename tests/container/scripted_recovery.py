@@ -60,7 +60,7 @@ def start(service: Service) -> None:
     with lives.open("a") as file:
         file.write("x")
     life = lives.stat().st_size
-    engine = ScriptedEngine(quick=True)
+    engine = ScriptedEngine(service.loop, quick=True)
     if life > 1:
         engine.open("second")
         while not (DIRECTORY / f"go-{life}").exists():

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import select
-import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 from raw_http import Connection, request
-from scripted_engine import PLACES
 from scripted_process import PING, Server
 from scripted_server import LINGER_BYTES, LINGER_SECONDS
 from waiting import eventually
@@ -30,9 +27,6 @@ REFUSED: list[tuple[str, bytes, int]] = [
     ("too much", POST + LENGTH, 413),
     ("too much in chunks", POST + b"Transfer-Encoding: chunked\r\n", 413),
     ("too much, and it waits to be told to go on", POST + LENGTH + b"Expect: 100-continue\r\n", 413),
-    ("another kind", POST.replace(b"application/json", b"text/plain") + LENGTH, 415),
-    ("no such path", POST.replace(b"/v1/completions", b"/nowhere") + LENGTH, 404),
-    ("another method", POST.replace(b"POST", b"PUT") + LENGTH, 405),
 ]
 
 
@@ -65,36 +59,10 @@ def test_a_refusal_is_read(server: Server, head: bytes, status: int) -> None:
     assert error["message"]
 
 
-def test_that_all_places_are_taken_is_read(server: Server) -> None:
-    streams = [server.connect() for _ in range(PLACES)]
-    for stream in streams:
-        stream.send(request("/v1/completions", {"prompt": "a|<gate:full>|b", "stream": True}))
-        stream.head()
-    assert refusal(server, POST + LENGTH)[0] == 429
-    server.open("full")
-    for stream in streams:
-        stream.chunks()
-        stream.close()
-
-
-def test_that_the_endpoint_drains_is_read(tmp_path: Path) -> None:
-    server = Server(tmp_path / "errors.log")
-    with server.connect() as stream:
-        stream.send(request("/v1/completions", {"prompt": "a|<gate:drain>|b", "stream": True}))
-        stream.head()
-        server.process.send_signal(signal.SIGTERM)
-        eventually(lambda: not server.ready())
-        status, error = refusal(server, POST + LENGTH)
-        assert (status, error["code"]) == (503, "draining")
-        server.open("drain")
-        assert stream.chunks()[1]
-    server.stop()
-
-
 def test_a_small_body_that_nobody_wants_costs_no_connection(server: Server) -> None:
     with server.connect() as connection:
         for _ in range(2):
-            head, _ = connection.exchange(request("/nowhere", {"prompt": "a" * 50_000}))
+            head, _ = connection.exchange(request("/nowhere", {"prompt": "a" * 3000}))
             assert (head.status, head.headers["connection"]) == (404, "keep-alive")
 
 

@@ -1,100 +1,185 @@
-"""Whose request it is, by its bytes alone."""
+"""Requests from bytes: what each says, where it ends, and what is no request."""
 
 from __future__ import annotations
 
 import pytest
 
-from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotEligible, head_of
-from handler.engine.api_routes import Route
-
-BODY = b'{"prompt": "a"}'
+from container.http.request_parser import MAX_FIELD, MAX_FIELDS, MAX_HEAD, MAX_LINE, RequestHead, RequestParser
+from handler.errors import EndpointError
 
 
-def post(path: str = "/invocations", *headers: str, version: str = "1.1") -> bytes:
-    given = ("Host: x", *headers) if headers else ("Host: x", "Content-Type: application/json", "Content-Length: 15")
-    return "\r\n".join((f"POST {path} HTTP/{version}", *given, "", "")).encode()
+class Received:
+    """Whoever a parser calls."""
+
+    def __init__(self, *, converses: bool = False) -> None:
+        self.heads: list[RequestHead] = []
+        self.bodies: list[bytes] = []
+        self.whole = 0
+        self.other = b""
+        self.converses = converses
+
+    def head_complete(self, head: RequestHead) -> None:
+        self.heads.append(head)
+        self.bodies.append(b"")
+
+    def body_arrived(self, piece: bytes) -> None:
+        self.bodies[-1] += piece
+
+    def request_complete(self) -> bool:
+        self.whole += 1
+        return self.converses
+
+    def other_protocol(self, received: bytes) -> None:
+        self.other += received
 
 
-def with_length(length: object, *more: str) -> bytes:
-    return post("/invocations", "Content-Type: application/json", f"Content-Length: {length}", *more)
+def post(*headers: str, path: str = "/invocations", version: str = "1.1") -> bytes:
+    return "\r\n".join((f"POST {path} HTTP/{version}", "Host: x", *headers, "", "")).encode("latin-1")
 
 
-def test_a_head_says_where_the_body_is_and_what_wsgi_would() -> None:
-    head = head_of(with_length(15, "X-Amzn-SageMaker-Inference-Id:  abc ") + BODY)
-    assert head is not None
-    assert (head.length, head.path, head.route, head.keep_alive) == (15, "/invocations", None, True)
+def received(*pieces: bytes, converses: bool = False) -> Received:
+    found = Received(converses=converses)
+    parser = RequestParser(found)
+    for piece in pieces:
+        parser.feed(piece)
+    return found
+
+
+def test_a_request_is_its_wsgi_environment() -> None:
+    sent = post("content-type: application/json", "Content-Length: 2", "X-Amzn-Id:  a b ", path="/a%2Fb%20c?d=%20")
+    found = received(sent + b"{}")
+    (head,) = found.heads
     assert head.environ == {
         "REQUEST_METHOD": "POST",
-        "PATH_INFO": "/invocations",
+        "PATH_INFO": "/a/b c",
+        "QUERY_STRING": "d=%20",
+        "RAW_URI": "/a%2Fb%20c?d=%20",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "HTTP_HOST": "x",
         "CONTENT_TYPE": "application/json",
-        "CONTENT_LENGTH": "15",
-        "HTTP_X_AMZN_SAGEMAKER_INFERENCE_ID": "abc",
+        "CONTENT_LENGTH": "2",
+        "HTTP_X_AMZN_ID": "a b",
     }
-    assert head.size == len(with_length(15, "X-Amzn-SageMaker-Inference-Id:  abc "))
+    assert (head.length, head.keep_alive, head.expects, head.upgrades) == (2, True, False, False)
+    assert (found.bodies, found.whole) == ([b"{}"], 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 30])
+def test_requests_in_pieces_are_the_same(size: int) -> None:
+    chunks = b'3\r\n{"a\r\n3\r\n":1\r\n1;x=y\r\n}\r\n0\r\nTrailer: t\r\n\r\n'
+    sent = post("Transfer-Encoding: chunked") + chunks + post("Content-Length: 2") + b"{}" + post()
+    found = received(*(sent[start : start + size] for start in range(0, len(sent), size)))
+    assert found.bodies == [b'{"a":1}', b"{}", b""]
+    assert [head.length for head in found.heads] == [None, 2, 0]
+    assert all("HTTP_TRAILER" not in head.environ for head in found.heads)
+    assert found.whole == 3
 
 
 @pytest.mark.parametrize(
-    ("path", "route"), [("/v1/chat/completions", Route.CHAT), ("/v1/completions", Route.COMPLETIONS)]
-)
-def test_a_path_of_its_own_says_what_the_body_is(path: str, route: Route) -> None:
-    head = head_of(post(path))
-    assert head is not None
-    assert head.route is route
-
-
-def test_a_connection_may_end_with_the_reply() -> None:
-    head = head_of(with_length(15, "Connection: close"))
-    assert head is not None
-    assert not head.keep_alive
-
-
-@pytest.mark.parametrize("size", [*range(1, len(post()))])
-def test_a_head_in_pieces_is_waited_for(size: int) -> None:
-    assert head_of(post()[:size]) is None
-
-
-@pytest.mark.parametrize(
-    "data",
+    ("target", "path", "query"),
     [
-        b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"G",
-        b"POST x",
-        b"\x16\x03\x01",
-        post("/v1/embeddings"),
-        post("/invocations?a=1"),
-        post("/invocations/"),
-        post("/INVOCATIONS"),
-        post("http://x/invocations"),
-        post(version="1.0"),
-        post(version="2.0"),
-        with_length(LONGEST_BODY + 1),
-        with_length(0),
-        with_length("0" * 4400 + "15"),
-        with_length(15).replace(b"Host: x\r\n", b""),
-        with_length(-1),
-        with_length("1_0"),
-        with_length("+15"),
-        with_length(15, "Content-Length: 15"),
-        with_length(15, "Content-Length: 16"),
-        with_length(15, "Transfer-Encoding: chunked"),
-        with_length(15, "Expect: 100-continue"),
-        with_length(15, "Connection: Upgrade", "Upgrade: websocket"),
-        with_length(15, "Content-Encoding: gzip"),
-        with_length(15, "X_Amzn_SageMaker_Inference_Id: a"),
-        with_length(15, "Accept: a", "Accept: b"),
-        with_length(15, "X-Amzn-SageMaker-Session-Id: NEW_SESSION"),
-        with_length(15, "X: " + "a" * LONGEST_HEAD),
-        with_length(15, " folded: a"),
-        with_length(15, "a b: c"),
-        post("/invocations", "Content-Length: 15"),
-        post("/invocations", "Content-Type: application/jsonlines", "Content-Length: 15"),
-        post("/invocations", "Content-Type: application/json; charset=latin-1", "Content-Length: 15"),
-        post("/invocations", "Content-Type: application/json", "Transfer-Encoding: chunked"),
-        b"POST /invocations HTTP/1.1\nHost: x\nContent-Type: application/json\nContent-Length: 15\n\n\r\n\r\n",
+        ("/", "/", ""),
+        ("//a?b?c", "//a", "b?c"),
+        ("/a#b", "/a", ""),
+        ("http://other:8080/a?b", "/a", "b"),
+        ("http://other", "/", ""),
+        ("/%ff", "/\xff", ""),
+        ("/%", "/%", ""),
     ],
 )
-def test_everything_else_is_gunicorns(data: bytes) -> None:
-    with pytest.raises(NotEligible):
-        head_of(data)
+def test_targets(target: str, path: str, query: str) -> None:
+    environ = received(post(path=target)).heads[0].environ
+    assert (environ["PATH_INFO"], environ["QUERY_STRING"]) == (path, query)
+
+
+def test_headers_that_occur_twice_are_a_list_and_an_underscore_is_no_hyphen() -> None:
+    environ = received(post("Accept: a", "Accept: b", "Cookie: a", "Cookie: b", "X_Amzn_Id: c")).heads[0].environ
+    assert environ["HTTP_ACCEPT"] == "a,b"
+    assert environ["HTTP_COOKIE"] == "a;b"
+    assert "HTTP_X_AMZN_ID" not in environ
+
+
+@pytest.mark.parametrize(
+    ("sent", "keeps"),
+    [
+        (post(), True),
+        (post("Connection: close"), False),
+        (post(version="1.0"), False),
+        (post("Connection: keep-alive", version="1.0"), True),
+    ],
+)
+def test_whether_the_connection_is_kept(sent: bytes, keeps: bool) -> None:
+    assert received(sent).heads[0].keep_alive is keeps
+
+
+def test_an_expectation_is_one_only_with_a_body_and_in_http_1_1() -> None:
+    expect = "Expect: 100-continue"
+    assert received(post(expect, "Content-Length: 1")).heads[0].expects
+    assert received(post(expect, "Transfer-Encoding: chunked")).heads[0].expects
+    assert not received(post(expect)).heads[0].expects
+    assert not received(post(expect, "Content-Length: 1", version="1.0")).heads[0].expects
+
+
+UPGRADE = ("Connection: Upgrade", "Upgrade: websocket")
+
+
+def test_what_follows_a_handshake_is_the_other_protocols() -> None:
+    found = received(post(*UPGRADE) + b"\x81\x00", converses=True)
+    assert found.heads[0].upgrades
+    assert found.other == b"\x81\x00"
+
+
+def test_what_follows_a_handshake_that_nobody_takes_is_a_request() -> None:
+    found = received(post("Connection: Upgrade", "Upgrade: h2c") + post())
+    assert [head.upgrades for head in found.heads] == [False, False]
+    assert found.whole == 2
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"secret\r\n\r\n", 400),
+        (b"\x16\x03\x01", 400),
+        (b"SECRET / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"POST secret HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"CONNECT secret:1 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+        (post(version="2.0"), 400),
+        (post(version="1.2"), 400),
+        (post("Content-Length: 2", "Content-Length: 2"), 400),
+        (post("Content-Length: 2", "Transfer-Encoding: chunked"), 400),
+        (post("Content-Length: -2"), 400),
+        (post("Content-Length: +2"), 400),
+        (post("Content-Length: 2_0"), 400),
+        (post("Content-Length: " + "9" * 30), 400),
+        (post("Transfer-Encoding: gzip, chunked"), 400),
+        (post("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), 400),
+        (post("Transfer-Encoding: secret"), 400),
+        (post("secret"), 400),
+        (post("a b: c"), 400),
+        (post("a : c"), 400),
+        (post("a: \x00"), 400),
+        (post("Transfer-Encoding: chunked") + b"secret\r\n", 400),
+        (post("Transfer-Encoding: chunked") + b"1\r\n{}\r\n", 400),
+        (post("Expect: secret"), 417),
+        (post(path="/" + "s" * MAX_LINE), 414),
+        (post("A: " + "s" * MAX_FIELD), 431),
+        (post(*["A: s"] * (MAX_FIELDS + 1)), 431),
+    ],
+)
+def test_what_is_no_request_is_an_error_that_repeats_nothing(sent: bytes, status: int) -> None:
+    with pytest.raises(EndpointError) as caught:
+        received(sent, b"")
+    assert caught.value.status == status
+    assert "secret" not in caught.value.message.lower()
+
+
+@pytest.mark.parametrize("head", [b"POST /", b"POST / HTTP/1.1\r\nHost: x\r\nA: "])
+def test_a_head_that_does_not_end_is_an_error(head: bytes) -> None:
+    parser = RequestParser(Received())
+    parser.feed(head)
+    with pytest.raises(EndpointError) as caught:
+        for _ in range(MAX_HEAD // 1000 + 2):
+            parser.feed(b"s" * 1000)
+    assert caught.value.status in (414, 431)

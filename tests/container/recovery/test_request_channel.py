@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
-from container.recovery.request_channel import HandedRequest, RequestChannel, RequestNote, request_bytes
+from container.recovery.request_channel import RequestChannel, RequestNote, request_bytes
 from container.requests.http_limits import Deadline
 
 NOTE = RequestNote("an-id", 5.0, Deadline(58.0, 63.0, stream=True))
@@ -15,7 +15,7 @@ def test_the_client_stays_connected_when_the_sender_closes_its_socket() -> None:
     channel, (server, client) = RequestChannel(), socket.socketpair()
     request = b"POST / HTTP/1.1\r\n\r\n" + b"x" * 3_000_000  # more than a message can hold
     with server:
-        channel.send(HandedRequest(server, request, NOTE))
+        channel.send(server.fileno(), request, NOTE)
     handed = channel.receive()
     assert handed is not None
     assert (handed.request, handed.note) == (request, NOTE)
@@ -30,7 +30,7 @@ def test_a_full_channel_is_an_error_and_what_it_holds_still_arrives() -> None:
     sent = received = 0
     with server, client, suppress(OSError):
         while sent < 100_000:
-            channel.send(HandedRequest(server, b"", NOTE))
+            channel.send(server.fileno(), b"", NOTE)
             sent += 1
     assert 128 <= sent < 100_000
     while (handed := channel.receive()) is not None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import resource
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,9 +10,7 @@ import psutil
 import pytest
 from raw_http import request
 from scripted_process import MODES, PING, Server
-from waiting import WITHIN, eventually
-
-from container.connection.lingering_close import LingeringClose
+from waiting import eventually
 
 LIMIT = 256
 CONNECTIONS = 300
@@ -64,22 +57,3 @@ def test_clients_that_connect_and_send_nothing(server: Server) -> None:
     assert server.ready()
     assert workers(server) == before
     assert "Traceback" not in server.log.read_text()
-
-
-def test_the_first_connection_that_is_closed_after_its_reply_when_no_descriptor_is_left() -> None:
-    lingering = LingeringClose()
-    client, connection = socket.socketpair()
-    closed = threading.Event()
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(client.fileno())
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
-    try:
-        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
-            socket.socket()
-        lingering.close(connection, closed.set)
-        assert client.recv(1) == b""
-        client.close()
-        assert closed.wait(WITHIN)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -7,11 +7,8 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from gunicorn.http import errors as http
 from raw_http import Connection, request
 from scripted_process import Server
-
-from container.requests.unparsed_requests import error_of
 
 POST = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -58,12 +55,3 @@ def test_it_is_our_error(server: Server, sent: bytes, status: int) -> None:
     assert b"secret" not in body
     with Connection(server.port) as connection:
         assert connection.exchange(request("/ping"))[0].status == 200
-
-
-def test_only_what_a_client_did_wrong_is_its_fault() -> None:
-    assert error_of(http.InvalidHeaderName("x"))[0] == 400
-    status, error = error_of(http.InvalidResponseHeader("x"))
-    assert (status, error.status) == (500, 500)
-    status, error = error_of(ZeroDivisionError("secret"))
-    assert (status, error.status) == (500, 500)
-    assert "secret" not in error.message
