@@ -105,7 +105,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
-        self._transport.set_write_buffer_limits(0)  # each write is a system call at once; `pause_writing` tells of a rest
+        self._transport.set_write_buffer_limits(
+            0
+        )  # each write is a system call at once; `pause_writing` tells of a rest
         self._owner.add(self)
         self._wait()
 

@@ -108,9 +108,11 @@ class Exchange:
         """The request's headers and path."""
         return Request(self.head.environ)
 
-    @cached_property
+    @property
     def body(self) -> bytes:
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        if len(self._pieces) != 1:
+            self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0]
 
     @property
     def arrived(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from container.http.exchange import Exchange
-from container.inference.outcome import begin_call
 from container.inference.work_threads import WorkThreads
 from container.requests.http_limits import Deadline
 from handler.engine.core_queue import GROUP, RequestGroup
@@ -35,7 +34,7 @@ async def answer_lines(
         engine.slots,
         deadline.remaining,
         deadline.error(),
-        lambda call: begin_call(call, deadline),
+        lambda call: call.begin(deadline.remaining(), deadline.error()),
         threads.run,
     )
     exchange.left = batch.leave

@@ -1,27 +1,14 @@
-"""The begin of a parsed call, and the record of its end."""
+"""The record of a call's end."""
 
 from __future__ import annotations
 
 from container.inference.sinks import CallSink
-from container.requests.error_responses import unexpected
-from container.requests.http_limits import Deadline
 from container.requests.request_record import RequestRecord
 from container.telemetry.tracing.traced_call import record_reply
 from handler.schemas.framing import unframed
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
-from handler.schemas.reply import AnyCall, RunningCall
-
-
-def begin_call(running: RunningCall, deadline: Deadline) -> None:
-    """Begins a call. Runs on the loop.
-
-    An unexpected error becomes the call's own error: somebody waits for the end of this call.
-    """
-    try:
-        running.begin(deadline.remaining(), deadline.error())
-    except Exception as error:
-        running.fail(unexpected(error))
+from handler.schemas.reply import AnyCall
 
 
 def record_outcome(record: RequestRecord, call: AnyCall, sink: CallSink) -> None:

@@ -16,7 +16,7 @@ from werkzeug.wrappers import Request
 
 from container.http.exchange import Exchange
 from container.inference.json_lines import answer_lines
-from container.inference.outcome import begin_call, record_outcome
+from container.inference.outcome import record_outcome
 from container.inference.session_requests import manage_session, session_headers
 from container.inference.sinks import CallSink, CollectingSink, EventSink, WholeSink
 from container.inference.trial import try_suspect
@@ -170,8 +170,12 @@ class Pipeline:
         sink.running = await self.threads.run(size, call.request, engine, sink)
         client.left = sink.client_left
         if client.open:
-            begin_call(sink.running, limit)
-            await sink.ended
+            try:
+                sink.running.begin(limit.remaining(), limit.error())
+                await sink.ended
+            except BaseException:
+                sink.running.cancel()
+                raise
         record_outcome(record, call, sink)
 
     def _failed(self, exchange: Exchange, error: EndpointError, limit: Deadline) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import copy_context
 
-from container.inference.outcome import begin_call
 from container.inference.sinks import CallSink
 from container.inference.work_threads import WorkThreads
 from container.recovery.recovery import Recovery
@@ -70,4 +69,4 @@ async def _tried_alone(engine: Engine, call: AnyCall, limit: Deadline) -> Endpoi
 
 def _begin(running: RunningCall, group: RequestGroup, limit: Deadline) -> None:
     GROUP.set(group)
-    begin_call(running, limit)
+    running.begin(limit.remaining(), limit.error())

@@ -36,7 +36,7 @@ EXIT_CANNOT_START = 3
 EXIT_ENGINE_FAILED = 70
 LAST_LOOKS = 20
 # Seconds for the last replies to reach their clients.
-LAST_SECONDS = 3.0
+LAST_SECONDS = 1.5
 SIGN_OF_LIFE_SECONDS = 1.0
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
 # delays the tokens of all others by as much; measured in benchmarks/README.md.

@@ -129,21 +129,6 @@ def plain_path(route: Route, document: Mapping[str, Any], traits: Traits) -> boo
     return False
 
 
-def fast_path_eligible(route: Route | None, document: Mapping[str, Any], traits: Traits) -> bool:
-    """Whether a body is eligible for the fast path: the plain path answers it, it has one prompt and no grammar.
-
-    :param route: None for a body of /invocations whose schema depends on its keys only.
-    :raises ClientError: the keys do not decide the schema.
-    """
-    if route is None and VERSION_FIELD in document:
-        return False
-    route = route or by_key(document, traits)
-    if route is not None:
-        return plain_path(route, document, traits)
-    parameters = document.get("parameters")
-    return isinstance(document.get("inputs"), str) and not (isinstance(parameters, dict) and parameters.get("grammar"))
-
-
 def by_key(document: Mapping[str, Any], traits: Traits) -> Route | None:
     """The route of a body of /invocations, by its keys. None is TGI or LMI. A pure function of its arguments.
 

@@ -1,6 +1,7 @@
 """A real gunicorn with our own worker around the application, and a scripted engine in it. Prints its port.
 
-Started by tests as a process, with `--threads` for one that parses every body in a thread, and with `--nofile=N` for a limit of N file descriptors. `GET /scripted` tells what the engine has seen; `POST /scripted/NAME` opens a gate.
+Started by tests as a process, with `--threads` for one that parses every body in a thread, and with `--nofile=N` for a
+limit of N file descriptors. `GET /scripted` tells what the engine has seen; `POST /scripted/NAME` opens a gate.
 """
 
 from __future__ import annotations

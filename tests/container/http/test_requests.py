@@ -47,7 +47,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("fast_path") / "errors.log")
+    server = Server(tmp_path_factory.mktemp("requests") / "errors.log")
     yield server
     if server.process.poll() is None:
         server.stop()
