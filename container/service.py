@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from container.http.body_budget import BodyBudget
 from container.recovery.recovery import Recovery
-from container.telemetry.neuron_monitor import NeuronMonitor
 from container.telemetry.request_observer import RequestObserver
 from container.telemetry.tracing.tracing_settings import wanted
 from handler.batches.batches import Batches
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.event_loop import LoopThread
+from handler.neuron.hardware.neuron_monitor import NeuronMonitor
 from handler.sessions.session_store import Sessions
 from handler.startup.admission import Admission
 from handler.startup.lifecycle import Lifecycle

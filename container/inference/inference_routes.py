@@ -11,7 +11,6 @@ from container.inference.pipeline import ParserOf, Pipeline, body_parser, route_
 from container.service import Service
 from handler.engine.api_routes import ALIASES, Route
 from handler.schemas.anthropic.messages import MessagesRoute
-from handler.startup.loaded_models import find_model
 
 INVOCATIONS = "/invocations"
 WEBSOCKET = "/invocations-bidirectional-stream"
@@ -63,7 +62,7 @@ class InferenceRoutes:
         return found
 
     async def _invoke(self, name: str, exchange: Exchange) -> None:
-        find_model(self._service, name)
+        self._service.model(name)
         await self._pipeline.respond(exchange, body_parser, model=name)
 
     async def _converse(self, exchange: Exchange) -> None:

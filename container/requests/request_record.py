@@ -14,7 +14,6 @@ from handler.schemas.framing import ignored_fields, unframed
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
-from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
 # The key of a request's record in its WSGI environment.
 KEY = "endpoint.record"
@@ -30,12 +29,12 @@ MAX_ATTRIBUTES = 1024
 IGNORED_HEADER = "X-Endpoint-Ignored-Fields"
 # More headers of SageMaker, and their field names in the log.
 HEADERS: Mapping[str, str] = {
-    "X-Amzn-SageMaker-Target-Variant": "target_variant",
-    "X-Amzn-SageMaker-Inference-Component": "inference_component",
-    "X-Amzn-SageMaker-Adapter-Identifier": "adapter",
-    "X-Amzn-SageMaker-Adapter-Alias": "adapter_alias",
-    "X-Amzn-SageMaker-Target-Model": "target_model",
-    SESSION_HEADER: "session_id",
+    "HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT": "target_variant",
+    "HTTP_X_AMZN_SAGEMAKER_INFERENCE_COMPONENT": "inference_component",
+    "HTTP_X_AMZN_SAGEMAKER_ADAPTER_IDENTIFIER": "adapter",
+    "HTTP_X_AMZN_SAGEMAKER_ADAPTER_ALIAS": "adapter_alias",
+    "HTTP_X_AMZN_SAGEMAKER_TARGET_MODEL": "target_model",
+    "HTTP_X_AMZN_SAGEMAKER_SESSION_ID": "session_id",
 }
 
 
@@ -92,9 +91,7 @@ class RequestRecord:
         self.method = str(environ.get("REQUEST_METHOD", ""))
         self.attributes = custom_attributes.parse(environ.get(custom_attributes.ENVIRON, "")[:MAX_ATTRIBUTES])
         self.headers = {
-            name: header[:MAX_ID]
-            for key, name in HEADERS.items()
-            if (header := environ.get(f"HTTP_{key.upper().replace('-', '_')}"))
+            name: header[:MAX_ID] for variable, name in HEADERS.items() if (header := environ.get(variable))
         }
         self.trace_id = _first(self.attributes, TRACE_KEYS) or _truncated(_trace_of(environ.get("HTTP_TRACEPARENT")))
         self.inference_id = _truncated(environ.get(INFERENCE_ID)) or _first(self.attributes, INFERENCE_KEYS)

@@ -17,7 +17,6 @@ from handler.engine.adapters.adapter_errors import AdapterExists
 from handler.engine.adapters.adapters import Adapter
 from handler.schemas.openai.sampling_fields import convert
 from handler.startup.adapter_loading import bring
-from handler.startup.loaded_models import adapter_table, find_model
 from handler.startup.multi_model.loaded_model import LoadedModel, ModelState
 from handler.startup.multi_model.model_errors import InvalidModel
 from handler.startup.multi_model.model_start import ADAPTER_CONFIG, CONFIG, whole_model
@@ -48,18 +47,18 @@ def blueprint(service: Service) -> Blueprint:
     def listing() -> Response:
         service.require_engine()
         models: list[LoadedModel | Adapter] = [*(service.models.all() if service.models is not None else ())]
-        adapters = adapter_table(service)
+        adapters = service.adapters
         models += [] if adapters is None else adapters.all()
         page_items, token = page(request, [description(model) for model in models])
         return reply({"models": page_items} | ({"nextPageToken": token} if token else {}))
 
     @routes.get("/models/<path:name>")
     def describe(name: str) -> Response:
-        return reply(description(find_model(service, name)))
+        return reply(description(service.model(name)))
 
     @routes.delete("/models/<path:name>")
     def unload(name: str) -> Response:
-        if service.models is not None and isinstance(find_model(service, name), LoadedModel):
+        if service.models is not None and isinstance(service.model(name), LoadedModel):
             ended = service.models.unload(name)
             return reply({"modelName": name} | ({"endedRequests": ended} if ended else {}))
         adapters_of(service).unload(name)
@@ -73,7 +72,7 @@ def load_adapter(service: Service, name: str, url: str) -> Adapter:
 
     :raises EndpointError: the URL has no adapter, the engine cannot serve it, or the name is in use.
     """
-    if adapter_table(service) is None and not is_adapter(service, url):
+    if service.adapters is None and not is_adapter(service, url):
         raise InvalidModel(name, f"there is no {CONFIG} in '{url[:200]}'", "Name the directory of a whole model.")
     adapters = adapters_of(service)
     if name in adapters.names() or (service.models is not None and service.models.has(name)):

@@ -11,7 +11,6 @@ passed on is answered by the serving process.
 from __future__ import annotations
 
 import logging
-import re
 import select
 import socket
 import time
@@ -19,9 +18,11 @@ from collections import deque
 from dataclasses import dataclass
 
 from container.http.reply_head import ReplyHeads
+from container.http.request_parser import RequestHead, RequestParser
 from container.server.connection_channel import ConnectionChannel
 from container.server.descriptor_shortage import FIXES, ShortageLog, lowest_reserved
 from container.server.ping_state import PASSED_ON, PingState
+from handler.errors import EndpointError
 
 logger = logging.getLogger(__name__)
 HEAD_END = b"\r\n\r\n"
@@ -36,12 +37,9 @@ ACCEPTS = 64
 CLOSE_BATCH, PAUSE = 32, 0.05
 EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-# Request lines, and whether the connection is kept by default.
-LINES = {b"GET /ping HTTP/1.1": True, b"GET /ping HTTP/1.0": False}
-HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
+PING = b"GET /ping "
 # A request with one of these is not plain.
-UNUSUAL = frozenset((b"content-length", b"transfer-encoding", b"expect", b"upgrade"))
-KEPT = {b"keep-alive": True, b"close": False}
+UNUSUAL = frozenset(("CONTENT_LENGTH", "HTTP_UPGRADE"))
 JSON, NO_BODY = ("Content-Type", "application/json"), ("Content-Type", "text/html; charset=utf-8")
 
 
@@ -131,7 +129,7 @@ class Acceptor:
                 return
             if end < 0 and len(data) < MAX_HEAD:
                 return
-            keep = ping_keeps_alive(data[:end]) if end >= 0 else None
+            keep = ping_keeps_alive(data[: end + len(HEAD_END)]) if end >= 0 else None
             status, body = self._state.read()
             if keep is None or status == PASSED_ON:
                 self._pass_on(client)
@@ -199,21 +197,39 @@ class Acceptor:
         client.connection.close()
 
 
+class _Head:
+    """Gets what a parser reads of a head. A request with a body is not complete."""
+
+    def __init__(self) -> None:
+        self.head: RequestHead | None = None
+        self.complete = False
+
+    def head_complete(self, head: RequestHead) -> None:
+        self.head = head
+
+    def body_arrived(self, piece: bytes) -> None: ...
+
+    def request_complete(self) -> bool:
+        self.complete = True
+        return False
+
+    def other_protocol(self, received: bytes) -> None: ...
+
+
 def ping_keeps_alive(head: bytes) -> bool | None:
     """Whether the connection is kept after this request, if it is a plain GET /ping. None: it is another request.
 
-    :param head: a head without the empty line at its end.
+    :param head: a head with the empty line at its end.
     """
-    line, *lines = head.split(b"\r\n")
-    if line not in LINES:
+    if not head.startswith(PING):
         return None
-    headers: dict[bytes, bytes] = {}
-    for found in map(HEADER.fullmatch, lines):
-        if found is None or found[1].lower() in headers:
-            return None
-        headers[found[1].lower()] = found[2]
-    if headers.keys() & UNUSUAL or (b"host" not in headers and line.endswith(b"1.1")):
+    received = _Head()
+    try:
+        RequestParser(received).feed(head)
+    except EndpointError:
         return None
-    if b"connection" in headers:
-        return KEPT.get(headers[b"connection"].lower()) if line.endswith(b"1.1") else False
-    return LINES[line]
+    if received.head is None or not received.complete or received.head.upgrades:
+        return None
+    environ = received.head.environ
+    plain = environ["RAW_URI"] == "/ping" and not environ.keys() & UNUSUAL
+    return received.head.keep_alive if plain else None

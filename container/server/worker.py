@@ -24,9 +24,9 @@ from container.server.engine_watchdog import watch_engine
 from container.server.held_requests import HeldRequests
 from container.server.ping_state import PASSED_ON
 from container.service import Service
-from container.telemetry.neuron_monitor import start_monitor
 from handler.custom_code.code_contract import PING
 from handler.errors import Draining
+from handler.neuron.hardware.neuron_monitor import start_monitor
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.start import start
 

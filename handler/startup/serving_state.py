@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CustomCode
 from handler.custom_code.code_errors import NoEngine
+from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.errors import EngineFailed, ModelNotFound
@@ -14,6 +15,7 @@ from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.startup.admission import Admission
 from handler.startup.artifact_metrics import ArtifactMetrics
 from handler.startup.lifecycle import Lifecycle
+from handler.startup.multi_model.loaded_model import LoadedModel
 from handler.startup.multi_model.model_errors import ModelNotLoaded, ModelUnnamed
 from handler.startup.multi_model.model_registry import ModelRegistry
 
@@ -75,6 +77,24 @@ class ServingState:
         if engine.dead():  # the watchdog has not seen it yet
             raise EngineFailed("its process ended")
         return engine
+
+    @property
+    def adapters(self) -> Adapters | None:
+        """The adapters of the model of the start; None if its engine serves none."""
+        return None if self.engine is None else self.engine.adapters
+
+    def model(self, name: str) -> LoadedModel | Adapter:
+        """The model or adapter of this name.
+
+        :raises ModelNotLoaded: there is neither.
+        """
+        self.require_engine()
+        adapters = self.adapters
+        if adapters is None or name not in adapters.names():
+            if self.models is None:
+                raise ModelNotLoaded(name)
+            return self.models.get(name)
+        return adapters.get(name)
 
     def resolve_engine(self, name: object) -> tuple[Engine, Admission]:
         """The engine for an admitted request, and the admission that the request must leave at its end.

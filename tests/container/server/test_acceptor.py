@@ -182,7 +182,7 @@ def test_its_listener_never_blocks_although_gunicorn_has_it_too() -> None:
     ],
 )
 def test_what_a_plain_ping_is(head: str, keeps: bool | None) -> None:
-    assert ping_keeps_alive(head.encode()) is keeps
+    assert ping_keeps_alive(f"{head}\r\n\r\n".encode()) is keeps
 
 
 def test_a_serving_process_that_was_healthy_and_is_silent_is_500() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from container.telemetry.neuron_monitor import NeuronMonitor
+from handler.neuron.hardware.neuron_monitor import NeuronMonitor
 from tests.neuron_monitor.fake_neuron_monitor import install
 
 HERE = Path(__file__).parents[1]
