@@ -119,7 +119,8 @@ class Exchange:
 
     @property
     def path(self) -> str:
-        return str(self.head.environ["PATH_INFO"])
+        """The path as Flask sees it: decoded as UTF-8, with one slash in front."""
+        return self.request.path
 
     @property
     def method(self) -> str:
