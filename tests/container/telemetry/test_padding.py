@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from flask.testing import FlaskClient
+from http_client import http_client
 from scripted_engine import ScriptedEngine
 from werkzeug.serving import make_server
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.service import Service
 from container.telemetry.event_log import JsonFormatter
 from handler.config.endpoint_config import EndpointConfig
@@ -26,13 +26,13 @@ BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}
 
 
 @pytest.fixture
-def client(engine: ScriptedEngine) -> FlaskClient:
+def client(engine: ScriptedEngine) -> Client:
     engine.buckets = CompiledBuckets((8, 512), (16, 512), (1, 4))
     service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"))
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()
-    return create_app(service).test_client()
+    return http_client(service)
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def events() -> Iterator[list[dict[str, Any]]]:
     root.setLevel(level)
 
 
-def counted(client: FlaskClient) -> dict[str, float]:
+def counted(client: Client) -> dict[str, float]:
     lines = client.get("/metrics").get_data(as_text=True).splitlines()
     return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("endpoint_tokens_")}
 
 
-def test_metrics_page_and_log_tell_the_same(client: FlaskClient, events: list[dict[str, Any]]) -> None:
+def test_metrics_page_and_log_tell_the_same(client: Client, events: list[dict[str, Any]]) -> None:
     reply = client.post("/invocations", json=BODY, buffered=True)
     usage = reply.get_json()["usage"]
     prompt, output = usage["prompt_tokens"], usage["completion_tokens"]
@@ -80,7 +80,7 @@ def test_metrics_page_and_log_tell_the_same(client: FlaskClient, events: list[di
     assert [end[name] for name in names] == [prefill, context, 3 * decode]
 
 
-def test_without_buckets_nothing_is_counted(client: FlaskClient, engine: ScriptedEngine) -> None:
+def test_without_buckets_nothing_is_counted(client: Client, engine: ScriptedEngine) -> None:
     engine.buckets = None
     assert client.post("/invocations", json=BODY, buffered=True).status_code == 200
     assert counted(client) == {}
@@ -88,7 +88,7 @@ def test_without_buckets_nothing_is_counted(client: FlaskClient, engine: Scripte
 
 
 @pytest.fixture
-def address(client: FlaskClient) -> Iterator[str]:
+def address(client: Client) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, client.application)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -99,7 +99,7 @@ def address(client: FlaskClient) -> Iterator[str]:
 
 @pytest.mark.parametrize(("length", "moved"), [(400, False), (30, True)])
 def test_watch_says_when_traffic_has_moved_away(
-    client: FlaskClient,
+    client: Client,
     engine: ScriptedEngine,
     address: str,
     monkeypatch: pytest.MonkeyPatch,
