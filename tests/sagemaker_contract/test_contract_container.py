@@ -198,7 +198,7 @@ def service(engine: ScriptedEngine, environ: Mapping[str, str]) -> Service:
     engine.adapters = create_autospec(Adapters, instance=True, spec_set=True)
     engine.adapters.load.return_value = Adapter("ic-1", "/opt/ml/a", False, 1, Path("/"), None)  # type: ignore[attr-defined]
     engine.adapters.unload.side_effect = lambda name: None if name == "ic-1" else not_loaded(name)  # type: ignore[attr-defined]
-    service = Service.of(load({"ENDPOINT_MODEL": "scripted", **environ}))
+    service = Service.of(load({"ENDPOINT_MODEL": "scripted", **environ}), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service
@@ -232,7 +232,7 @@ def test_a_session_is_closed(engine: ScriptedEngine) -> None:
 
 
 def test_a_container_that_starts_is_not_healthy(engine: ScriptedEngine) -> None:
-    starting = Service.of(load({"ENDPOINT_MODEL": "scripted"}))
+    starting = Service.of(load({"ENDPOINT_MODEL": "scripted"}), loop=engine.loop)
     assert http_client(starting).get("/ping").status_code == 503
 
 

@@ -174,7 +174,7 @@ def test_messages_have_the_types_of_anthropics_errors(client: Client, service: S
 
 @pytest.mark.parametrize("path", POSTS)
 def test_before_it_is_ready_it_says_so_with_the_stage(service: Service, path: str) -> None:
-    starting = Service.of(service.config)
+    starting = Service.of(service.config, loop=service.loop)
     starting.lifecycle.stage("start engine")
     reply = http_client(starting).post(path, json={"prompt": "a"})
     error = error_of(reply, 503)
@@ -199,7 +199,7 @@ def test_when_it_has_failed(client: Client, service: Service) -> None:
 
 
 def test_a_start_that_failed_tells_the_operator_and_not_the_client(service: Service) -> None:
-    failed = Service.of(service.config)
+    failed = Service.of(service.config, loop=service.loop)
     failed.lifecycle.fail("OSError: /root/.cache/model.py: no such file")
     reply = http_client(failed).post("/invocations", json={"prompt": "a"})
     error_of(reply, 503)
@@ -289,7 +289,7 @@ def ping_of(service: Service) -> tuple[int, dict[str, Any]]:
 
 
 def test_ping_while_it_starts_tells_the_stage_and_its_progress(service: Service) -> None:
-    starting = Service.of(service.config)
+    starting = Service.of(service.config, loop=service.loop)
     assert ping_of(starting)[0] == 503
     starting.lifecycle.stage("fetch model")
     status, body = ping_of(starting)

@@ -185,7 +185,8 @@ def test_a_cancelled_batch_keeps_its_replies(client: Client) -> None:
 
 @pytest.fixture
 def service(engine: ScriptedEngine, tmp_path: Path) -> Service:
-    service = Service.of(EndpointConfig(model="scripted", max_body=4000, batch_store=str(tmp_path / "store")))
+    config = EndpointConfig(model="scripted", max_body=4000, batch_store=str(tmp_path / "store"))
+    service = Service.of(config, loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service

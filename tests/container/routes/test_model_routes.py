@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loops import end_loop
 from http_client import http_client
 from scripted_engine import SLOTS, ScriptedEngine
 from waiting import WITHIN, eventually
@@ -20,6 +20,7 @@ from werkzeug.test import Client
 from container.server import engine_watchdog as watching
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.engine.event_loop import LoopThread
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.multi_model.memory_budget import GIB, MemoryNeed
 from handler.startup.multi_model.model_errors import ModelLoadFailed
@@ -48,30 +49,32 @@ class Starts:
     def prepare(self, config: EndpointConfig, name: str, path: Path) -> PreparedModel:
         return PreparedModel(name, config, EnginePlan("cpu", {}), self.needs.get(name, NEED))
 
-    def start(self, prepared: PreparedModel) -> Any:
+    def start(self, loop: LoopThread, prepared: PreparedModel) -> Any:
         self.begun += 1
         assert self.ready.wait(WITHIN)
         if self.failing:
             raise ModelLoadFailed(prepared.name, self.failing)
-        engine = ScriptedEngine()
+        engine = ScriptedEngine(loop)
         engine.served_names = engine.base_names = (prepared.name,)
         self.engines.setdefault(prepared.name, []).append(engine)
         return engine
 
 
 @pytest.fixture
-def starts() -> Iterator[Starts]:
-    starts = Starts()
-    yield starts
-    for engine in (one for found in starts.engines.values() for one in found):
-        end_loop(engine.loop)
+def starts() -> Starts:
+    return Starts()
 
 
 @pytest.fixture
 def models(service: Service, starts: Starts) -> ModelRegistry:
     service.config = replace(service.config, multi_model=True, max_models=2, drain=WITHIN)
     service.models = ModelRegistry(
-        service.config, service.lifecycle, service.admission, lambda: service.engine, None, starts.prepare, starts.start
+        service.config,
+        service.lifecycle,
+        service.admission,
+        lambda: service.engine,
+        prepare=starts.prepare,
+        start=partial(starts.start, service.loop),
     )
     return service.models
 

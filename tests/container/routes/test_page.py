@@ -27,7 +27,7 @@ ENVIRONMENT = {
 
 
 def client_of(engine: ScriptedEngine | None, **environment: str) -> Client:
-    service = Service.of(load({**ENVIRONMENT, **environment}))
+    service = Service.of(load({**ENVIRONMENT, **environment}), loop=None if engine is None else engine.loop)
     service.lifecycle.stage("fetch model")
     if engine is not None:
         service.engine = engine  # type: ignore[assignment]  # a stand-in

@@ -89,7 +89,7 @@ def test_a_start_that_failed_ends_the_process_without_an_engine(
 ) -> None:
     monkeypatch.setattr(module, "START_LINGER", 0.0)
     monkeypatch.setattr(module, "INTERVAL", 0.005)
-    starting = Service.of(service.config)
+    starting = Service.of(service.config, loop=service.loop)
     watched = Watched(starting)
     starting.lifecycle.stage("fetch model")
     starting.lifecycle.fail("no bucket")

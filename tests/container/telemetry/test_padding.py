@@ -28,7 +28,7 @@ BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}
 @pytest.fixture
 def client(engine: ScriptedEngine) -> Client:
     engine.buckets = CompiledBuckets((8, 512), (16, 512), (1, 4))
-    service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"))
+    service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()

@@ -32,7 +32,8 @@ HEADERS = {
 
 
 def service_of(engine: ScriptedEngine, **settings: Any) -> Service:
-    service = Service.of(EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY, **settings))
+    config = EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY, **settings)
+    service = Service.of(config, loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()

@@ -53,7 +53,7 @@ def engine() -> Iterator[ScriptedEngine]:
 def traced(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, url: str, **variables: str) -> Service:
     for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "20", **variables}.items():
         monkeypatch.setenv(name, value)
-    service = Service.of(EndpointConfig(model="scripted", log_requests=False))
+    service = Service.of(EndpointConfig(model="scripted", log_requests=False), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service
