@@ -20,23 +20,13 @@ from container.requests.http_limits import max_body
 from container.service import Service
 
 
-def connector(service: Service, app: Flask | None = None) -> Callable[[], socket.socket]:
-    """What opens a connection to the application, and returns the client's end of it.
+def connections_of(service: Service, app: Flask | None = None) -> Connections:
+    """The connections to the application.
 
     :param app: the Flask application, if the test has changed it.
     """
     application = Application(service, create_app(service) if app is None else app)
-    connections = Connections(
-        service.loop, application.answer, service.observer, service.bodies, max_body(service.config)
-    )
-
-    def connect() -> socket.socket:
-        server, client = socket.socketpair()
-        client.settimeout(WITHIN)
-        service.loop.call(lambda: connections.take(server))
-        return client
-
-    return connect
+    return Connections(service.loop, application.answer, service.observer, service.bodies, max_body(service.config))
 
 
 def http_client(service: Service, app: Flask | None = None, *, half_closes: bool = False) -> Client:
@@ -46,11 +36,13 @@ def http_client(service: Service, app: Flask | None = None, *, half_closes: bool
 
     :param half_closes: the client ends its side of the connection after each request.
     """
-    connect = connector(service, app)
+    connections = connections_of(service, app)
 
     def forward(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         connection = HTTPConnection("localhost")
-        connection.sock = connect()
+        server, connection.sock = socket.socketpair()
+        connection.sock.settimeout(WITHIN)
+        service.loop.call(connections.take, server)
         method, target = environ["REQUEST_METHOD"], quote(environ["REQUEST_URI"].encode("latin-1"), punctuation)
         connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
         for name, value in environ.items():

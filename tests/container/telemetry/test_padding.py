@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from http_client import http_client
+from http_client import connections_of, http_client
 from scripted_engine import ScriptedEngine
-from werkzeug.serving import make_server
+from waiting import eventually
 from werkzeug.test import Client
 
+from container.http.connection import Connection
 from container.service import Service
 from container.telemetry.event_log import JsonFormatter
 from handler.config.endpoint_config import EndpointConfig
@@ -26,12 +26,17 @@ BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}
 
 
 @pytest.fixture
-def client(engine: ScriptedEngine) -> Client:
+def service(engine: ScriptedEngine) -> Service:
     engine.buckets = CompiledBuckets((8, 512), (16, 512), (1, 4))
     service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()
+    return service
+
+
+@pytest.fixture
+def client(service: Service) -> Client:
     return http_client(service)
 
 
@@ -65,6 +70,7 @@ def test_metrics_page_and_log_tell_the_same(client: Client, events: list[dict[st
     assert output == 4
     prefill, decode = (8 if prompt <= 8 else 512), (16 if prompt + 3 <= 16 else 512)
     context = 3 * prompt + 6  # of three steps: the first token comes from the prefill
+    eventually(lambda: [event for event in events if event["event"] == "request_end"])
     found = counted(client)
     assert found[f'endpoint_tokens_asked_total{{bucket="{prefill}",phase="prefill"}}'] == prompt
     assert found[f'endpoint_tokens_computed_total{{bucket="{prefill}",phase="prefill"}}'] == prefill
@@ -83,18 +89,17 @@ def test_metrics_page_and_log_tell_the_same(client: Client, events: list[dict[st
 def test_without_buckets_nothing_is_counted(client: Client, engine: ScriptedEngine) -> None:
     engine.buckets = None
     assert client.post("/invocations", json=BODY, buffered=True).status_code == 200
+    eventually(lambda: 'endpoint_requests_total{route="/invocations",status="200"} 1.0' in client.get("/metrics").text)
     assert counted(client) == {}
     assert client.get("/page/state").get_json()["padding"] == {}
 
 
 @pytest.fixture
-def address(client: Client) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, client.application)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.port}"
-    server.shutdown()
-    thread.join()
+def address(service: Service) -> Iterator[str]:
+    connections, loop = connections_of(service), service.loop
+    server = loop.run(loop.loop.create_server(lambda: Connection(connections), "127.0.0.1", 0))
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    loop.call(server.close)
 
 
 @pytest.mark.parametrize(("length", "moved"), [(400, False), (30, True)])

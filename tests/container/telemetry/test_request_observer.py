@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from http_client import http_client
+from http_client import broken_body, http_client
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+from waiting import eventually
 from werkzeug.test import Client
 
 from container.requests.request_record import RequestRecord
@@ -51,8 +52,16 @@ class Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
 
-    def events(self, name: str) -> list[dict[str, Any]]:
-        return [line for line in map(json.loads, self.lines) if line["event"] == name]
+    def events(self, name: str, least: int = 1) -> list[dict[str, Any]]:
+        """The events of this name. A request is logged in a thread, so this waits for the first ones.
+
+        :param least: how many there will be.
+        """
+        eventually(lambda: len(self._events(name)) >= least)
+        return self._events(name)
+
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        return [line for line in map(json.loads, list(self.lines)) if line["event"] == name]
 
 
 @pytest.fixture
@@ -129,7 +138,10 @@ def test_a_stream_tells_its_first_token_and_those_after_it(client: Client, log: 
 def test_how_it_ended(
     client: Client, log: Lines, path: str, body: dict[str, Any], route: str, status: int, end: str
 ) -> None:
-    assert post(client, path, body).status_code == status
+    reply = client.post(path, json=body, headers=HEADERS)
+    assert reply.status_code == status
+    if "stream" in body:
+        broken_body(reply)
     (line,) = log.events("request_end")
     assert (line["route"], line["status"], line["end"]) == (route, status, end)
     assert metrics(client)["endpoint_requests_total", route, str(status)] == 1
@@ -138,7 +150,7 @@ def test_how_it_ended(
 def test_a_reply_that_is_closed_early_says_so(client: Client, log: Lines, engine: ScriptedEngine) -> None:
     reply = client.post("/v1/completions", json={"prompt": "a|<hold>", "stream": True})
     next(iter(reply.response))
-    assert not log.events("request_end")
+    assert not log.events("request_end", 0)
     reply.close()
     (line,) = log.events("request_end")
     assert line["end"] == "client_left"
@@ -154,6 +166,7 @@ def test_prompts_are_logged_where_that_is_asked_for(engine: ScriptedEngine, log:
 def test_nothing_is_logged_of_requests_where_that_is_off(engine: ScriptedEngine, log: Lines) -> None:
     client = http_client(service_of(engine, log_format="json", log_requests=False))
     post(client, "/invocations", CHAT)
+    eventually(lambda: ("endpoint_requests_total", "/invocations", "200") in metrics(client))
     assert not log.lines
 
 
@@ -234,6 +247,7 @@ def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
     post(client, "/invocations", {**CHAT, "stream": True})
     post(client, "/invocations", {**CHAT, "temperature": "hot"})
     client.get("/ping")
+    service.observer.close()
     emf.flush()
     (line,) = written
     found = json.loads(line)
