@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from local_service import Cloud, archive, until
 
 from container.requests import http_limits
-from container.inference import websocket
+from container.streaming import websocket
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
