@@ -108,11 +108,9 @@ class Exchange:
         """The request's headers and path."""
         return Request(self.head.environ)
 
-    @property
+    @cached_property
     def body(self) -> bytes:
-        if len(self._pieces) != 1:
-            self._pieces = [b"".join(self._pieces)]
-        return self._pieces[0]
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     @property
     def arrived(self) -> int:
@@ -121,7 +119,8 @@ class Exchange:
 
     @property
     def path(self) -> str:
-        return str(self.head.environ["PATH_INFO"])
+        """The path as Flask sees it: decoded as UTF-8, with one slash in front."""
+        return self.request.path
 
     @property
     def method(self) -> str:

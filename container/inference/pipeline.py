@@ -148,7 +148,9 @@ class Pipeline:
         await self.complete(exchange.record, engine, call, sink, limit, size, exchange)
         if sink.error is not None:
             self._failed(exchange, sink.error, limit)
-        elif not isinstance(sink, EventSink) and exchange.open:
+        elif isinstance(sink, EventSink):
+            exchange.finish(*sink.last)
+        elif exchange.open:
             body = await self.threads.run(reply_size(call), sink.body)
             kind = call.reply.stream_content_type if call.stream else call.reply.content_type
             exchange.send(200, (("Content-Type", kind), *(STREAM_HEADERS if call.stream else ())), body)

@@ -100,9 +100,11 @@ class EventSink(StreamSink):
     """Writes each step to the client at once.
 
     :ivar exchange: its reply has begun.
+    :ivar last: the events that end it. They are sent once the call's end is in the request's record.
     """
 
     exchange: Exchange = field(kw_only=True)
+    last: Sequence[bytes] = ()
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self._opened and finish_reason is None:
@@ -113,7 +115,7 @@ class EventSink(StreamSink):
         if finish_reason is None:
             self.exchange.write(*one_by_one(event, self.reply))
             return
-        self.exchange.finish(*one_by_one(event + self.reply.closing(), self.reply))
+        self.last = one_by_one(event + self.reply.closing(), self.reply)
         self.end()
 
     def fail(self, error: EndpointError) -> None:

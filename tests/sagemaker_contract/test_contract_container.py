@@ -11,11 +11,10 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
-from flask.testing import FlaskClient
+from http_client import http_client
 from scripted_engine import SLOTS, ScriptedEngine
-from werkzeug.test import TestResponse
+from werkzeug.test import Client, TestResponse
 
-from container.application import create_app
 from container.service import Service
 from handler.config.config_findings import config_findings
 from handler.config.loading.config_loader import load
@@ -199,13 +198,13 @@ def service(engine: ScriptedEngine, environ: Mapping[str, str]) -> Service:
     engine.adapters = create_autospec(Adapters, instance=True, spec_set=True)
     engine.adapters.load.return_value = Adapter("ic-1", "/opt/ml/a", False, 1, Path("/"), None)  # type: ignore[attr-defined]
     engine.adapters.unload.side_effect = lambda name: None if name == "ic-1" else not_loaded(name)  # type: ignore[attr-defined]
-    service = Service.of(load({"ENDPOINT_MODEL": "scripted", **environ}))
+    service = Service.of(load({"ENDPOINT_MODEL": "scripted", **environ}), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service
 
 
-def exchanged(client: FlaskClient, sent: Sent) -> TestResponse:
+def exchanged(client: Client, sent: Sent) -> TestResponse:
     method, _, path = sent.request.partition(" ")
     return client.open(path, method=method, data=sent.body or None, headers=dict(sent.sent), buffered=True)
 
@@ -213,7 +212,7 @@ def exchanged(client: FlaskClient, sent: Sent) -> TestResponse:
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_exchange(engine: ScriptedEngine, name: str) -> None:
     sent = EXCHANGES[name]
-    reply = exchanged(create_app(service(engine, sent.environ)).test_client(), sent)
+    reply = exchanged(http_client(service(engine, sent.environ)), sent)
     text = reply.get_data(as_text=True)
     assert reply.status_code == sent.status, text
     assert re.search(sent.text, text, re.DOTALL), text
@@ -223,7 +222,7 @@ def test_exchange(engine: ScriptedEngine, name: str) -> None:
 
 
 def test_a_session_is_closed(engine: ScriptedEngine) -> None:
-    client = create_app(service(engine, SESSIONS)).test_client()
+    client = http_client(service(engine, SESSIONS))
     opened = exchanged(client, EXCHANGES["new session"]).headers[NEW].partition(";")[0]
     sent = {"X-Amzn-SageMaker-Session-Id": opened}
     assert exchanged(client, post(sent=sent)).status_code == 200
@@ -233,8 +232,8 @@ def test_a_session_is_closed(engine: ScriptedEngine) -> None:
 
 
 def test_a_container_that_starts_is_not_healthy(engine: ScriptedEngine) -> None:
-    starting = Service.of(load({"ENDPOINT_MODEL": "scripted"}))
-    assert create_app(starting).test_client().get("/ping").status_code == 503
+    starting = Service.of(load({"ENDPOINT_MODEL": "scripted"}), loop=engine.loop)
+    assert http_client(starting).get("/ping").status_code == 503
 
 
 @pytest.mark.parametrize(("environ", "status"), [(ASYNC, 500), ({}, 200)])
@@ -243,7 +242,7 @@ def test_reply_headers_above_4096_bytes_fail_on_an_asynchronous_endpoint(
 ) -> None:
     own = service(engine, environ)
     own.custom_code = ScriptedCode()  # type: ignore[assignment]  # a stand-in
-    reply = exchanged(create_app(own).test_client(), post())
+    reply = exchanged(http_client(own), post())
     assert reply.status_code == status
     if status == 500:
         assert json.loads(reply.data)["error"]["code"] == "reply_headers_too_long"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from flask.testing import FlaskClient
+from http_client import http_client
 from scripted_engine import ScriptedEngine
+from waiting import eventually
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.service import Service
 
 SESSION = "X-Amzn-SageMaker-Session-Id"
@@ -17,16 +18,19 @@ CLOSED = "X-Amzn-SageMaker-Closed-Session-Id"
 
 
 @pytest.fixture
-def client(service: Service, engine: ScriptedEngine) -> FlaskClient:
+def open_service(service: Service, engine: ScriptedEngine) -> Service:
     config = replace(service.config, enable_sessions=True, max_sessions=2)
-    open_service = Service.of(config, service.lifecycle)
+    open_service = Service.of(config, service.lifecycle, engine.loop)
     open_service.engine = engine  # type: ignore[assignment]  # a stand-in
-    client = create_app(open_service).test_client()
-    client.application.config["service"] = open_service
-    return client
+    return open_service
 
 
-def begin(client: FlaskClient) -> str:
+@pytest.fixture
+def client(open_service: Service) -> Client:
+    return http_client(open_service)
+
+
+def begin(client: Client) -> str:
     reply = client.post("/invocations", json={"requestType": "NEW_SESSION"}, headers={SESSION: "NEW_SESSION"})
     assert reply.status_code == 200
     identity, _, expires = reply.headers[NEW].partition("; Expires=")
@@ -35,11 +39,11 @@ def begin(client: FlaskClient) -> str:
     return identity
 
 
-def ask(client: FlaskClient, session: str) -> int:
+def ask(client: Client, session: str) -> int:
     return client.post("/invocations", json={"prompt": "a"}, headers={SESSION: session}, buffered=True).status_code
 
 
-def test_a_session_is_begun_used_and_closed(client: FlaskClient) -> None:
+def test_a_session_is_begun_used_and_closed(client: Client) -> None:
     identity = begin(client)
     assert ask(client, identity) == 200
     reply = client.post("/invocations", json={"requestType": "CLOSE"}, headers={SESSION: identity})
@@ -48,24 +52,25 @@ def test_a_session_is_begun_used_and_closed(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_first_question_may_begin_it(client: FlaskClient, stream: bool) -> None:
+def test_the_first_question_may_begin_it(client: Client, stream: bool) -> None:
     body = {"prompt": "a", "stream": stream}
     reply = client.post("/invocations", json=body, headers={SESSION: "NEW_SESSION"}, buffered=True)
     assert reply.status_code == 200
     assert ask(client, reply.headers[NEW].partition(";")[0]) == 200
 
 
-def test_a_question_that_is_refused_begins_none(client: FlaskClient) -> None:
+def test_a_question_that_is_refused_begins_none(client: Client, open_service: Service) -> None:
     for _ in range(3):
         reply = client.post(
             "/invocations", json={"prompt": "a", "temperature": "hot"}, headers={SESSION: "NEW_SESSION"}
         )
         assert reply.status_code == 400
         assert NEW not in reply.headers
-    assert len(client.application.config["service"].sessions) == 0
+    assert open_service.sessions is not None
+    assert len(open_service.sessions) == 0
 
 
-def test_what_is_wrong_with_a_session_is_said(client: FlaskClient) -> None:
+def test_what_is_wrong_with_a_session_is_said(client: Client, open_service: Service) -> None:
     assert ask(client, "nobody") == 400
     for body in ({"requestType": "RENEW"}, {"requestType": 3}, {"requestType": "CLOSE"}):
         assert client.post("/invocations", json=body).status_code == 400
@@ -76,11 +81,11 @@ def test_what_is_wrong_with_a_session_is_said(client: FlaskClient) -> None:
     reply = client.post("/invocations", json={"requestType": "NEW_SESSION"})
     assert reply.status_code == 429
     assert int(reply.headers["Retry-After"]) > 1000
-    assert client.application.config["service"].admission.count == 0
+    eventually(lambda: open_service.admission.count == 0)
 
 
 def test_they_are_off_unless_asked_for(service: Service) -> None:
-    client = create_app(service).test_client()
+    client = http_client(service)
     reply = client.post("/invocations", json={"requestType": "NEW_SESSION"}, headers={SESSION: "NEW_SESSION"})
     assert reply.status_code == 400
     assert reply.json is not None

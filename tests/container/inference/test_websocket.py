@@ -1,113 +1,131 @@
-"""The WebSocket over a real socket pair, on a real loop: what a server around it makes hard to time."""
+"""The WebSocket on a real connection, on a real loop: what a server around it makes hard to time."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
 from loops import on_loop
 from waiting import WITHIN, eventually
 
-from container.requests.body_budget import BodyBudget, BodyBytes
-from container.streaming import websocket
-from container.streaming.websocket import WebSocket
-from handler.engine.event_loop import LoopThread
+from container.http.body_budget import BodyBudget, BodyBytes
+from container.http.connections import Connections
+from container.http.exchange import Exchange
+from container.inference import websocket
+from container.inference.websocket import WebSocket
+from container.service import Service
 
-HANDSHAKE = {
-    "RAW_URI": "/invocations-bidirectional-stream",
-    "HTTP_HOST": "x",
-    "HTTP_UPGRADE": "websocket",
-    "HTTP_CONNECTION": "Upgrade",
-    "HTTP_SEC_WEBSOCKET_KEY": "MDEyMzQ1Njc4OWFiY2RlZg==",
-    "HTTP_SEC_WEBSOCKET_VERSION": "13",
-}
+HANDSHAKE = (
+    b"GET /invocations-bidirectional-stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+# Bytes that uvloop reads at once.
+READ = 256_000
 
 
-def refuse(message: bytes) -> None:
+async def refuse(message: bytes) -> None:
     raise AssertionError("there is no message")
 
 
+async def never(message: bytes) -> None:
+    await asyncio.Event().wait()
+
+
+class Opened:
+    """A WebSocket whose handshake is over, its client, and the connections of its process."""
+
+    def __init__(self, service: Service, answer: Callable[[bytes], Coroutine[object, object, None]], budget: int):
+        self.loop, self.budget = service.loop, BodyBudget(budget)
+        webs: list[WebSocket] = []
+
+        async def converse(exchange: Exchange) -> None:
+            web = WebSocket(exchange.connection, service.loop, 30_000, answer, BodyBytes(self.budget))
+            web.begin(exchange.head.environ)
+            exchange.become(web)
+            webs.append(web)
+
+        self.connections = Connections(service.loop, converse, service.observer, service.bodies, 1000)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.client = socket.create_connection(listener.getsockname())
+            server, _ = listener.accept()
+        self.client.settimeout(WITHIN)
+        service.loop.call(self.connections.take, server)
+        self.client.sendall(HANDSHAKE)
+        assert self.client.recv(12) == b"HTTP/1.1 101"
+        eventually(lambda: webs)
+        (self.web,) = webs
+
+    def frames(self) -> bytes:
+        """What the client receives after the handshake, until the server closes its side."""
+        return b"".join(iter(lambda: self.client.recv(4096), b"")).partition(b"\r\n\r\n")[2]
+
+    def gone(self) -> bool:
+        return not self.web.open and len(self.connections) == 0
+
+
 @pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A server's and a client's end of one TCP connection."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = socket.create_connection(listener.getsockname())
-        server, _ = listener.accept()
-    yield server, client
-    server.close()
-    client.close()
+def opened(service: Service) -> Iterator[Callable[..., Opened]]:
+    made: list[Opened] = []
+
+    def make(answer: Callable[[bytes], Coroutine[object, object, None]] = refuse, budget: int = 1_000_000) -> Opened:
+        made.append(Opened(service, answer, budget))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.client.close()
+        eventually(each.gone)
 
 
-def test_a_client_that_a_write_finds_gone_is_let_go_of_at_once_and_whole(
-    loop: LoopThread, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    """The thread closes the socket as soon as it is released; the close that follows on the loop must not touch it."""
-    server, client = pair
-    released = threading.Event()
-    web = WebSocket(server, loop.loop, 1000, refuse, released.set, BodyBytes(BodyBudget(10_000)))
-
-    def do(function: Callable[..., Any], *arguments: Any) -> Any:
-        return on_loop(loop, lambda: function(*arguments))
-
-    do(web.open, HANDSHAKE)
-    assert client.recv(12) == b"HTTP/1.1 101"
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+def test_a_client_that_a_write_finds_gone_is_let_go_of(opened: Callable[..., Opened]) -> None:
+    """The close that follows must not touch its socket, which may be another's by then."""
+    one = opened()
+    one.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def reset_and_write() -> None:  # in one turn of the loop: it does not see the reset before the write does
-        client.close()
-        web.send("a")
+        one.client.close()
+        one.web.send("a")
 
-    do(reset_and_write)
-    assert released.is_set()
-    assert web.ended
-    server.close()
-    do(web.close)
+    on_loop(one.loop, reset_and_write)
+    eventually(one.gone)
+    on_loop(one.loop, one.web.close)
 
 
 def test_an_idle_connection_stays_open_until_it_is_told_to_close(
-    loop: LoopThread, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SageMaker makes a ModelStreamError of a close frame, so that an idle client would get one."""
     monkeypatch.setattr(websocket, "PING_SECONDS", 3600.0)
-    server, client = pair
-    client.settimeout(WITHIN)
-    released = threading.Event()
-    web = WebSocket(server, loop.loop, 1000, refuse, released.set, BodyBytes(BodyBudget(10_000)))
-    on_loop(loop, lambda: web.open(HANDSHAKE))
-    web.idle_since = 0.0
+    one = opened()
+    one.web.idle_since = 0.0
     for _ in range(20):  # of a minute each, and each answered
-        on_loop(loop, web._ping)
-        web._missed = 0
-    assert not web.ended
-    web.close_if_idle()
-    assert released.wait(WITHIN)
-    server.close()
-    received = b"".join(iter(lambda: client.recv(4096), b""))
-    frames = received.partition(b"\r\n\r\n")[2].lstrip(b"\x89\x00")
+        on_loop(one.loop, one.web._ping)
+        one.web._missed = 0
+    assert one.web.open
+    on_loop(one.loop, one.web.close_if_idle)
+    frames = one.frames().lstrip(b"\x89\x00")
     assert frames[:1] == b"\x88"
     assert int.from_bytes(frames[2:4], "big") == 1001
 
 
-def test_a_connection_whose_message_is_being_answered_stays_open(
-    loop: LoopThread, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    server, client = pair
-    asked = threading.Event()
-    web = WebSocket(server, loop.loop, 1000, lambda message: asked.set(), lambda: None, BodyBytes(BodyBudget(10_000)))
-    on_loop(loop, lambda: web.open(HANDSHAKE))
-    client.sendall(b"\x81\x81\x00\x00\x00\x00a")
+def test_a_connection_whose_message_is_being_answered_stays_open(opened: Callable[..., Opened]) -> None:
+    asked, gate = threading.Event(), asyncio.Event()
+
+    async def answer(message: bytes) -> None:
+        asked.set()
+        await gate.wait()
+
+    one = opened(answer)
+    one.client.sendall(b"\x81\x81\x00\x00\x00\x00a")
     assert asked.wait(WITHIN)
-    web.close_if_idle()
-    on_loop(loop, lambda: None)
-    assert not web.ended
-    on_loop(loop, web.answered)
-    web.close_if_idle()
-    on_loop(loop, lambda: None)
-    assert web.ended
+    on_loop(one.loop, one.web.close_if_idle)
+    assert one.web.open
+    on_loop(one.loop, gate.set)
+    eventually(lambda: on_loop(one.loop, one.web.close_if_idle) or not one.web.open)
 
 
 def text_frame(size: int) -> bytes:
@@ -116,31 +134,34 @@ def text_frame(size: int) -> bytes:
 
 
 def test_what_waits_behind_a_message_is_bounded_and_a_client_that_leaves_meanwhile_is_noticed(
-    loop: LoopThread, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "MAX_AHEAD", 2000)
     monkeypatch.setattr(websocket, "LEAVING_SECONDS", 0.01)
-    server, client = pair
-    budget, released = BodyBudget(1_000_000), threading.Event()
-    web = WebSocket(server, loop.loop, 30_000, lambda message: None, released.set, BodyBytes(budget))
-    on_loop(loop, lambda: web.open(HANDSHAKE))
-    client.sendall(text_frame(1000) * 20)
-    eventually(lambda: not web._reading)
-    assert 2000 <= budget.used <= 3000 + websocket.READ
-    client.close()  # most of its bytes have not been read
-    assert released.wait(WITHIN)
-    assert budget.used == 0
+    one = opened(never)
+    data, transport = text_frame(1000) * 10_000, one.web._transport
+    one.client.setblocking(False)
+    sent = 0
+
+    def send() -> bool:
+        """Sends until nobody reads any more, and no more can be sent."""
+        nonlocal sent
+        try:
+            sent += one.client.send(data[sent:])
+        except BlockingIOError:
+            return not transport.is_reading()
+        return False
+
+    eventually(send)
+    assert 2000 <= one.budget.used <= 3000 + READ
+    one.client.close()  # most of its bytes have not been read
+    eventually(one.gone)
+    assert one.budget.used == 0
 
 
-def test_bytes_that_wait_count_as_those_of_bodies(loop: LoopThread, pair: tuple[socket.socket, socket.socket]) -> None:
-    server, client = pair
-    client.settimeout(WITHIN)
-    released = threading.Event()
-    web = WebSocket(server, loop.loop, 30_000, lambda message: None, released.set, BodyBytes(BodyBudget(1500)))
-    on_loop(loop, lambda: web.open(HANDSHAKE))
-    client.sendall(text_frame(1000) * 3)
-    assert released.wait(WITHIN)
-    server.close()
-    frames = b"".join(iter(lambda: client.recv(4096), b"")).partition(b"\r\n\r\n")[2]
+def test_bytes_that_wait_count_as_those_of_bodies(opened: Callable[..., Opened]) -> None:
+    one = opened(never, 1500)
+    one.client.sendall(text_frame(1000) * 3)
+    frames = one.frames()
     assert frames[:1] == b"\x88"
     assert int.from_bytes(frames[2:4], "big") == 1013

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import pytest
-from flask.testing import FlaskClient
+from http_client import http_client
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.service import Service
 
 BODY = {"prompt": "a", "max_tokens": 1}
 
 
 @pytest.fixture
-def client(service: Service) -> FlaskClient:
-    return create_app(service).test_client()
+def client(service: Service) -> Client:
+    return http_client(service)
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://localhost:1", "https://localhost.evil.example"]
 )
-def test_a_post_of_another_origin_is_rejected(client: FlaskClient, origin: str) -> None:
+def test_a_post_of_another_origin_is_rejected(client: Client, origin: str) -> None:
     reply = client.post("/invocations", json=BODY, headers={"Origin": origin})
     assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_origin")
 
 
-def test_a_websocket_of_another_origin_is_rejected(client: FlaskClient) -> None:
+def test_a_websocket_of_another_origin_is_rejected(client: Client) -> None:
     headers = {"Origin": "http://evil.example", "Upgrade": "websocket", "Connection": "Upgrade"}
     reply = client.get("/invocations-bidirectional-stream", headers=headers)
     assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_origin")
 
 
 @pytest.mark.parametrize("headers", [{}, {"Origin": "http://localhost"}])
-def test_a_program_and_the_own_page_are_answered(client: FlaskClient, headers: dict[str, str]) -> None:
+def test_a_program_and_the_own_page_are_answered(client: Client, headers: dict[str, str]) -> None:
     assert client.post("/invocations", json=BODY, headers=headers).status_code == 200
     assert client.get("/ping", headers={"Origin": "http://evil.example"}).status_code == 200

@@ -1,32 +1,32 @@
-"""Custom attributes come back with the reply and may say a schema. The log: test_observer.py."""
+"""Custom attributes come back with the reply and may say a schema. The log: test_request_observer.py."""
 
 from __future__ import annotations
 
 import pytest
-from flask.testing import FlaskClient
+from http_client import http_client
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.service import Service
 
 HEADER = "X-Amzn-SageMaker-Custom-Attributes"
 
 
 @pytest.fixture
-def client(service: Service) -> FlaskClient:
-    return create_app(service).test_client()
+def client(service: Service) -> Client:
+    return http_client(service)
 
 
 @pytest.mark.parametrize(
     ("body", "status"), [({"prompt": "a"}, 200), ({"prompt": "a", "stream": True}, 200), ({}, 400)]
 )
-def test_they_come_back_with_the_reply(client: FlaskClient, body: dict[str, object], status: int) -> None:
+def test_they_come_back_with_the_reply(client: Client, body: dict[str, object], status: int) -> None:
     given = "c000b4f9-df62-4c85-a0bf-7c525f9104a4"
     reply = client.post("/invocations", json=body, headers={HEADER: given}, buffered=True)
     assert reply.status_code == status
     assert reply.headers[HEADER] == given
 
 
-def test_a_schema_may_be_said_there(client: FlaskClient) -> None:
+def test_a_schema_may_be_said_there(client: Client) -> None:
     reply = client.post("/invocations", json={"prompt": "a"}, headers={HEADER: "schema=nothing"})
     assert reply.status_code == 400
     assert b"schema=" in reply.data

@@ -10,12 +10,12 @@ from typing import Any
 
 import psutil
 import pytest
-from flask.testing import FlaskClient
+from http_client import http_client
 from scripted_engine import ScriptedEngine
 from scripted_process import Server
 from waiting import eventually
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 
@@ -185,15 +185,16 @@ def test_a_cancelled_batch_keeps_its_replies(client: Client) -> None:
 
 @pytest.fixture
 def service(engine: ScriptedEngine, tmp_path: Path) -> Service:
-    service = Service.of(EndpointConfig(model="scripted", max_body=4000, batch_store=str(tmp_path / "store")))
+    config = EndpointConfig(model="scripted", max_body=4000, batch_store=str(tmp_path / "store"))
+    service = Service.of(config, loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service
 
 
 @pytest.fixture
-def flask(service: Service) -> FlaskClient:
-    return create_app(service).test_client()
+def flask(service: Service) -> Client:
+    return http_client(service)
 
 
 def store(service: Service, content: bytes) -> str:
@@ -215,7 +216,7 @@ def store(service: Service, content: bytes) -> str:
         (b"\n \n", "the file has no lines"),
     ],
 )
-def test_bad_lines_are_named(flask: FlaskClient, service: Service, content: bytes, said: str) -> None:
+def test_bad_lines_are_named(flask: Client, service: Service, content: bytes, said: str) -> None:
     body = {"input_file_id": store(service, content), "endpoint": "/v1/completions", "completion_window": "24h"}
     reply = flask.post("/v1/batches", json=body)
     error = reply.get_json()["error"]
@@ -238,7 +239,7 @@ def test_bad_lines_are_named(flask: FlaskClient, service: Service, content: byte
     ],
 )
 def test_bad_fields_are_named(
-    flask: FlaskClient, service: Service, changes: dict[str, Any], status: int, param: str
+    flask: Client, service: Service, changes: dict[str, Any], status: int, param: str
 ) -> None:
     body = {"input_file_id": store(service, lines("a")), "endpoint": "/v1/completions", "completion_window": "24h"}
     reply = flask.post("/v1/batches", json=body | changes)
@@ -265,7 +266,7 @@ FILE = part("file", "x").replace('"file"', '"file"; filename="f"')
         ("x" * 4001, FORM, 413, None),
     ],
 )
-def test_bad_uploads_are_named(flask: FlaskClient, body: str, kind: str, status: int, param: str | None) -> None:
+def test_bad_uploads_are_named(flask: Client, body: str, kind: str, status: int, param: str | None) -> None:
     reply = flask.post("/v1/files", data=(body + "--b--\r\n").encode(), content_type=kind)
     assert (reply.status_code, reply.get_json()["error"]["param"]) == (status, param)
 
@@ -273,18 +274,18 @@ def test_bad_uploads_are_named(flask: FlaskClient, body: str, kind: str, status:
 @pytest.mark.parametrize(
     "path", ["/v1/files/x", "/v1/files/x/content", "/v1/batches/x", "/v1/files/" + "file-" + "0" * 32]
 )
-def test_what_is_not_there_is_a_404(flask: FlaskClient, path: str) -> None:
+def test_what_is_not_there_is_a_404(flask: Client, path: str) -> None:
     reply = flask.get(path)
     assert (reply.status_code, reply.get_json()["error"]["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "after=nothing", "order=up"])
-def test_bad_pages_are_named(flask: FlaskClient, query: str) -> None:
+def test_bad_pages_are_named(flask: Client, query: str) -> None:
     reply = flask.get(f"/v1/batches?{query}")
     assert (reply.status_code, reply.get_json()["error"]["param"]) == (400, query.split("=")[0])
 
 
-def test_without_the_setting_they_are_off(flask: FlaskClient, service: Service) -> None:
+def test_without_the_setting_they_are_off(flask: Client, service: Service) -> None:
     service.batches = None
     for method, path in (
         ("GET", "/v1/files"),

@@ -7,19 +7,20 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
-from loops import end_loop
+from http_client import http_client
 from scripted_engine import SLOTS, ScriptedEngine
 from waiting import WITHIN, eventually
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.server import engine_watchdog as watching
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.engine.event_loop import LoopThread
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.multi_model.memory_budget import GIB, MemoryNeed
 from handler.startup.multi_model.model_errors import ModelLoadFailed
@@ -48,30 +49,32 @@ class Starts:
     def prepare(self, config: EndpointConfig, name: str, path: Path) -> PreparedModel:
         return PreparedModel(name, config, EnginePlan("cpu", {}), self.needs.get(name, NEED))
 
-    def start(self, prepared: PreparedModel) -> Any:
+    def start(self, loop: LoopThread, prepared: PreparedModel) -> Any:
         self.begun += 1
         assert self.ready.wait(WITHIN)
         if self.failing:
             raise ModelLoadFailed(prepared.name, self.failing)
-        engine = ScriptedEngine()
+        engine = ScriptedEngine(loop)
         engine.served_names = engine.base_names = (prepared.name,)
         self.engines.setdefault(prepared.name, []).append(engine)
         return engine
 
 
 @pytest.fixture
-def starts() -> Iterator[Starts]:
-    starts = Starts()
-    yield starts
-    for engine in (one for found in starts.engines.values() for one in found):
-        end_loop(engine.loop)
+def starts() -> Starts:
+    return Starts()
 
 
 @pytest.fixture
 def models(service: Service, starts: Starts) -> ModelRegistry:
     service.config = replace(service.config, multi_model=True, max_models=2, drain=WITHIN)
     service.models = ModelRegistry(
-        service.config, service.lifecycle, service.admission, lambda: service.engine, None, starts.prepare, starts.start
+        service.config,
+        service.lifecycle,
+        service.admission,
+        lambda: service.engine,
+        prepare=starts.prepare,
+        start=partial(starts.start, service.loop),
     )
     return service.models
 
@@ -83,8 +86,8 @@ def configure(service: Service, **changes: Any) -> None:
 
 
 @pytest.fixture
-def client(service: Service, models: ModelRegistry) -> FlaskClient:
-    return create_app(service).test_client()
+def client(service: Service, models: ModelRegistry) -> Client:
+    return http_client(service)
 
 
 @pytest.fixture
@@ -94,7 +97,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def load(client: FlaskClient, url: str) -> Callable[[str], tuple[int, str]]:
+def load(client: Client, url: str) -> Callable[[str], tuple[int, str]]:
     def loaded(name: str) -> tuple[int, str]:
         reply = client.post("/models", json={"model_name": name, "url": url})
         return reply.status_code, reply.json.get("error", {}).get("code", "")
@@ -109,19 +112,19 @@ def nothing_is_left(service: Service, starts: Starts, models: ModelRegistry) -> 
     assert all(engine.unfinished() == 0 for found in starts.engines.values() for engine in found)
 
 
-def said(client: FlaskClient, path: str = "/v1/completions", headers: Any = None, **fields: Any) -> tuple[int, str]:
+def said(client: Client, path: str = "/v1/completions", headers: Any = None, **fields: Any) -> tuple[int, str]:
     """The status and who has answered, or the error's code."""
     reply = client.post(path, json={"prompt": "a", **fields}, headers=headers)
     body = json.loads(reply.data)
     return reply.status_code, body["model"] if "choices" in body else body["error"]["code"]
 
 
-def listed(client: FlaskClient) -> list[str]:
+def listed(client: Client) -> list[str]:
     found = client.get("/models").json["models"]
     return [model["modelName"] + (":failed" if model.get("state") == "failed" else "") for model in found]
 
 
-def test_a_request_is_answered_by_the_model_that_it_names(client: FlaskClient, load: Any, starts: Starts) -> None:
+def test_a_request_is_answered_by_the_model_that_it_names(client: Client, load: Any, starts: Starts) -> None:
     assert load("one") == load("two") == (200, "")
     assert said(client) == said(client, model="scripted") == (200, "scripted")
     assert said(client, model="one") == said(client, "/models/one/invoke") == (200, "one")
@@ -140,14 +143,14 @@ def test_a_request_is_answered_by_the_model_that_it_names(client: FlaskClient, l
     assert client.get("/models/three").status_code == 404
 
 
-def test_json_lines_are_one_models(client: FlaskClient, load: Any) -> None:
+def test_json_lines_are_one_models(client: Client, load: Any) -> None:
     load("one")
     headers = {"Content-Type": "application/jsonlines"}
     reply = client.post("/models/one/invoke", data='{"prompt": "a"}\n{"prompt": "b"}', headers=headers)
     assert [json.loads(line)["model"] for line in reply.data.splitlines()] == ["one", "one"]
 
 
-def test_of_two_loads_of_one_name_at_once_one_is_told_409(client: FlaskClient, load: Any, starts: Starts) -> None:
+def test_of_two_loads_of_one_name_at_once_one_is_told_409(client: Client, load: Any, starts: Starts) -> None:
     starts.ready.clear()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(load, "one")
@@ -168,7 +171,7 @@ def test_a_name_that_is_none_is_refused(load: Any, name: str, starts: Starts) ->
     assert starts.begun == 0
 
 
-def test_a_load_that_fails_leaves_nothing(client: FlaskClient, load: Any, starts: Starts) -> None:
+def test_a_load_that_fails_leaves_nothing(client: Client, load: Any, starts: Starts) -> None:
     starts.failing = "its weights are none"
     reply = client.post("/models", json={"model_name": "one", "url": "/nowhere"})
     assert (reply.status_code, reply.json["error"]["code"]) == (400, "invalid_model")
@@ -179,7 +182,7 @@ def test_a_load_that_fails_leaves_nothing(client: FlaskClient, load: Any, starts
 
 
 def test_a_full_endpoint_says_507_and_names_the_one_that_was_not_used_for_longest(
-    client: FlaskClient, load: Any, url: str
+    client: Client, load: Any, url: str
 ) -> None:
     load("one")
     load("two")
@@ -194,7 +197,7 @@ def test_a_full_endpoint_says_507_and_names_the_one_that_was_not_used_for_longes
 
 
 def test_memory_that_is_not_there_is_a_507_with_the_setting(
-    client: FlaskClient, load: Any, starts: Starts, url: str
+    client: Client, load: Any, starts: Starts, url: str
 ) -> None:
     starts.needs["huge"] = MemoryNeed(0, 1 << 60, "VLLM_CPU_KVCACHE_SPACE=1073741824")
     reply = client.post("/models", json={"model_name": "huge", "url": url})
@@ -213,7 +216,7 @@ def test_what_an_engine_was_promised_is_no_room_for_the_next(
 
 
 def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
-    service: Service, client: FlaskClient, load: Any, starts: Starts
+    service: Service, client: Client, load: Any, starts: Starts
 ) -> None:
     configure(service, unload_least_used=True)
     load("one")
@@ -224,7 +227,7 @@ def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
     assert starts.engines["two"][0].stopped
 
 
-def test_the_queue_is_behind_the_slots_of_all(service: Service, client: FlaskClient, load: Any) -> None:
+def test_the_queue_is_behind_the_slots_of_all(service: Service, client: Client, load: Any) -> None:
     configure(service, max_queue=1, max_concurrent=100)
     load("one")
     assert service.admission.limit == 2 * SLOTS + 1
@@ -233,7 +236,7 @@ def test_the_queue_is_behind_the_slots_of_all(service: Service, client: FlaskCli
 
 
 def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
-    service: Service, client: FlaskClient, load: Any, starts: Starts, models: ModelRegistry
+    service: Service, client: Client, load: Any, starts: Starts, models: ModelRegistry
 ) -> None:
     load("one")
     engine = starts.engines["one"][0]
@@ -259,7 +262,7 @@ def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
     assert 'endpoint_model_up{model="one"} 1.0' in client.get("/metrics").text
 
 
-def test_a_failed_model_may_be_unloaded(client: FlaskClient, load: Any, starts: Starts, models: ModelRegistry) -> None:
+def test_a_failed_model_may_be_unloaded(client: Client, load: Any, starts: Starts, models: ModelRegistry) -> None:
     load("one")
     starts.engines["one"][0].silent = 1e6
     models.watch()
@@ -269,7 +272,7 @@ def test_a_failed_model_may_be_unloaded(client: FlaskClient, load: Any, starts: 
     eventually(lambda: starts.engines["one"][0].stopped)
 
 
-def test_an_unload_waits_for_what_runs_and_takes_nothing_new(client: FlaskClient, load: Any, starts: Starts) -> None:
+def test_an_unload_waits_for_what_runs_and_takes_nothing_new(client: Client, load: Any, starts: Starts) -> None:
     load("one")
     engine = starts.engines["one"][0]
     with ThreadPoolExecutor(3) as pool:
@@ -290,7 +293,7 @@ def test_an_unload_waits_for_what_runs_and_takes_nothing_new(client: FlaskClient
 
 
 def test_an_unload_ends_what_does_not_end_in_time_and_says_so(
-    service: Service, client: FlaskClient, load: Any, starts: Starts
+    service: Service, client: Client, load: Any, starts: Starts
 ) -> None:
     configure(service, drain=0.0)
     load("one")
@@ -301,7 +304,7 @@ def test_an_unload_ends_what_does_not_end_in_time_and_says_so(
         assert running.result(WITHIN) == (503, "model_unloaded")
 
 
-def test_without_a_model_of_the_start(service: Service, client: FlaskClient, load: Any) -> None:
+def test_without_a_model_of_the_start(service: Service, client: Client, load: Any) -> None:
     service.engine = None
     assert client.get("/ping").status_code == 200
     assert client.get("/models").json == {"models": []}
@@ -315,14 +318,14 @@ def test_without_a_model_of_the_start(service: Service, client: FlaskClient, loa
     assert client.delete("/models/one").status_code == 200
 
 
-def test_an_adapter_takes_no_models_name(client: FlaskClient, load: Any) -> None:
+def test_an_adapter_takes_no_models_name(client: Client, load: Any) -> None:
     load("one")
     reply = client.post("/adapters", json={"name": "one", "src": "/nowhere"})
     assert (reply.status_code, reply.json["error"]["code"]) == (409, "adapter_exists")
 
 
 def test_the_watch_looks_at_each_and_ends_all_with_the_first(
-    service: Service, engine: ScriptedEngine, client: FlaskClient, load: Any, starts: Starts, monkeypatch: Any
+    service: Service, engine: ScriptedEngine, client: Client, load: Any, starts: Starts, monkeypatch: Any
 ) -> None:
     for name, value in {"INTERVAL": 0.005, "LINGER": 0.02}.items():
         monkeypatch.setattr(watching, name, value)
@@ -343,7 +346,7 @@ def test_the_watch_looks_at_each_and_ends_all_with_the_first(
 
 
 def test_a_queue_is_told_of_beside_a_model_that_is_idle(
-    service: Service, engine: ScriptedEngine, client: FlaskClient, load: Any
+    service: Service, engine: ScriptedEngine, client: Client, load: Any
 ) -> None:
     load("one")
     service.admission.limit = 100

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from http_client import http_client
+from werkzeug.test import Client
 
 from container.application import create_app
 from container.openapi.bodies import TABLES
@@ -131,11 +133,11 @@ def test_replies_are_as_it_says(whole: dict[str, Any]) -> None:
     check("Error", AdaptersFull(3).document())
     check("ModelList", {"object": "list", "data": model_list(("a",), 1024, ("b",))})
     check("ExecutionParameters", execution_parameters(EndpointConfig(model="m"), 4, 1024))
-    app = create_app(service()).test_client()
+    app = http_client(service())
     check("Progress", app.get("/ping").json)
 
 
 def test_it_is_asked_for_when_the_endpoint_is_ready() -> None:
-    reply = create_app(service()).test_client().get("/openapi.json")
+    reply = http_client(service()).get("/openapi.json")
     assert reply.status_code == 503
     assert reply.json["error"]["code"] == "starting"

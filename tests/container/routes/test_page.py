@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from prometheus_client import CollectorRegistry, Counter, Gauge
+from http_client import http_client
 from scripted_engine import SLOTS, ScriptedEngine
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.routes.page_metrics import vllm_metrics
 from container.service import Service
 from handler.config.loading.config_loader import load
@@ -26,27 +26,27 @@ ENVIRONMENT = {
 }
 
 
-def client_of(engine: ScriptedEngine | None, **environment: str) -> FlaskClient:
-    service = Service.of(load({**ENVIRONMENT, **environment}))
+def client_of(engine: ScriptedEngine | None, **environment: str) -> Client:
+    service = Service.of(load({**ENVIRONMENT, **environment}), loop=None if engine is None else engine.loop)
     service.lifecycle.stage("fetch model")
     if engine is not None:
         service.engine = engine  # type: ignore[assignment]  # a stand-in
         service.lifecycle.ready()
-    return create_app(service).test_client()
+    return http_client(service)
 
 
 @pytest.fixture
-def page(engine: ScriptedEngine) -> FlaskClient:
+def page(engine: ScriptedEngine) -> Client:
     return client_of(engine)
 
 
 def test_it_is_off_unless_asked_for(service: Service) -> None:
-    client = create_app(service).test_client()
+    client = http_client(service)
     for path in ("/", "/page/state", "/page/page.js"):
         assert client.get(path).status_code == 404
 
 
-def test_it_says_state_stages_and_settings_with_their_sources(page: FlaskClient) -> None:
+def test_it_says_state_stages_and_settings_with_their_sources(page: Client) -> None:
     text = page.get("/").get_data(as_text=True)
     assert '<span id="state" class="state ready" role="status">ready</span>' in text
     assert "<td>fetch model</td>" in text
@@ -55,7 +55,7 @@ def test_it_says_state_stages_and_settings_with_their_sources(page: FlaskClient)
 
 def test_the_steps_of_a_start_show_their_progress_to_people_and_to_prometheus() -> None:
     service = Service.of(load(ENVIRONMENT))
-    client = create_app(service).test_client()
+    client = http_client(service)
     with service.lifecycle.step("import vLLM"):
         pass
     with service.lifecycle.step("fetch model"):
@@ -69,7 +69,7 @@ def test_the_steps_of_a_start_show_their_progress_to_people_and_to_prometheus() 
     assert 'endpoint_start_step_seconds{step="import vLLM"}' in figures
 
 
-def test_secrets_are_masked_and_settings_are_text(page: FlaskClient) -> None:
+def test_secrets_are_masked_and_settings_are_text(page: Client) -> None:
     text = page.get("/").get_data(as_text=True)
     assert "hf_token" in text
     assert "topsecret" not in text + page.get("/page/state").get_data(as_text=True)
@@ -77,7 +77,7 @@ def test_secrets_are_masked_and_settings_are_text(page: FlaskClient) -> None:
     assert html.escape("org/<script>alert(1)</script>") in text
 
 
-def test_it_may_load_its_own_parts_only_and_they_are_there(page: FlaskClient) -> None:
+def test_it_may_load_its_own_parts_only_and_they_are_there(page: Client) -> None:
     reply = page.get("/")
     policy = reply.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -94,7 +94,7 @@ def test_its_script_never_makes_markup_of_text() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script)
 
 
-def test_the_state_while_it_starts_and_when_it_is_ready(page: FlaskClient) -> None:
+def test_the_state_while_it_starts_and_when_it_is_ready(page: Client) -> None:
     starting: dict[str, Any] = client_of(None).get("/page/state").get_json()
     assert (starting["state"], starting["stage"], starting["model"]) == ("starting", "fetch model", None)
     ready = page.get("/page/state").get_json()
@@ -102,14 +102,14 @@ def test_the_state_while_it_starts_and_when_it_is_ready(page: FlaskClient) -> No
     assert [one["stage"] for one in ready["stages"]] == ["bind port", "fetch model"]
 
 
-def test_a_stalled_engine_is_not_called_ready(page: FlaskClient, engine: ScriptedEngine) -> None:
+def test_a_stalled_engine_is_not_called_ready(page: Client, engine: ScriptedEngine) -> None:
     engine.silent = 9
     assert page.get("/page/state").get_json()["state"] == "stalled"
 
 
 def test_the_page_is_there_while_it_starts_and_after_it_failed() -> None:
     service = Service.of(load(ENVIRONMENT))
-    client = create_app(service).test_client()
+    client = http_client(service)
     assert client.get("/").status_code == 200
     service.lifecycle.fail("no <memory> left")
     assert "no &lt;memory&gt; left" in client.get("/").get_data(as_text=True)
@@ -126,7 +126,7 @@ def test_vllms_figures_are_summed_over_their_labels() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/page/state", "/page/page.js"])
-def test_a_foreign_name_for_this_machine_gets_nothing(page: FlaskClient, path: str) -> None:
+def test_a_foreign_name_for_this_machine_gets_nothing(page: Client, path: str) -> None:
     reply = page.get(path, headers={"Host": "evil.example"})
     assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_host")
     for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080"):

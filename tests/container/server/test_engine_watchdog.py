@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from http_client import http_client
 from scripted_engine import ScriptedEngine
 from waiting import WITHIN, eventually
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.recovery.recovery import Recovery
 from container.server import engine_watchdog as module
 from container.server.engine_watchdog import watch_engine
@@ -58,7 +59,7 @@ def test_a_dead_engine_fails_the_service_ends_its_requests_and_then_the_process(
 ) -> None:
     replies: list[Any] = []
     request = threading.Thread(
-        target=lambda: replies.append(create_app(service).test_client().post("/invocations", json={"prompt": "<hold>"}))
+        target=lambda: replies.append(http_client(service).post("/invocations", json={"prompt": "<hold>"}))
     )
     request.start()
     eventually(lambda: engine.unfinished() == 1)
@@ -88,7 +89,7 @@ def test_a_start_that_failed_ends_the_process_without_an_engine(
 ) -> None:
     monkeypatch.setattr(module, "START_LINGER", 0.0)
     monkeypatch.setattr(module, "INTERVAL", 0.005)
-    starting = Service.of(service.config)
+    starting = Service.of(service.config, loop=service.loop)
     watched = Watched(starting)
     starting.lifecycle.stage("fetch model")
     starting.lifecycle.fail("no bucket")
@@ -110,7 +111,7 @@ def test_ping_can_be_seen_to_fail_before_the_process_ends(
     engine.is_dead = True
     watched = Watched(service)
     assert lingering.wait(WITHIN)
-    assert create_app(service).test_client().get("/ping").status_code == 500
+    assert http_client(service).get("/ping").status_code == 500
     assert not watched.ended.is_set()
     assert not engine.stopped
     go_on.set()

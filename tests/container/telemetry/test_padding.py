@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from flask.testing import FlaskClient
+from http_client import connections_of, http_client
 from scripted_engine import ScriptedEngine
-from werkzeug.serving import make_server
+from waiting import eventually
+from werkzeug.test import Client
 
-from container.application import create_app
+from container.http.connection import Connection
 from container.service import Service
 from container.telemetry.event_log import JsonFormatter
 from handler.config.endpoint_config import EndpointConfig
@@ -26,13 +26,18 @@ BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}
 
 
 @pytest.fixture
-def client(engine: ScriptedEngine) -> FlaskClient:
+def service(engine: ScriptedEngine) -> Service:
     engine.buckets = CompiledBuckets((8, 512), (16, 512), (1, 4))
-    service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"))
+    service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()
-    return create_app(service).test_client()
+    return service
+
+
+@pytest.fixture
+def client(service: Service) -> Client:
+    return http_client(service)
 
 
 @pytest.fixture
@@ -53,18 +58,19 @@ def events() -> Iterator[list[dict[str, Any]]]:
     root.setLevel(level)
 
 
-def counted(client: FlaskClient) -> dict[str, float]:
+def counted(client: Client) -> dict[str, float]:
     lines = client.get("/metrics").get_data(as_text=True).splitlines()
     return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("endpoint_tokens_")}
 
 
-def test_metrics_page_and_log_tell_the_same(client: FlaskClient, events: list[dict[str, Any]]) -> None:
+def test_metrics_page_and_log_tell_the_same(client: Client, events: list[dict[str, Any]]) -> None:
     reply = client.post("/invocations", json=BODY, buffered=True)
     usage = reply.get_json()["usage"]
     prompt, output = usage["prompt_tokens"], usage["completion_tokens"]
     assert output == 4
     prefill, decode = (8 if prompt <= 8 else 512), (16 if prompt + 3 <= 16 else 512)
     context = 3 * prompt + 6  # of three steps: the first token comes from the prefill
+    eventually(lambda: [event for event in events if event["event"] == "request_end"])
     found = counted(client)
     assert found[f'endpoint_tokens_asked_total{{bucket="{prefill}",phase="prefill"}}'] == prompt
     assert found[f'endpoint_tokens_computed_total{{bucket="{prefill}",phase="prefill"}}'] == prefill
@@ -80,26 +86,25 @@ def test_metrics_page_and_log_tell_the_same(client: FlaskClient, events: list[di
     assert [end[name] for name in names] == [prefill, context, 3 * decode]
 
 
-def test_without_buckets_nothing_is_counted(client: FlaskClient, engine: ScriptedEngine) -> None:
+def test_without_buckets_nothing_is_counted(client: Client, engine: ScriptedEngine) -> None:
     engine.buckets = None
     assert client.post("/invocations", json=BODY, buffered=True).status_code == 200
+    eventually(lambda: 'endpoint_requests_total{route="/invocations",status="200"} 1.0' in client.get("/metrics").text)
     assert counted(client) == {}
     assert client.get("/page/state").get_json()["padding"] == {}
 
 
 @pytest.fixture
-def address(client: FlaskClient) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, client.application)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.port}"
-    server.shutdown()
-    thread.join()
+def address(service: Service) -> Iterator[str]:
+    connections, loop = connections_of(service), service.loop
+    server = loop.run(loop.loop.create_server(lambda: Connection(connections), "127.0.0.1", 0))
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    loop.call(server.close)
 
 
 @pytest.mark.parametrize(("length", "moved"), [(400, False), (30, True)])
 def test_watch_says_when_traffic_has_moved_away(
-    client: FlaskClient,
+    client: Client,
     engine: ScriptedEngine,
     address: str,
     monkeypatch: pytest.MonkeyPatch,

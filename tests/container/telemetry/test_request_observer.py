@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
+from http_client import broken_body, http_client
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+from waiting import eventually
+from werkzeug.test import Client
 
-from container.application import create_app
 from container.requests.request_record import RequestRecord
 from container.serve import Timeline
 from container.service import Service
@@ -32,7 +33,8 @@ HEADERS = {
 
 
 def service_of(engine: ScriptedEngine, **settings: Any) -> Service:
-    service = Service.of(EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY, **settings))
+    config = EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY, **settings)
+    service = Service.of(config, loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()
@@ -50,8 +52,16 @@ class Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
 
-    def events(self, name: str) -> list[dict[str, Any]]:
-        return [line for line in map(json.loads, self.lines) if line["event"] == name]
+    def events(self, name: str, least: int = 1) -> list[dict[str, Any]]:
+        """The events of this name. A request is logged in a thread, so this waits for the first ones.
+
+        :param least: how many there will be.
+        """
+        eventually(lambda: len(self._events(name)) >= least)
+        return self._events(name)
+
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        return [line for line in map(json.loads, list(self.lines)) if line["event"] == name]
 
 
 @pytest.fixture
@@ -66,15 +76,15 @@ def log() -> Iterator[Lines]:
 
 
 @pytest.fixture
-def client(engine: ScriptedEngine) -> FlaskClient:
-    return create_app(service_of(engine, log_format="json")).test_client()
+def client(engine: ScriptedEngine) -> Client:
+    return http_client(service_of(engine, log_format="json"))
 
 
-def post(client: FlaskClient, path: str, body: dict[str, Any]) -> Any:
+def post(client: Client, path: str, body: dict[str, Any]) -> Any:
     return client.post(path, json=body, headers=HEADERS, buffered=True)
 
 
-def metrics(client: FlaskClient) -> dict[tuple[str, ...], float]:
+def metrics(client: Client) -> dict[tuple[str, ...], float]:
     text = client.get("/metrics").get_data(as_text=True)
     return {
         (sample.name, *(value for key, value in sorted(sample.labels.items()) if key != "le")): sample.value
@@ -84,7 +94,7 @@ def metrics(client: FlaskClient) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_a_whole_reply_is_two_events_without_its_prompt(client: FlaskClient, log: Lines) -> None:
+def test_a_whole_reply_is_two_events_without_its_prompt(client: Client, log: Lines) -> None:
     reply = post(client, "/v1/chat/completions", CHAT)
     (start,), (end,) = log.events("request_start"), log.events("request_end")
     assert start["request_id"] == end["request_id"] == reply.json["id"]
@@ -100,7 +110,7 @@ def test_a_whole_reply_is_two_events_without_its_prompt(client: FlaskClient, log
     assert "secret" not in "".join(log.lines)
 
 
-def test_a_stream_tells_its_first_token_and_those_after_it(client: FlaskClient, log: Lines) -> None:
+def test_a_stream_tells_its_first_token_and_those_after_it(client: Client, log: Lines) -> None:
     post(client, "/invocations", {**CHAT, "stream": True})
     (end,) = log.events("request_end")
     assert end["output_tokens"] == 4  # three pieces and the end
@@ -126,37 +136,41 @@ def test_a_stream_tells_its_first_token_and_those_after_it(client: FlaskClient, 
     ],
 )
 def test_how_it_ended(
-    client: FlaskClient, log: Lines, path: str, body: dict[str, Any], route: str, status: int, end: str
+    client: Client, log: Lines, path: str, body: dict[str, Any], route: str, status: int, end: str
 ) -> None:
-    assert post(client, path, body).status_code == status
+    reply = client.post(path, json=body, headers=HEADERS)
+    assert reply.status_code == status
+    if "stream" in body:
+        broken_body(reply)
     (line,) = log.events("request_end")
     assert (line["route"], line["status"], line["end"]) == (route, status, end)
     assert metrics(client)["endpoint_requests_total", route, str(status)] == 1
 
 
-def test_a_reply_that_is_closed_early_says_so(client: FlaskClient, log: Lines, engine: ScriptedEngine) -> None:
+def test_a_reply_that_is_closed_early_says_so(client: Client, log: Lines, engine: ScriptedEngine) -> None:
     reply = client.post("/v1/completions", json={"prompt": "a|<hold>", "stream": True})
     next(iter(reply.response))
-    assert not log.events("request_end")
+    assert not log.events("request_end", 0)
     reply.close()
     (line,) = log.events("request_end")
     assert line["end"] == "client_left"
 
 
 def test_prompts_are_logged_where_that_is_asked_for(engine: ScriptedEngine, log: Lines) -> None:
-    client = create_app(service_of(engine, log_requests=True, log_prompts=True)).test_client()
+    client = http_client(service_of(engine, log_requests=True, log_prompts=True))
     post(client, "/invocations", CHAT)
     (start,) = log.events("request_start")
     assert json.loads(start["body"]) == CHAT
 
 
 def test_nothing_is_logged_of_requests_where_that_is_off(engine: ScriptedEngine, log: Lines) -> None:
-    client = create_app(service_of(engine, log_format="json", log_requests=False)).test_client()
+    client = http_client(service_of(engine, log_format="json", log_requests=False))
     post(client, "/invocations", CHAT)
+    eventually(lambda: ("endpoint_requests_total", "/invocations", "200") in metrics(client))
     assert not log.lines
 
 
-def test_an_id_from_a_client_stays_on_one_line_and_short(client: FlaskClient, log: Lines) -> None:
+def test_an_id_from_a_client_stays_on_one_line_and_short(client: Client, log: Lines) -> None:
     headers = {"X-Amzn-SageMaker-Custom-Attributes": 'trace_id="x","level":"error' + "y" * 900}
     client.post("/invocations", json=CHAT, headers=headers, buffered=True)
     (end,) = log.events("request_end")
@@ -229,10 +243,11 @@ def test_a_traceback_is_within_its_line(log: Lines) -> None:
 def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
     service, written = service_of(engine, emf=True), []
     emf = service.observer.emf = EmbeddedMetrics("sample", lambda: 3, written.append)
-    client = create_app(service).test_client()
+    client = http_client(service)
     post(client, "/invocations", {**CHAT, "stream": True})
     post(client, "/invocations", {**CHAT, "temperature": "hot"})
     client.get("/ping")
+    service.observer.close()
     emf.flush()
     (line,) = written
     found = json.loads(line)

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from http_client import http_client
 from scripted_engine import ScriptedEngine
+from werkzeug.test import Client
 
 from container.application import create_app
 from container.service import Service
@@ -51,7 +53,7 @@ def engine() -> Iterator[ScriptedEngine]:
 def traced(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, url: str, **variables: str) -> Service:
     for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "20", **variables}.items():
         monkeypatch.setenv(name, value)
-    service = Service.of(EndpointConfig(model="scripted", log_requests=False))
+    service = Service.of(EndpointConfig(model="scripted", log_requests=False), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service
@@ -67,7 +69,7 @@ def test_a_request_is_a_span_of_its_clients_trace(
     engine: ScriptedEngine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
     service = traced(engine, monkeypatch, receiver.url)
-    client = create_app(service).test_client()
+    client = http_client(service)
     reply = client.post("/invocations", json={**CHAT, "stream": stream}, headers={"traceparent": TRACEPARENT})
     assert reply.status_code == 200
     assert b"secret" in reply.data
@@ -108,7 +110,7 @@ def test_a_request_is_a_span_of_its_clients_trace(
 def test_the_trace_may_come_in_custom_attributes(
     engine: ScriptedEngine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
-    client = create_app(traced(engine, monkeypatch, receiver.url)).test_client()
+    client = http_client(traced(engine, monkeypatch, receiver.url))
     client.post("/invocations", json=CHAT, headers=headers).close()
     assert one(receiver.spans(TRACE, 4), "POST /invocations").parent == PARENT
 
@@ -133,7 +135,7 @@ def test_what_is_no_trace_context_begins_a_trace(
 def test_an_error_says_its_code_and_no_message(
     engine: ScriptedEngine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = create_app(traced(engine, monkeypatch, receiver.url)).test_client()
+    client = http_client(traced(engine, monkeypatch, receiver.url))
     header = {"traceparent": TRACEPARENT}
     client.post("/invocations", json={"messages": [{"role": "user", "content": "<fail>"}]}, headers=header).close()
     failed = one(receiver.spans(TRACE, 1), "POST /invocations")
@@ -147,7 +149,7 @@ def test_an_error_says_its_code_and_no_message(
 def test_a_trace_that_is_not_sampled_is_not_sent(
     engine: ScriptedEngine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = create_app(traced(engine, monkeypatch, receiver.url)).test_client()
+    client = http_client(traced(engine, monkeypatch, receiver.url))
     unsampled = TRACE[::-1]
     client.post("/invocations", json=CHAT, headers={"traceparent": f"00-{unsampled}-{PARENT}-00"}).close()
     client.post("/invocations", json=CHAT, headers={"traceparent": TRACEPARENT}).close()
@@ -158,7 +160,7 @@ def test_a_trace_that_is_not_sampled_is_not_sent(
 def test_health_checks_are_no_spans(
     engine: ScriptedEngine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = create_app(traced(engine, monkeypatch, receiver.url, OTEL_SERVICE_NAME="mine")).test_client()
+    client = http_client(traced(engine, monkeypatch, receiver.url, OTEL_SERVICE_NAME="mine"))
     for path in ("/ping", "/metrics"):
         client.get(path, headers={"traceparent": TRACEPARENT}).close()
     client.get("/v1/models", headers={"traceparent": TRACEPARENT}).close()
@@ -174,7 +176,7 @@ def test_a_collector_that_never_answers_delays_and_fails_nothing(
         deaf.listen()
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         service = traced(engine, monkeypatch, url, OTEL_BSP_MAX_QUEUE_SIZE="8", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="8")
-        client = create_app(service).test_client()
+        client = http_client(service)
         assert {client.post("/invocations", json=CHAT).status_code for _ in range(60)} == {200}
         assert service.observer.tracer is not None
         monkeypatch.setattr(tracer, "LAST_SECONDS", 0.2)
