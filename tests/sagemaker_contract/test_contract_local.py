@@ -13,8 +13,8 @@ import pytest
 from botocore.exceptions import ClientError
 from local_service import Cloud, archive, until
 
-from container.requests import http_limits
 from container.inference import websocket
+from container.requests import http_limits
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
