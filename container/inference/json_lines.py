@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from container.http.exchange import Exchange
 from container.inference.work_threads import WorkThreads
+from container.requests.error_responses import unexpected
 from container.requests.http_limits import Deadline
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
 from handler.schemas.batch import Batch
 from handler.schemas.dispatch import Parse
-from handler.schemas.reply import JSON_LINES
+from handler.schemas.reply import JSON_LINES, RunningCall
 from handler.schemas.request_fields import MAX_UNKNOWN
 
 
@@ -27,6 +28,13 @@ async def answer_lines(
     :param line_end: ends the last line.
     :raises EndpointError: the engine failed, so that the client tries again instead of storing errors.
     """
+
+    def begin(call: RunningCall) -> None:
+        try:
+            call.begin(deadline.remaining(), deadline.error())
+        except Exception as error:
+            call.fail(unexpected(error))  # the other lines go on
+
     GROUP.set(RequestGroup())  # in the context of the task that answers this request
     batch = Batch(
         engine,
@@ -34,7 +42,7 @@ async def answer_lines(
         engine.slots,
         deadline.remaining,
         deadline.error(),
-        lambda call: call.begin(deadline.remaining(), deadline.error()),
+        begin,
         threads.run,
     )
     exchange.left = batch.leave
