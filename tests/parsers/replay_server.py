@@ -39,22 +39,18 @@ CONTEXT = 20_000
 
 
 class ParserServings:
-    """As `Serving`, which it makes for each name of parsers when it is first asked for."""
+    """As `Serving`, with one for each name of parsers. It waits for the loop, so it is made in another thread."""
 
     def __init__(self, loop: LoopThread) -> None:
-        self._loop = loop
         self._directory = Path(tempfile.mkdtemp())
-        self._made: dict[str, Any] = {}
-        self.first = self._loop.run(self._make(""))
+        self._made = {name: loop.run(self._make(name)) for name in ALL}
+        self.first = self._made[""]
 
     def fields(self, route: Route) -> frozenset[str]:
         return self.first.fields(route)
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
-        name = str(document["model"])
-        if name not in self._made:
-            self._made[name] = self._loop.run(self._make(name))
-        return self._made[name].request(route, document, headers)
+        return self._made[str(document["model"])].request(route, document, headers)
 
     async def reply(self, prepared: Any) -> Any:
         return await self._made[prepared.model].reply(prepared)
@@ -102,10 +98,9 @@ class ReplayServer(ScriptedServer):
 
 def start(service: Service) -> None:
     """Instead of bringing a model and starting vLLM."""
-    loop = LoopThread.start("replay")
-    servings = ParserServings(loop)
+    servings = ParserServings(service.loop)
     with patch("handler.engine.vllm_api.core.core.core_pids", lambda llm: ()):
-        engine = Engine(servings.first._llm, loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
+        engine = Engine(servings.first._llm, service.loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
     engine.serving = servings  # type: ignore[assignment]  # a stand-in
     engine.traits = replace(servings.first.traits, plain_chat=False)
     service.engine = engine

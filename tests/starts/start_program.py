@@ -67,6 +67,7 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
     from vllm.entrypoints.openai.parser import harmony_utils
 
     from handler.config.loading.config_loader import load
+    from handler.engine.event_loop import LoopThread
     from handler.startup import start as startup
     from handler.startup.admission import Admission
     from handler.startup.checked_plan import checked_plan
@@ -83,7 +84,7 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
     plan = replace(plan, engine_args={**json.loads(small(json.dumps(dict(plan.engine_args)))), **HOST})
     environ = {name: small(value) for name, value in job["environ"].items()}
     config = load(environ, model=job["tiny"])
-    state = ServingState(config, Lifecycle(), Admission(1))
+    state = ServingState(config, LoopThread.start("serving"), Lifecycle(), Admission(1))
     harmony = patch.object(harmony_utils, "get_encoding", HarmonyEncoding)
     with patch.object(startup, "checked_plan", lambda config: plan), harmony:
         startup.start(state)

@@ -35,7 +35,7 @@ from handler.storage.open_store import open_objects
 @pytest.fixture
 def state() -> Iterator[ServingState]:
     engine = ScriptedEngine()
-    state = ServingState(EndpointConfig(model="scripted"), Lifecycle(), Admission(4))
+    state = ServingState(EndpointConfig(model="scripted"), engine.loop, Lifecycle(), Admission(4))
     state.engine = engine  # type: ignore[assignment]  # a stand-in
     state.lifecycle.ready()
     yield state

@@ -235,7 +235,7 @@ def test_stopping_ends_cores_that_are_deaf(api: None, loop: LoopThread) -> None:
         bench.engine.stop()
         assert core.wait(WITHIN) == -signal.SIGKILL
         assert bench.vllm.stopped
-        assert not loop.thread.is_alive()
+        assert loop.thread.is_alive(), "it serves the connections, and other engines"
     finally:
         core.kill()
         core.wait(WITHIN)
