@@ -8,9 +8,9 @@ import re
 from typing import Any
 
 import pytest
+from http_client import http_client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from http_client import http_client
 from scripted_engine import CONTEXT, MAX_BODY, PLACES, ScriptedEngine
 from waiting import eventually
 from werkzeug.test import Client, TestResponse

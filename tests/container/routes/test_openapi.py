@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from http_client import http_client
-from werkzeug.test import Client
 
 from container.application import create_app
 from container.openapi.bodies import TABLES

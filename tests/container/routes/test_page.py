@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Gauge
 from http_client import http_client
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from scripted_engine import SLOTS, ScriptedEngine
 from werkzeug.test import Client
 

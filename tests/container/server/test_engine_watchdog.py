@@ -8,7 +8,6 @@ import pytest
 from http_client import http_client
 from scripted_engine import ScriptedEngine
 from waiting import WITHIN, eventually
-from werkzeug.test import Client
 
 from container.recovery.recovery import Recovery
 from container.server import engine_watchdog as module

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from http_client import broken_body, http_client
+from prometheus_client.parser import text_string_to_metric_families
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 from waiting import eventually
 from werkzeug.test import Client

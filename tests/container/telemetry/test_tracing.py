@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 from http_client import http_client
 from scripted_engine import ScriptedEngine
-from werkzeug.test import Client
 
-from container.application import create_app
 from container.service import Service
 from container.telemetry.tracing import tracer
 from container.telemetry.tracing import tracing_settings as settings
