@@ -73,6 +73,7 @@ async def _send(
     :param whole: collects the pieces.
     """
     headers, loop = _headers(outcome), asyncio.get_running_loop()
+    exchange.headers = [header for header in exchange.headers if header[0] not in headers]  # the code's own count
     if isinstance(outcome.body, bytes):
         exchange.send(outcome.status, headers, outcome.body)
         return
