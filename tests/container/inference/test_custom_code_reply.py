@@ -210,5 +210,6 @@ def test_it_answers_its_other_routes(code: Callable[..., Client], service: Servi
     assert client.get("/adapters", buffered=True).status_code == 501  # the endpoint's own: it has no adapters
     service.admission.limit = 0
     assert client.get("/ping", buffered=True).data == b"GET /ping?"  # a health check needs no admission
+    eventually(lambda: 'endpoint_requests_total{route="/ping",status="200"}' in client.get("/metrics").text)
     service.lifecycle.drain()
     assert client.get("/ping", buffered=True).status_code == 503
