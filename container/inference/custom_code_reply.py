@@ -38,6 +38,7 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
     """
     loop = asyncio.get_running_loop()
     if (exchange.method, exchange.path.rstrip("/")) == PING:
+        exchange.record.route = PING[1]
         outcome = await loop.run_in_executor(threads, code.invoke, _code_request(exchange, b""))
         assert outcome is not None, "code answers the routes that it has"
         await _send(exchange, outcome, copy_context(), threads)
@@ -73,6 +74,7 @@ async def _send(
     :param whole: collects the pieces.
     """
     headers, loop = _headers(outcome), asyncio.get_running_loop()
+    exchange.headers = [header for header in exchange.headers if header[0] not in headers]  # the code's own count
     if isinstance(outcome.body, bytes):
         exchange.send(outcome.status, headers, outcome.body)
         return

@@ -77,10 +77,8 @@ class Pieces:
 
 def broken_body(reply: TestResponse) -> bytes:
     """The body of a reply, not buffered, that ends without the end mark that means success."""
-    body = b""
+    pieces: list[bytes] = []
     with pytest.raises(IncompleteRead):
-        for piece in reply.response:
-            assert isinstance(piece, bytes)
-            body += piece
+        pieces.extend(reply.iter_encoded())
     reply.close()
-    return body
+    return b"".join(pieces)

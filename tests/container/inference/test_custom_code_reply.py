@@ -22,6 +22,7 @@ from handler.errors import SettingError
 from handler.model.model_source import Model
 from handler.startup.custom_code_loading import prepared_code
 
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 ANSWERED = {("POST", "/invocations"), ("GET", "/ping"), ("DELETE", "/adapters/one")}
 
 
@@ -48,12 +49,12 @@ def code(service: Service, engine: ScriptedEngine) -> Iterator[Callable[..., Cli
 def test_its_reply_and_headers(code: Callable[..., Client]) -> None:
     def answer(request: CodeRequest) -> CodeReply:
         assert (request.content_type, request.accept) == ("text/csv", "text/x")
-        return CodeReply(request.body[::-1], "text/x", 202, {"X-Amzn-SageMaker-Custom-Attributes": "a=1\r\nX-Evil: 2"})
+        return CodeReply(request.body[::-1], "text/x", 202, {ATTRIBUTES: "a=1\r\nX-Evil: 2"})
 
-    headers = {"Content-Type": "text/csv; charset=utf-8", "Accept": "text/x"}
+    headers = {"Content-Type": "text/csv; charset=utf-8", "Accept": "text/x", ATTRIBUTES: "of=the-client"}
     reply = code(answer).post("/invocations", data=b"abc", headers=headers, buffered=True)
     assert (reply.status_code, reply.data, reply.mimetype) == (202, b"cba", "text/x")
-    assert reply.headers["X-Amzn-SageMaker-Custom-Attributes"] == "a=1 X-Evil: 2"
+    assert reply.headers.getlist(ATTRIBUTES) == ["a=1 X-Evil: 2"]
     assert "X-Evil" not in reply.headers
 
 
@@ -209,5 +210,6 @@ def test_it_answers_its_other_routes(code: Callable[..., Client], service: Servi
     assert client.get("/adapters", buffered=True).status_code == 501  # the endpoint's own: it has no adapters
     service.admission.limit = 0
     assert client.get("/ping", buffered=True).data == b"GET /ping?"  # a health check needs no admission
+    eventually(lambda: 'endpoint_requests_total{route="/ping",status="200"}' in client.get("/metrics").text)
     service.lifecycle.drain()
     assert client.get("/ping", buffered=True).status_code == 503

@@ -14,7 +14,7 @@ from http_client import http_client
 from scripted_engine import ScriptedEngine
 from scripted_process import Server
 from waiting import eventually
-from werkzeug.test import Client
+from werkzeug.test import Client as HttpClient
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -193,7 +193,7 @@ def service(engine: ScriptedEngine, tmp_path: Path) -> Service:
 
 
 @pytest.fixture
-def flask(service: Service) -> Client:
+def http(service: Service) -> HttpClient:
     return http_client(service)
 
 
@@ -216,9 +216,9 @@ def store(service: Service, content: bytes) -> str:
         (b"\n \n", "the file has no lines"),
     ],
 )
-def test_bad_lines_are_named(flask: Client, service: Service, content: bytes, said: str) -> None:
+def test_bad_lines_are_named(http: HttpClient, service: Service, content: bytes, said: str) -> None:
     body = {"input_file_id": store(service, content), "endpoint": "/v1/completions", "completion_window": "24h"}
-    reply = flask.post("/v1/batches", json=body)
+    reply = http.post("/v1/batches", json=body)
     error = reply.get_json()["error"]
     assert (reply.status_code, error["param"]) == (400, "input_file_id")
     assert said in error["message"]
@@ -239,10 +239,10 @@ def test_bad_lines_are_named(flask: Client, service: Service, content: bytes, sa
     ],
 )
 def test_bad_fields_are_named(
-    flask: Client, service: Service, changes: dict[str, Any], status: int, param: str
+    http: HttpClient, service: Service, changes: dict[str, Any], status: int, param: str
 ) -> None:
     body = {"input_file_id": store(service, lines("a")), "endpoint": "/v1/completions", "completion_window": "24h"}
-    reply = flask.post("/v1/batches", json=body | changes)
+    reply = http.post("/v1/batches", json=body | changes)
     error = reply.get_json()["error"]
     assert (reply.status_code, error["param"].split("[")[0]) == (status, param)
 
@@ -266,26 +266,26 @@ FILE = part("file", "x").replace('"file"', '"file"; filename="f"')
         ("x" * 4001, FORM, 413, None),
     ],
 )
-def test_bad_uploads_are_named(flask: Client, body: str, kind: str, status: int, param: str | None) -> None:
-    reply = flask.post("/v1/files", data=(body + "--b--\r\n").encode(), content_type=kind)
+def test_bad_uploads_are_named(http: HttpClient, body: str, kind: str, status: int, param: str | None) -> None:
+    reply = http.post("/v1/files", data=(body + "--b--\r\n").encode(), content_type=kind)
     assert (reply.status_code, reply.get_json()["error"]["param"]) == (status, param)
 
 
 @pytest.mark.parametrize(
     "path", ["/v1/files/x", "/v1/files/x/content", "/v1/batches/x", "/v1/files/" + "file-" + "0" * 32]
 )
-def test_what_is_not_there_is_a_404(flask: Client, path: str) -> None:
-    reply = flask.get(path)
+def test_what_is_not_there_is_a_404(http: HttpClient, path: str) -> None:
+    reply = http.get(path)
     assert (reply.status_code, reply.get_json()["error"]["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "after=nothing", "order=up"])
-def test_bad_pages_are_named(flask: Client, query: str) -> None:
-    reply = flask.get(f"/v1/batches?{query}")
+def test_bad_pages_are_named(http: HttpClient, query: str) -> None:
+    reply = http.get(f"/v1/batches?{query}")
     assert (reply.status_code, reply.get_json()["error"]["param"]) == (400, query.split("=")[0])
 
 
-def test_without_the_setting_they_are_off(flask: Client, service: Service) -> None:
+def test_without_the_setting_they_are_off(http: HttpClient, service: Service) -> None:
     service.batches = None
     for method, path in (
         ("GET", "/v1/files"),
@@ -293,6 +293,6 @@ def test_without_the_setting_they_are_off(flask: Client, service: Service) -> No
         ("GET", "/v1/batches/x"),
         ("POST", "/v1/batches"),
     ):
-        reply = flask.open(path, method=method)
+        reply = http.open(path, method=method)
         assert reply.status_code == 404
         assert "ENDPOINT_BATCH_STORE" in reply.get_json()["error"]["message"]

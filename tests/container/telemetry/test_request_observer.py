@@ -165,8 +165,10 @@ def test_prompts_are_logged_where_that_is_asked_for(engine: ScriptedEngine, log:
 
 def test_nothing_is_logged_of_requests_where_that_is_off(engine: ScriptedEngine, log: Lines) -> None:
     client = http_client(service_of(engine, log_format="json", log_requests=False))
-    post(client, "/invocations", CHAT)
+    post(client, "/invocations", {**CHAT, "stream": True})
     eventually(lambda: ("endpoint_requests_total", "/invocations", "200") in metrics(client))
+    assert metrics(client)["endpoint_output_tokens_total", "/invocations"] == 4
+    assert metrics(client)["endpoint_request_ends_total", "stop", "/invocations"] == 1
     assert not log.lines
 
 
