@@ -8,11 +8,13 @@ PYTHON ?= python3
 # The vLLM version of the CPU engine, and the torch version that each vLLM version was built for. `make test VLLM=0.24.0`
 # runs on another vLLM version. It has its own venv (.venv-0.24.0) and its own pins (requirements/*-0.24.0.*).
 VLLM := 0.16.0
-TORCH_0.13.0 := 2.9.1
+TORCH_0.9.1 := 2.7.0
+TORCH_0.11.0 := 2.8.0
 TORCH_0.16.0 := 2.10.0
 TORCH_0.24.0 := 2.11.0
 TORCH_0.29.0 := 2.13.0
-TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.13.0, 0.16.0, 0.24.0 or 0.29.0))
+TORCH_0.32.0 := 2.13.0
+TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.9.1, 0.11.0, 0.16.0, 0.24.0, 0.29.0 or 0.32.0))
 OWN := $(if $(filter-out 0.16.0,$(VLLM)),-$(VLLM))
 ENGINE := requirements/engine-cpu$(OWN).in
 LOCK := requirements/lock$(OWN).txt
@@ -77,7 +79,7 @@ help:
 	echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model, started as SageMaker starts the image"
 	echo "make s3                                              start an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
-	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0, 0.29.0)"
+	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.9.1, 0.11.0, 0.24.0, 0.29.0, 0.32.0)"
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"

@@ -1,6 +1,6 @@
 """The version of vLLM in each line, and the versions that this software was tested on.
 
-`handler.engine.vllm_api` has the code that differs between versions. This module does not import vLLM.
+`handler.engine.v1` has the code that differs between versions. This module does not import vLLM.
 """
 
 from __future__ import annotations

@@ -7,16 +7,21 @@ every other request waits (vllm/v1/structured_output/backend_xgrammar.py, `valid
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from typing import Any
 
 from vllm.sampling_params import SamplingParams
-from vllm.v1.engine import input_processor
-from vllm.v1.structured_output import backend_xgrammar
+from vllm.v1.structured_output import backend_xgrammar, utils
 
-from handler.engine.vllm_api.client_error import client_error
+from handler.engine.engine_client.client_error import client_error
 
 NAME = "validate_xgrammar_grammar"
 FIELD = "structured_outputs"
+# Turns Lark into EBNF. Since 0.32.0 xgrammar itself reads Lark, and this is None.
+CONVERT_LARK: Any = getattr(utils, "convert_lark_to_ebnf", None)
+# The modules that import vLLM's function by its name, 0.11 and 0.16.0. Later versions import it where they call it.
+IMPORTERS = ("vllm.v1.engine.processor", "vllm.v1.engine.input_processor")
 UNSUPPORTED = "The provided JSON schema contains features not supported by xgrammar."
 
 
@@ -33,8 +38,7 @@ def replace(tried: Callable[[], bool]) -> None:
         else:
             original(params)
 
-    # 0.24.0 and later import it where they call it, also where they parse a request. 0.16.0 has it in this module.
-    for module in (backend_xgrammar, input_processor):
+    for module in (backend_xgrammar, *map(sys.modules.get, IMPORTERS)):
         if hasattr(module, NAME):
             setattr(module, NAME, replaced)
 
@@ -44,8 +48,6 @@ def validate(params: SamplingParams) -> None:
 
     :raises Exception: `client_error`: xgrammar ignores a keyword of the schema, or a Lark grammar cannot be converted.
     """
-    from vllm.v1.structured_output import utils
-
     structured = params.structured_outputs
     if structured is None:
         return
@@ -59,8 +61,8 @@ def validate(params: SamplingParams) -> None:
             raise client_error("A keyword of the JSON schema has a value of a wrong type.", FIELD) from error
         if unsupported:
             raise client_error(UNSUPPORTED, FIELD)
-    elif structured.grammar and utils.grammar_is_likely_lark(structured.grammar):
+    elif CONVERT_LARK is not None and structured.grammar and utils.grammar_is_likely_lark(structured.grammar):
         try:
-            structured.grammar = utils.convert_lark_to_ebnf(structured.grammar)
+            structured.grammar = CONVERT_LARK(structured.grammar)
         except ValueError as error:
             raise client_error("The grammar cannot be converted from Lark to EBNF.", FIELD) from error

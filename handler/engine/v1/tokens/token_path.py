@@ -30,8 +30,8 @@ from vllm.v1.engine.output_processor import RequestState
 from vllm.v1.metrics.stats import IterationStats
 
 from handler.engine.core_queue import CoreQueue
-from handler.engine.vllm_api.tokens.sink_collector import SinkCollector
-from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
+from handler.engine.v1.tokens.sink_collector import SinkCollector
+from handler.engine.v1.tokens.token_gaps import TokenGaps
 
 logger = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.api_routes import Route, Traits
+from handler.engine.engine_client.client_error import CLIENT_ERROR
 from handler.engine.generation.request_cost import COST, RequestCost, check_ids
 from handler.engine.generation.token_counts import TokenCounts
-from handler.engine.vllm_api.client_error import CLIENT_ERROR
-from handler.engine.vllm_api.grammar.grammar_guard import GrammarUntried
-from handler.engine.vllm_api.serving import (
+from handler.engine.v1.grammar.grammar_guard import GrammarUntried
+from handler.engine.v1.serving import (
     fail_fast_validation,
     generate_wrapper,
     response_events,
@@ -32,8 +32,8 @@ from handler.engine.vllm_api.serving import (
     serving_errors,
     serving_schemas,
 )
-from handler.engine.vllm_api.serving.reply_building import UnbuiltReply, build, json_pieces
-from handler.engine.vllm_api.serving.served_routes import SERVED_ROUTES, ServedRoute
+from handler.engine.v1.serving.reply_building import UnbuiltReply, build, json_pieces
+from handler.engine.v1.serving.served_routes import SERVED_ROUTES, ServedRoute
 from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
 
 try:

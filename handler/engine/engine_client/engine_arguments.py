@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NoReturn
 
-import vllm
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.platforms import current_platform
-from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.headless_node import CPU_WORKER_FIXES, FIXED_VERSIONS, option_words
+from handler.engine.headless_node import option_words
 from handler.errors import SettingError
 from handler.json_value import Json
+
+try:
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+except ImportError:  # 0.9.1, 0.11.0
+    from vllm.utils import FlexibleArgumentParser
 
 
 class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is untyped from here
@@ -43,7 +45,4 @@ def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncE
             source = config.source(f"engine_args.{name}").name or config.source(name).name or name
             raise SettingError(source, f"vLLM rejects it ({error})", "Give a value that vLLM accepts.") from None
         argv += words
-    found = AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
-    if vllm.__version__.startswith(FIXED_VERSIONS) and current_platform.is_cpu() and not found.worker_extension_cls:
-        found.worker_extension_cls = CPU_WORKER_FIXES
-    return found
+    return AsyncEngineArgs.from_cli_args(parser.parse_args(argv))

@@ -19,11 +19,11 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.api_routes import Traits
 from handler.engine.frontend_args import FrontendSettings
-from handler.engine.vllm_api.core.core_requests import DIRECT
-from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
-from handler.engine.vllm_api.serving.message_rendering import render_in_threads
-from handler.engine.vllm_api.serving.reply_building import build_apart
-from handler.engine.vllm_api.serving.serving_classes import Serving
+from handler.engine.v1.accelerators import Accelerators
+from handler.engine.v1.serving import generate_wrapper, response_events, serving_log
+from handler.engine.v1.serving.message_rendering import render_in_threads
+from handler.engine.v1.serving.reply_building import build_apart
+from handler.engine.v1.serving.serving_classes import Serving
 from handler.errors import SettingError
 
 try:
@@ -44,17 +44,23 @@ NO_DOMAIN: Final = "none.invalid"
 
 
 async def start(
-    llm: AsyncLLM, arguments: Any, front_end: FrontendSettings, max_output_tokens: int | None = None
+    llm: AsyncLLM,
+    arguments: Any,
+    front_end: FrontendSettings,
+    max_output_tokens: int | None = None,
+    *,
+    parts: Accelerators,
 ) -> Serving:
     """Creates vLLM's serving objects.
 
     :param arguments: the engine arguments that `engine_arguments.engine_args` made.
     :param max_output_tokens: the output tokens of a request that gives no number. None: as many as the context has
         room for.
+    :param parts: what this version is run with.
     """
     serving_log.shorten_errors()
     parses = bool(front_end.tool_call_parser or llm.vllm_config.structured_outputs_config.reasoning_parser)
-    generate_wrapper.wrap(llm, by_token=parses and DIRECT)
+    generate_wrapper.wrap(llm, by_token=parses and parts.tool_streams)
     responses_serving.ResponsesResponse = response_events.NamedResponse
     if not llm.model_config.allowed_media_domains:
         llm.model_config.allowed_media_domains = [NO_DOMAIN]
@@ -89,7 +95,8 @@ async def start(
     responses = getattr(state, "openai_serving_responses", None)  # a pooling model has none
     if guard is not None and hasattr(responses, "_generate_with_builtin_tools"):
         generate_wrapper.try_first(responses, guard)
-    _complete_tool_calls(state, front_end.tool_call_parser)
+    if parts.tool_streams and front_end.tool_call_parser:
+        _complete_tool_calls(state, front_end.tool_call_parser)
     _omit_token_types(llm)
     return Serving(llm, state, _traits(llm, options, tasks))
 
@@ -106,11 +113,11 @@ def _omit_token_types(llm: AsyncLLM) -> None:
         tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
 
 
-def _complete_tool_calls(state: SimpleNamespace, parser: str | None) -> None:
+def _complete_tool_calls(state: SimpleNamespace, parser: str) -> None:
     """Corrects the streams of the tool parser. Its interface is that of 0.16.0."""
     serving = getattr(state, "openai_serving_chat", None)
-    if parser and DIRECT and serving is not None and serving.tool_parser is not None:
-        from handler.engine.vllm_api.serving import streamed_tools  # its imports are those of 0.16.0
+    if serving is not None and serving.tool_parser is not None:
+        from handler.engine.v1.serving import streamed_tools  # its imports are those of 0.16.0
 
         serving.tool_parser = streamed_tools.complete(parser, serving.tool_parser)
 

@@ -25,14 +25,14 @@ from contextvars import ContextVar
 from typing import Any
 
 from vllm.outputs import RequestOutput
-from vllm.sampling_params import RequestOutputKind
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from handler.engine.engine_client.client_error import client_error
+from handler.engine.engine_client.client_requests import PROBLEM, REJECTED
 from handler.engine.generation.request_cost import COST
 from handler.engine.generation.token_counts import TokenCounts
-from handler.engine.vllm_api.client_error import client_error
-from handler.engine.vllm_api.grammar.grammar_rejection import PROBLEM, REJECTED, is_constrained
-from handler.engine.vllm_api.serving.current_output import one_by_one
+from handler.engine.v1.serving.current_output import one_by_one
 
 # The counts of the request that the running task answers.
 COUNTED: ContextVar[TokenCounts | None] = ContextVar("counted", default=None)
@@ -70,7 +70,12 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
     async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         tokens, cost, first = COUNTED.get(), COST.get(), True
         params = arguments[1] if len(arguments) > 1 else None
-        constrained = is_constrained(llm, params)
+        # An end with "error" is the grammar's then.
+        constrained = (
+            isinstance(params, SamplingParams)
+            and params.structured_outputs is not None
+            and llm.vllm_config.kv_transfer_config is None
+        )
         guard = getattr(llm, "grammar_guard", None)
         if guard is not None:
             await guard.ensure_tried(params)

@@ -1,6 +1,6 @@
 """Has every grammar tried before vLLM reads it, on every path of a request. Seen on vLLM 0.16.0 and 0.24.0.
 
-vLLM reads a grammar on the event loop, behind the gate that every request passes (`core/request_gate.py`). There an
+vLLM reads a grammar on the event loop, behind the gate that every request passes (`request_gate.py`). There an
 untried grammar raises an exception. The code that catches it awaits the trial and calls vLLM again.
 """
 
@@ -15,17 +15,13 @@ from typing import Any
 
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.structured_output.utils import choice_as_grammar, grammar_is_likely_lark
 
+from handler.engine.engine_client.client_error import client_error
 from handler.engine.grammar.grammar_trial import GrammarTrial
 from handler.engine.grammar.trial_lane import TakesLonger, TrialUnavailable
-from handler.engine.vllm_api.client_error import client_error
-from handler.engine.vllm_api.grammar import grammar_validation
+from handler.engine.v1.grammar import grammar_validation
 
-try:
-    from vllm.v1.structured_output.request import get_structured_output_key
-    from vllm.v1.structured_output.utils import choice_as_grammar, convert_lark_to_ebnf, grammar_is_likely_lark
-except ImportError:
-    choice_as_grammar = None
 logger = logging.getLogger(__name__)
 BACKEND = "xgrammar"
 
@@ -117,12 +113,8 @@ def spec_of(structured: Any) -> tuple[str, str] | None:
 
     :raises Exception: `client_error`: there is none, as in `{"json_object": false}`, which ends the core (vLLM 0.16).
 
-    vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
+    vLLM turns choices into EBNF before the core has them, and up to 0.29 Lark grammars too (validate_xgrammar_grammar).
     """
-    try:
-        get_structured_output_key(structured)
-    except ValueError:
-        _require("there is none in it")
     if structured.json is not None:
         given = structured.json
         return "json", given if isinstance(given, str) else json.dumps(given)
@@ -132,26 +124,26 @@ def spec_of(structured: Any) -> tuple[str, str] | None:
         return "ebnf", choice_as_grammar(structured.choice)
     if structured.grammar is not None:
         text = structured.grammar
-        if grammar_is_likely_lark(text):
-            try:
-                text = convert_lark_to_ebnf(text)
-            except ValueError:
-                return None  # vLLM rejects it
-        return "ebnf", text
+        if not grammar_is_likely_lark(text):
+            return "ebnf", text
+        if grammar_validation.CONVERT_LARK is None:
+            return "lark", text
+        try:
+            return "ebnf", grammar_validation.CONVERT_LARK(text)
+        except ValueError:
+            return None  # vLLM rejects it
     if structured.structural_tag is not None:
         return "structural_tag", structured.structural_tag
+    if not structured.json_object:
+        _require("there is none in it")
     return None
 
 
-def install(llm: AsyncLLM) -> GrammarGuard | None:
-    """Puts the guard in front of an engine. None: another library than xgrammar compiles its grammars."""
+def guard_of(llm: AsyncLLM) -> GrammarGuard | None:
+    """The guard of an engine. None: another library than xgrammar compiles its grammars."""
     config = llm.vllm_config
-    outputs = getattr(config, "structured_outputs_config", None)
-    if outputs is None or outputs.backend != BACKEND:
-        return None
-    processor = getattr(llm, "input_processor", None)
-    if choice_as_grammar is None or processor is None:
-        logger.warning("grammars are not tried before the engine compiles them: this vLLM is not known to the guard")
+    outputs = config.structured_outputs_config
+    if outputs.backend != BACKEND:
         return None
     model = config.model_config
     trial = GrammarTrial(
@@ -161,5 +153,4 @@ def install(llm: AsyncLLM) -> GrammarGuard | None:
     )
     guard = GrammarGuard(trial)
     grammar_validation.replace(lambda: guard.available)
-    llm.grammar_guard = guard
     return guard

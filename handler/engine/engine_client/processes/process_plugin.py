@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handler.engine.vllm_api.processes import cpu_isa, parent_watch
+from handler.engine.engine_client.processes import cpu_isa, parent_watch
 
 
 def register() -> None:

@@ -28,8 +28,8 @@ from vllm.entrypoints.openai.engine.protocol import (
 )
 from vllm.tool_parsers import ToolParser
 
-from handler.engine.vllm_api.serving.argument_types import TEXT_ONLY, with_types
-from handler.engine.vllm_api.serving.current_output import CURRENT
+from handler.engine.v1.serving.argument_types import TEXT_ONLY, with_types
+from handler.engine.v1.serving.current_output import CURRENT
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""vLLM 0.9 with its first engine (V0)."""
