@@ -57,6 +57,7 @@ for version in $(filter $(UNNAMED),$(VLLM)); do
 	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$$version" > "$$metadata/METADATA"
 done
 if [ -n "$${UV_EXCLUDE:-}" ]; then $(BIN)/python image/cuda_stubs.py; fi
+if [ $(VLLM) = 0.9.1 ]; then $(BIN)/python requirements/iostream_stub.py; fi
 endef
 # `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
 NEURON_PYTHON ?= python3
