@@ -8,12 +8,13 @@ still hold the process objects, which have the status by then.
 from __future__ import annotations
 
 import re
+from multiprocessing.process import BaseProcess
 from types import TracebackType
 
 CORES = re.compile(r"Failed core proc\(s\): \{([^}]*)\}")
 STATUS = re.compile(r": (-?\d+)")
-# The names of local variables, in vLLM's frames, that hold the process manager (vLLM 0.11 to 0.16).
-HOLDERS = ("proc_manager", "local_engine_manager", "engine_manager")
+# The names of local variables, in vLLM's frames, that hold the process manager (0.11 to 0.16) or the process (0.9).
+HOLDERS = ("proc_manager", "local_engine_manager", "engine_manager", "engine_process")
 REAPED_WITHIN = 1.0
 
 
@@ -29,7 +30,8 @@ def _statuses_in_frames(traceback: TracebackType | None) -> list[int]:
     while traceback is not None:
         for name in HOLDERS:
             holder = traceback.tb_frame.f_locals.get(name)
-            for process in getattr(holder, "processes", None) or ():
+            alone = (holder,) if isinstance(holder, BaseProcess) else ()
+            for process in getattr(holder, "processes", None) or alone:
                 process.join(REAPED_WITHIN)
                 if isinstance(process.exitcode, int):
                     found[process.pid] = process.exitcode
