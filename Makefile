@@ -69,7 +69,7 @@ SEED ?= 6
 
 # Settings of the CPU engine for a small machine. Variables that are already set take precedence.
 export VLLM_CPU_KVCACHE_SPACE ?= 1
-export VLLM_CPU_OMP_THREADS_BIND ?= $(if $(filter 0.9.1,$(VLLM)),auto,nobind)
+export VLLM_CPU_OMP_THREADS_BIND ?= $(if $(filter $(UNNAMED),$(VLLM)),auto,nobind)
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 

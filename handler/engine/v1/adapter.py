@@ -12,6 +12,7 @@ import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from multiprocessing import active_children
 from typing import Any
 
@@ -200,6 +201,7 @@ def _template(llm: AsyncLLM, tokenizer: Any, settings: EngineSettings) -> tuple[
     return template, bool(found == "openai")
 
 
+@cache
 def _serving_start() -> Any:
     """The module that starts vLLM's serving classes. None if the installed vLLM has them in other modules."""
     from handler.engine.v1.serving.serving_log import root_logger_kept
