@@ -6,7 +6,7 @@ from typing import Any
 
 try:
     import vllm.exceptions as own
-except ImportError:  # 0.13.0
+except ImportError:  # 0.9.1, 0.11.0
     own = None
 
 VALIDATION_ERROR: Any = getattr(own, "VLLMValidationError", None)

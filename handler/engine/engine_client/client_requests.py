@@ -129,19 +129,20 @@ class ClientRequests:
             async with aclosing(made) as outputs:
                 async for output in outputs:
                     _push(output, generation.scores, grammar if self._grammars_end else None, sink)
-        except REFUSALS as error:
-            sink.fail(InvalidField(grammar.field, reason(error)) if grammar else self.as_endpoint_error(error))
         except Exception as error:
-            sink.fail(self.as_endpoint_error(error))
+            sink.fail(self.as_endpoint_error(error, grammar))
 
-    def as_endpoint_error(self, error: object) -> EndpointError:
-        """The endpoint error for an exception that the engine raised for one request."""
+    def as_endpoint_error(self, error: object, grammar: Grammar | None = None) -> EndpointError:
+        """The endpoint error for an exception that the engine raised for one request.
+
+        :param grammar: that of the request, which is what vLLM rejects if it rejects a request that has one.
+        """
         if isinstance(error, EndpointError):
             return error
         if isinstance(error, self._dead):
             return EngineFailed("its process ended")
         if isinstance(error, REFUSALS):
-            return as_invalid_field(error, "prompt")
+            return InvalidField(grammar.field, reason(error)) if grammar else as_invalid_field(error, "prompt")
         logger.error("a request failed in the engine: %s", type(error).__name__)
         return GenerationFailed(type(error).__name__)
 

@@ -29,7 +29,7 @@ from handler.engine.contract import EngineSettings
 from handler.engine.engine_client import engine_arguments, engine_metrics, model_inspection
 from handler.engine.engine_client.client_adapter import ClientAdapter
 from handler.engine.engine_client.client_queue import ClientQueue
-from handler.engine.engine_client.client_requests import sampling_params
+from handler.engine.engine_client.client_requests import REFUSALS, sampling_params
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.fast_import import without_collection
 from handler.engine.frontend_args import FrontendSettings
@@ -151,19 +151,22 @@ class V1Adapter(ClientAdapter):
     async def add(
         self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
     ) -> str | None:
-        if self.guard is not None:
-            await self.guard.check(params)
-        if sink.ended:
-            return None
         ids = list(generation.prompt)
         prompt = {"prompt_token_ids": ids} if tokens_input is None else tokens_input(ids)
-        if self.parts.direct_tokens and generation.scores is None:
-            from handler.engine.v1.tokens import sink_collector
+        try:
+            if self.guard is not None:
+                await self.guard.check(params)
+            if sink.ended:
+                return None
+            if self.parts.direct_tokens and generation.scores is None:
+                from handler.engine.v1.tokens import sink_collector
 
-            return await sink_collector.add_request(
-                self.client, generation, prompt, params, sink, self.as_endpoint_error, lora
-            )
-        return self._requests.begin(generation, prompt, params, sink, lora)
+                return await sink_collector.add_request(
+                    self.client, generation, prompt, params, sink, self.as_endpoint_error, lora
+                )
+            return self._requests.begin(generation, prompt, params, sink, lora)
+        except REFUSALS as error:
+            raise self._requests.as_endpoint_error(error, generation.sampling.grammar) from None
 
     async def abort(self, name: str) -> None:
         if not self._requests.abort(name):
