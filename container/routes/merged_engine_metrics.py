@@ -1,6 +1,6 @@
 """Merges vLLM's metrics of several engines into one text. vLLM's own are made for one engine in a process.
 
-Each additional engine has its own registry (`handler.engine.vllm_api.core.engine_metrics`), with the same names and
+Each additional engine has its own registry (`handler.engine.engine_client.engine_metrics`), with the same names and
 other labels (`model_name`). A scrape may contain a metric family once, so the samples of equal names are merged.
 """
 

@@ -1,1 +1,1 @@
-"""The embedded vLLM engine. Only its subfolder `vllm_api` imports vLLM."""
+"""The embedded vLLM engine. Only `engine_client`, `v0` and `v1` import vLLM."""

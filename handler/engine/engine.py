@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handler.engine import core_end
 from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.api_routes import PLAIN
+from handler.engine.contract import EngineAdapter, PreparedRequest, Serving, WholeReply
 from handler.engine.core_queue import GROUP
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
@@ -28,15 +29,12 @@ from handler.errors import EndpointError, PlainTextOnly
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.hardware import host_memory
 
-if TYPE_CHECKING:  # it imports vLLM
-    from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
-
 DEFAULT_MAX_SEQUENCES = 128
 logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """vLLM's AsyncLLM on the serving process's event loop. `handler.engine.launch` makes it.
+    """An engine on the serving process's event loop. `handler.engine.launch` makes it.
 
     :ivar prompts: renders prompts for this model.
     :ivar limits: the limits of one request.
@@ -52,61 +50,55 @@ class Engine:
 
     def __init__(
         self,
-        llm: Any,
+        adapter: EngineAdapter,
         loop: LoopThread,
         served_names: Sequence[str],
         stall: float,
         limits: RequestLimits,
         front_end: FrontendSettings | None = None,
     ) -> None:
-        from handler.engine.vllm_api.core import core as vllm_api
-
-        self._api = vllm_api
-        self._llm = llm
+        self._adapter = adapter
         self.loop = loop
         self.base_names = tuple(served_names)
         self.adapters: Adapters | None = None
         self.failure: EndpointError | None = None
         self.buckets: CompiledBuckets | None = None
         self.front_end = front_end = front_end or FrontendSettings()
-        self.serving: Serving | None = None
-        self.traits = PLAIN
+        self.serving = adapter.serving
+        self.traits = PLAIN if adapter.serving is None else adapter.serving.traits
         self.max_sequences = DEFAULT_MAX_SEQUENCES
-        self.allowed_media_domains: tuple[str, ...] = ()
         self.serving_requests: set[ServingRequest] = set()
         self.limits = limits
-        self._defaults = vllm_api.sampling_defaults(llm)
-        for name, value in sampling_check.ignored_defaults(self._defaults, limits.sampling).items():
+        facts = adapter.facts
+        for name, value in sampling_check.ignored_defaults(facts.sampling_defaults, limits.sampling).items():
             logger.warning("generation_config.json sets %s to %s, which the engine ignores", name, value)
-        self.slots = vllm_api.max_num_seqs(llm)
-        tokenizer = vllm_api.own_tokenizer(llm)
-        template = vllm_api.chat_template(llm, tokenizer, front_end.chat_template)
-        content_as_parts = vllm_api.content_as_parts(llm, tokenizer, template, front_end.chat_template_content_format)
+        self.allowed_media_domains = facts.media_domains
+        self.slots = facts.slots
         self.prompts = PromptRenderer(
-            tokenizer,
-            template,
-            content_as_parts,
+            facts.tokenizer,
+            facts.template,
+            facts.content_as_parts,
             limits.vocab_size,
-            limits.max_model_len * vllm_api.longest_token(tokenizer),
+            limits.max_model_len * facts.longest_token,
             defaults=front_end.default_chat_template_kwargs,
         )
         self._oom_kills = host_memory.oom_kills()
-        self.metrics_registry = vllm_api.metrics_registry(llm)
-        self.pids = vllm_api.core_pids(llm)
-        self._heartbeat = Heartbeat(lambda: vllm_api.probe(llm), self.pids, stall)
+        self.metrics_registry = adapter.metrics_registry
+        self.pids = adapter.pids()
+        self._heartbeat = Heartbeat(adapter.probe, self.pids, stall)
         self._heartbeat_task: Future[None] = loop.spawn(self._heartbeat.run())
 
     def caches_prefixes(self) -> bool:
         """Whether prefix caching is on: a prompt that begins like an earlier one reuses its key-value cache."""
-        return self._api.caches_prefixes(self._llm)
+        return self._adapter.facts.caches_prefixes
 
     def takes_adapters(self) -> bool:
         """Whether the engine was started with LoRA."""
-        return self._api.takes_adapters(self._llm)
+        return self._adapter.facts.adapters is not None
 
     def with_adapters(self, directory: Path, limit: int, bring: Bring) -> Adapters:
         """Creates the table of LoRA adapters, which is empty at first. Call once, on an engine with LoRA."""
-        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring)
+        adapters = self.adapters = Adapters(self._adapter, self.loop, self.base_names, directory, limit, bring)
         return adapters
 
     @property
@@ -124,7 +116,7 @@ class Engine:
         :raises EndpointError: as `RequestLimits.check`. InvalidField for a sampling parameter that vLLM rejects.
         """
         max_tokens = self.limits.check(generation)
-        params = self._api.sampling_params(generation.sampling, max_tokens, self._defaults, generation.stream)
+        params = self._adapter.sampling_params(generation.sampling, max_tokens, generation.stream)
         return EngineRequest(self, generation, params, sink)
 
     def require_serving(self) -> Serving:
@@ -147,20 +139,20 @@ class Engine:
         GROUP.set(request.group)
         try:
             lora = None if request.adapter is None else request.adapter.request
-            request.internal_id = await self._api.add_request(self._llm, generation, params, request, lora)
+            request.internal_id = await self._adapter.add(generation, params, request, lora)
         except Exception as error:
-            request.fail(self._api.as_endpoint_error(error))
+            request.fail(self._adapter.as_endpoint_error(error))
             return
         if request.cancelled and request.internal_id is not None:
-            await self._api.abort(self._llm, request.internal_id)
+            await self._adapter.abort(request.internal_id)
 
     def abort(self, internal_id: str) -> None:
         """Frees a request's slot. Call on the loop."""
-        self.loop.task(self._api.abort(self._llm, internal_id))
+        self.loop.task(self._adapter.abort(internal_id))
 
     def unfinished(self) -> int:
         """How many requests hold a slot or wait for one."""
-        return self._api.unfinished(self._llm)
+        return self._adapter.unfinished()
 
     def ended(self) -> str:
         """How the process of a dead engine ended, for "the engine's process ..."."""
@@ -168,21 +160,21 @@ class Engine:
 
     def problem(self) -> str | None:
         """Why the engine is unhealthy: it has died, or it makes no progress. None if it is healthy."""
-        if self._api.is_dead(self._llm):
+        if self._adapter.is_dead():
             return f"its process {self.ended()}"
         if self._heartbeat.stalled():
             return f"it has made no progress for {self._heartbeat.late():.0f} s"
         return None
 
     def dead(self) -> bool:
-        return self._api.is_dead(self._llm)
+        return self._adapter.is_dead()
 
     def was_killed(self) -> bool:
         """Whether somebody has killed the dead engine's core. False: it has ended by itself, or that is not known."""
         return core_end.from_outside(*self._end())
 
     def _end(self) -> tuple[list[int], int]:
-        return self._api.exit_statuses(self._llm), host_memory.oom_kills() - self._oom_kills
+        return self._adapter.exit_statuses(), host_memory.oom_kills() - self._oom_kills
 
     def stalled_for(self) -> float:
         """For how many seconds a stalled engine has not answered. 0 if it is not stalled."""
@@ -195,7 +187,7 @@ class Engine:
     def _fail_all(self, error: EndpointError) -> None:
         for request in list(self.serving_requests):
             request.fail(error)
-        self._api.fail_all(self._llm, error)
+        self._adapter.fail_all(error)
 
     def stop(self) -> None:
         """Ends the core's processes, even those that do not respond."""
@@ -204,6 +196,6 @@ class Engine:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            self._api.shutdown(self._llm)
+            self._adapter.shutdown()
         except Exception as error:
             logger.warning("vLLM's shutdown raised %s", type(error).__name__)

@@ -15,7 +15,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 
 # Fixes of the CPU worker, and vLLM's versions that need them. All workers of an engine must have the same extension.
-CPU_WORKER_FIXES = "handler.engine.vllm_api.processes.cpu_worker.CpuWorkerFixes"
+CPU_WORKER_FIXES = "handler.engine.v1.cpu_worker.CpuWorkerFixes"
 FIXED_VERSIONS = ("0.16.", "0.24.")
 NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"

@@ -7,17 +7,15 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from handler.engine.adapters.adapters import Adapter, Adapters
+from handler.engine.contract import PreparedRequest, Serving, WholeReply
 from handler.engine.core_queue import RequestGroup, join_group
 from handler.engine.engine_request import failure_of
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Sink
 from handler.errors import EndpointError, GenerationFailed
-
-if TYPE_CHECKING:
-    from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
 
 # Seconds for which a stream may send events, before the loop runs other tasks.
 LONGEST_TURN = 0.01

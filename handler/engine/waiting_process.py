@@ -37,8 +37,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NoReturn
 
-# How vLLM names the core's process (v1/engine/utils.py, `CoreEngineProcManager`).
-CORE = "EngineCore"
+# How vLLM names the core's process (v1/engine/utils.py, `CoreEngineProcManager`). 0.9 gives it no name.
+CORE = ("EngineCore", "SpawnProcess")
 # Variables with these prefixes take effect only when a process starts. Two others may differ: OpenCV, which vLLM
 # imports, sets LD_LIBRARY_PATH in each process, and vLLM sets OMP_NUM_THREADS to the number that torch has chosen.
 AT_THE_START = ("LD_PRELOAD", "KMP_", "GLIBC_", "MALLOC_")

@@ -64,7 +64,7 @@ def require_line(plan: EnginePlan, setting: str) -> None:
     framework = plan.env.get(FRAMEWORK_VARIABLE, "")
     line = find_line(plan.line, framework)
     if line is not None and not line.served:
-        raise SettingError(setting, line.not_served, served_instead(framework))
+        raise SettingError(setting, line.not_served, served_instead(line, framework))
     if line is not None and line.platforms and not entry_points(group=PLATFORM_PLUGINS):
         problem = f"the plan is for {plan.line}, and vLLM is installed here without a Neuron plugin"
         raise SettingError(setting, problem, "Use an image with the plugin (docs/neuron-lines.md), or set it to cpu.")

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from handler.artifacts.restore.restore_target import SETTING, require_scratch
@@ -148,7 +147,7 @@ def _start_without_model(state: ServingState) -> None:
     """The steps of a multi-model endpoint without a model. vLLM is imported now, so the first model loads faster."""
     state.lifecycle.stage("import vLLM")
     use_environment(EnginePlan("cpu", {}))
-    import_module("handler.engine.vllm_api.core.core")
+    import_vllm()
     state.models = _model_registry(state, None)
 
 

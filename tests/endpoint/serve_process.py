@@ -17,7 +17,7 @@ import httpx
 SERVE = Path(sys.executable).with_name("serve")
 ENGINE_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_CPU_OMP_THREADS_BIND": os.environ.get("VLLM_CPU_OMP_THREADS_BIND", "nobind"),  # "auto" before 0.13
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "SM_VLLM_MAX_NUM_SEQS": "16",

@@ -42,7 +42,7 @@ def test_importing_pulls_in_neither_an_engine_nor_boto3(modules: list[str]) -> N
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
-    assert not set(json.loads(found.stdout)) & {*HEAVY, "handler.engine.vllm_api.core.core"}
+    assert not set(json.loads(found.stdout)) & {*HEAVY, "handler.engine.v1.adapter"}
 
 
 def test_what_vllms_own_processes_import_again_is_next_to_nothing() -> None:

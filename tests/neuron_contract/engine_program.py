@@ -71,7 +71,7 @@ def values(config: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    from handler.engine.vllm_api.core.model_inspection import inspect_here
+    from handler.engine.engine_client.model_inspection import inspect_here
 
     inspect_here()  # as our engine does: else vLLM is imported once more for it
     job = json.loads(sys.argv[1])

@@ -11,10 +11,12 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import vllm
 from reply_formats import ALL, TOKENS
 from scripted_server import ScriptedServer
 from tokenizers import AddedToken, Tokenizer
@@ -27,11 +29,19 @@ from container.server import worker
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.api_routes import Route
+from handler.engine.contract import EngineSettings
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
+from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.frontend_args import FrontendSettings
+from handler.engine.generation.request_cost import CostLimits
 from handler.engine.generation.request_limits import RequestLimits
-from handler.engine.vllm_api.serving import serving_start
+from handler.engine.queue_limits import queue_limits
+from handler.engine.v1.accelerators import Accelerators, accelerators
+from handler.engine.v1.adapter import V1Adapter
+from handler.engine.v1.serving import serving_start
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.length_limits import UNLIMITED
 from tests.parsers.replay_core import ReplayCore
 
 TEMPLATE = "{{ messages[-1]['content'] }}"
@@ -55,6 +65,18 @@ class ParserServings:
     async def reply(self, prepared: Any) -> Any:
         return await self._made[prepared.model].reply(prepared)
 
+    def adapter(self) -> V1Adapter:
+        """Of the first engine."""
+        config = EndpointConfig(model="replay")
+        settings = EngineSettings(
+            partial(queue_limits, config, EnginePlan("cpu", {})), CostLimits.of(config), FrontendSettings(), UNLIMITED
+        )
+
+        async def made() -> V1Adapter:
+            return V1Adapter(self.first._llm, EngineProcesses(), settings, Accelerators())
+
+        return self._loop.run(made())
+
     async def _make(self, name: str) -> Any:
         tools, _, reasoning = name.partition("+")
         model = self._model(name, TOKENS.get(tools, ()) + TOKENS.get(f"+{reasoning}", ()))
@@ -69,7 +91,9 @@ class ParserServings:
         with patch.object(EngineCoreClient, "make_async_mp_client", lambda **given: core):
             config = arguments.create_engine_config()
             core.llm = AsyncLLM(config, object, log_stats=False)  # type: ignore[arg-type]
-        return await serving_start.start(core.llm, arguments, front)
+        return await serving_start.start(
+            core.llm, arguments, front, parts=accelerators(vllm.__version__) or Accelerators()
+        )
 
     def _model(self, name: str, tokens: tuple[str, ...]) -> Path:
         """The sample model, whose tokenizer has the tokens of a format, too. `!` marks a special one."""
@@ -99,8 +123,7 @@ class ReplayServer(ScriptedServer):
 def start(service: Service) -> None:
     """Instead of bringing a model and starting vLLM."""
     servings = ParserServings(service.loop)
-    with patch("handler.engine.vllm_api.core.core.core_pids", lambda llm: ()):
-        engine = Engine(servings.first._llm, service.loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
+    engine = Engine(servings.adapter(), service.loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
     engine.serving = servings  # type: ignore[assignment]  # a stand-in
     engine.traits = replace(servings.first.traits, plain_chat=False)
     service.engine = engine

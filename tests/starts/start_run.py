@@ -18,9 +18,9 @@ PROGRAM = Path(__file__).with_name("start_program.py")
 # What a serving process imports, and the core's process beside it.
 PRELOADED = (
     "handler.startup.start",
-    "handler.engine.vllm_api.core.core",
-    "handler.engine.vllm_api.core.engine_arguments",
-    "handler.engine.vllm_api.serving.serving_start",
+    "handler.engine.v1.adapter",
+    "handler.engine.engine_client.engine_arguments",
+    "handler.engine.v1.serving.serving_start",
     "vllm.v1.worker.cpu_worker",
 )
 WITHIN = 900.0

@@ -15,6 +15,7 @@ from typing import Any
 from handler.engine.adapters import adapter_errors
 from handler.engine.adapters.adapter_checkpoint import copy_checked
 from handler.engine.adapters.empty_adapter import write_empty_adapter
+from handler.engine.contract import EngineAdapter
 from handler.engine.event_loop import LoopThread
 from handler.errors import InvalidField
 
@@ -52,7 +53,6 @@ class Adapter:
 class Adapters:
     """The LoRA adapters of an engine, by name.
 
-    :param llm: vLLM's engine.
     :param base_names: the model's own names, which no adapter may have.
     :param directory: keeps the files of loaded adapters.
     :param limit: how many adapters may be loaded. The engine's memory may hold fewer. vLLM then drops the least
@@ -63,14 +63,16 @@ class Adapters:
     """
 
     def __init__(
-        self, llm: Any, loop: LoopThread, base_names: tuple[str, ...], directory: Path, limit: int, bring: Bring
+        self,
+        engine: EngineAdapter,
+        loop: LoopThread,
+        base_names: tuple[str, ...],
+        directory: Path,
+        limit: int,
+        bring: Bring,
     ) -> None:
-        from handler.engine.vllm_api.core import lora_adapters as lora
-
-        found = lora.config(llm)
-        assert found is not None, "the engine was started with LoRA"
-        self._api = lora
-        self._llm = llm
+        assert engine.facts.adapters is not None, "the engine was started with LoRA"
+        self._engine = engine
         self._loop = loop
         self._base_names = base_names
         self._by_name: dict[str, Adapter] = {}
@@ -78,7 +80,7 @@ class Adapters:
         self.required = False
         self._directory = directory
         self._bring = bring
-        self._slots, self._max_rank = found
+        self._slots, self._max_rank = engine.facts.adapters
         self._identities = itertools.count(1)
         self._change = threading.Lock()
         self.limit = limit
@@ -152,7 +154,7 @@ class Adapters:
     def declare(self, name: str, source: str) -> None:
         """Adds an adapter with which the engine was started. The Neuron plugin compiles such adapters in, by name."""
         identity = next(self._identities)
-        request = self._api.request(identity, name, source)
+        request = self._engine.lora_request(identity, name, source)
         self._by_name[name] = Adapter(name, source, True, identity, Path(source), request)
 
     def declare_base(self, name: str, source: str | None) -> None:
@@ -161,7 +163,9 @@ class Adapters:
             self.required = True
             return
         identity = next(self._identities)
-        self._empty = Adapter(name, "", False, identity, Path(source), self._api.request(identity, name, source))
+        self._empty = Adapter(
+            name, "", False, identity, Path(source), self._engine.lora_request(identity, name, source)
+        )
 
     def unload(self, name: str) -> None:
         """Unloads an adapter. Running requests finish with it; new ones cannot use it.
@@ -186,8 +190,8 @@ class Adapters:
                 model,
             )
             return
-        request = self._api.request(identity, EMPTY, str(path))
-        self._loop.run(self._api.add(self._llm, request), LOAD_SECONDS)
+        request = self._engine.lora_request(identity, EMPTY, str(path))
+        self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
         self._empty = Adapter(EMPTY, "", False, identity, path, request)
 
     def end(self, adapter: Adapter) -> None:
@@ -203,13 +207,13 @@ class Adapters:
         path = self._directory / str(identity)
         copy_checked(name, self._bring(source), path, self._max_rank, self.modules)
         # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
-        request = self._api.request(identity, f"{name}#{identity}", str(path))
+        request = self._engine.lora_request(identity, f"{name}#{identity}", str(path))
         try:
-            self._loop.run(self._api.add(self._llm, request), LOAD_SECONDS)
+            self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
             if pin:
-                self._loop.run(self._api.pin(self._llm, identity), LOAD_SECONDS)
+                self._loop.run(self._engine.pin_lora(identity), LOAD_SECONDS)
         except ValueError as error:
-            self._loop.run(self._api.remove(self._llm, identity), LOAD_SECONDS)
+            self._loop.run(self._engine.remove_lora(identity), LOAD_SECONDS)
             shutil.rmtree(path, ignore_errors=True)
             raise adapter_errors.InvalidAdapter(name, str(error)) from None
         return Adapter(name, source, pin, identity, path, request)
@@ -224,7 +228,7 @@ class Adapters:
 
     async def _free(self, adapter: Adapter) -> None:
         try:
-            await self._api.remove(self._llm, adapter.identity)
+            await self._engine.remove_lora(adapter.identity)
         except Exception as error:
             logger.warning("vLLM could not free the adapter '%s' (%s)", adapter.name, type(error).__name__)
         self._loop.loop.call_later(KEPT_SECONDS, lambda: shutil.rmtree(adapter.path, ignore_errors=True))

@@ -112,6 +112,9 @@ def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Trial:
             return compiler.compile_regex(spec)
         if kind == "ebnf":
             return compiler.compile_grammar(spec)
+        if kind == "lark":
+            lark: xgrammar.CompiledGrammar = getattr(compiler, "compile_lark")(spec)  # noqa: B009  since 0.2
+            return lark
         tag = json.loads(spec)
         if "structures" not in tag:
             return compiler.compile_structural_tag(spec)

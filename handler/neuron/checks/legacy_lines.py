@@ -1,4 +1,4 @@
-"""Checks the lines for plans only: the legacy fork with either framework, and optimum-neuron."""
+"""Checks the lines for plans only: the legacy fork with either framework, optimum-neuron, and what newer lines took over."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info
-from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
+from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.neuron_config.keys import ConfigKey
 from handler.neuron.neuron_config.spelling import check_keys
@@ -35,7 +36,7 @@ def not_served(context: CheckContext) -> Iterator[Finding]:
     line, framework = context.line, context.draft.request.env.get(FRAMEWORK_VARIABLE, "")
     if line.served:
         return
-    fix = served_instead(framework)
+    fix = served_instead(line, framework)
     if not context.config.line and LINE_OF_FRAMEWORK.get(framework) == line.name:
         alone = f" For its plan alone, set {LINE}={line.name} too."
         yield error("line-not-served", FRAMEWORK_VARIABLE, line.not_served, fix + alone)
@@ -43,13 +44,14 @@ def not_served(context: CheckContext) -> Iterator[Finding]:
         yield info("line-not-served", context.setting("line") if context.config.line else LINE, line.not_served, fix)
 
 
-def served_instead(framework: str) -> str:
+def served_instead(line: Line, framework: str) -> str:
     """How to start with the settings of a line for plans only.
 
     :param framework: the value of VLLM_NEURON_FRAMEWORK, which the line that starts may not have.
     """
     removed = f", and remove {FRAMEWORK_VARIABLE}" if framework not in ("", NXD_INFERENCE) else ""
-    return f"Set {LINE} to {NXDI_016.name}, whose plan takes the same settings{removed}."
+    newer = NATIVE_029 if line.keys is ConfigKeys.NATIVE else NXDI_016
+    return f"Set {LINE} to {newer.name}, whose plan takes the same settings{removed}."
 
 
 def tnx_model(context: CheckContext) -> Iterator[Finding]:

@@ -165,5 +165,11 @@ NXDI_016 = Line(
 )
 # vLLM 0.13 has no draft-model speculation, and LoRA is confirmed for plugin 0.5 only.
 NXDI_013 = Line(
-    "nxdi-0.13", COMMON - {Feature.DRAFT_MODEL, Feature.LORA}, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 28), spell
+    "nxdi-0.13",
+    COMMON - {Feature.DRAFT_MODEL, Feature.LORA},
+    ConfigKeys.NXDI,
+    ("inf2", "trn1", "trn2"),
+    (2, 28),
+    spell,
+    served=False,
 )

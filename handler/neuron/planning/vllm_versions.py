@@ -1,6 +1,6 @@
 """The version of vLLM in each line, and the versions that this software was tested on.
 
-`handler.engine.vllm_api` has the code that differs between versions. This module does not import vLLM.
+`handler.engine` has the adapters of each generation. This module does not import vLLM.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ OF_LINE: Final[Mapping[str, str]] = {
 }
 # On the sample model (docs/neuron-lines.md). No Neuron device was available.
 SEEN: Final[Mapping[str, str]] = {
-    "0.13.0": "its CPU build starts and answers",
+    "0.9.1": "the tests of every engine and of plain endpoints run on its CPU build, with the engine V0",
+    "0.11.0": "the tests of every engine and of plain endpoints run on its CPU build",
     "0.16.0": "all tests run on its CPU build",
     "0.24.0": "all tests but those of 0.16 and of NxD Inference run on its CPU build",
     "0.29.0": "all tests but those of 0.16 and of NxD Inference run on its CPU build",
+    "0.32.0": "the tests of every engine and a slice of the others run on its CPU build",
 }
 UNSEEN: Final = "a version that this software was not run on"
 

@@ -8,9 +8,10 @@ plain path.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handler.engine.api_routes import Route
+from handler.engine.contract import PreparedRequest, WholeReply
 from handler.engine.engine import Engine
 from handler.engine.generation import grammar_limits, sampling_check
 from handler.engine.generation.generation import Sink, StopReason
@@ -24,9 +25,6 @@ from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import SamplingFields, VllmFields, convert, sampling
 from handler.schemas.reply import Reply, RunningCall, event_of
 from handler.schemas.request_fields import Body, meanings
-
-if TYPE_CHECKING:  # it imports vLLM
-    from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, WholeReply
 
 PROMPTS: Mapping[Route, str] = {
     Route.CHAT: "messages",

@@ -1,4 +1,4 @@
-"""A stand-in for `handler.engine.vllm_api.core.core` and the vLLM below it: the engine above is the real one."""
+"""A stand-in for an engine's adapter (`handler.engine.contract`): the engine above is the real one."""
 
 from __future__ import annotations
 
@@ -6,24 +6,44 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from scripted_tokenizer import PLAIN_TEMPLATE, ScriptedTokenizer
+from scripted_tokenizer import PLAIN_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer
 
+from handler.engine.contract import EngineFacts, Serving
 from handler.engine.generation.generation import Generation, Sampling, Sink
 from handler.errors import EndpointError, GenerationFailed, InvalidField
 
 CONTEXT = 20
+FACTS = EngineFacts(
+    context=CONTEXT,
+    vocab_size=VOCAB_SIZE,
+    slots=4,
+    sampling_defaults={"temperature": 0.6},
+    default_max_tokens=None,
+    media_domains=(),
+    tokenizer=ScriptedTokenizer(),
+    longest_token=5,
+    template=PLAIN_TEMPLATE,
+    content_as_parts=False,
+    caches_prefixes=False,
+    adapters=None,
+    grammars=False,
+)
 
 
 class ScriptedVllm:
-    """What vLLM's AsyncLLM is to `vllm_api`, told by a test what to do.
+    """An `EngineAdapter` that is told by a test what to do.
 
-    :ivar admitted: cleared, requests wait in `add_request`; on the loop.
+    :ivar admitted: cleared, requests wait in `add`; on the loop.
     :ivar sinks: by internal id, of the requests that are taken in.
     :ivar aborted: internal ids, in order.
     """
 
+    facts = FACTS
+    serving: Serving | None = None
+    metrics_registry = None
+
     def __init__(self, pids: tuple[int, ...] = ()) -> None:
-        self.pids = pids
+        self._pids = pids
         self.admitted = asyncio.Event()
         self.admitted.set()
         self.asked: list[tuple[Generation, SimpleNamespace]] = []
@@ -35,74 +55,59 @@ class ScriptedVllm:
         self.exits: list[int] = []
         self.stopped = False
 
+    def pids(self) -> tuple[int, ...]:
+        return self._pids
 
-class ScriptedApi:
-    """The functions of `handler.engine.vllm_api.core.core`, over a `ScriptedVllm`."""
-
-    def max_num_seqs(self, llm: ScriptedVllm) -> int:
-        return 4
-
-    def sampling_defaults(self, llm: ScriptedVllm) -> dict[str, float]:
-        return {"temperature": 0.6}
-
-    def own_tokenizer(self, llm: ScriptedVllm) -> ScriptedTokenizer:
-        return ScriptedTokenizer()
-
-    def longest_token(self, tokenizer: object) -> int:
-        return 5
-
-    def chat_template(self, llm: ScriptedVllm, tokenizer: object, configured: object = None) -> str:
-        return PLAIN_TEMPLATE
-
-    def content_as_parts(self, llm: ScriptedVllm, tokenizer: object, template: object, content_format: str) -> bool:
-        return False
-
-    def metrics_registry(self, llm: ScriptedVllm) -> None:
-        return None
-
-    def core_pids(self, llm: ScriptedVllm) -> tuple[int, ...]:
-        return llm.pids
-
-    async def probe(self, llm: ScriptedVllm) -> None:
+    async def probe(self) -> None:
         pass
 
-    def sampling_params(self, sampling: Sampling, max_tokens: int, defaults: Any, stream: bool) -> SimpleNamespace:
+    def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SimpleNamespace:
         if sampling.top_k == -99:
             raise InvalidField("top_k", "vLLM refuses it")
-        return SimpleNamespace(max_tokens=max_tokens, defaults=defaults, stream=stream)
+        return SimpleNamespace(max_tokens=max_tokens, stream=stream)
 
-    async def add_request(
-        self, llm: ScriptedVllm, generation: Generation, params: Any, sink: Sink, lora: object = None
-    ) -> str:
-        llm.asked.append((generation, params))
-        await llm.admitted.wait()
-        if llm.refusal is not None:
-            raise llm.refusal
+    async def add(self, generation: Generation, params: Any, sink: Sink, lora: object = None) -> str:
+        self.asked.append((generation, params))
+        await self.admitted.wait()
+        if self.refusal is not None:
+            raise self.refusal
         internal_id = f"{generation.request_id}-internal"
-        llm.sinks[internal_id] = sink
-        if llm.earlier is not None:
-            sink.push(*llm.earlier)
+        self.sinks[internal_id] = sink
+        if self.earlier is not None:
+            sink.push(*self.earlier)
         return internal_id
 
-    async def abort(self, llm: ScriptedVllm, internal_id: str) -> None:
-        llm.sinks.pop(internal_id, None)
-        llm.aborted.append(internal_id)
+    async def abort(self, name: str) -> None:
+        self.sinks.pop(name, None)
+        self.aborted.append(name)
 
-    def unfinished(self, llm: ScriptedVllm) -> int:
-        return len(llm.sinks)
+    def unfinished(self) -> int:
+        return len(self.sinks)
 
-    def exit_statuses(self, llm: ScriptedVllm) -> list[int]:
-        return llm.exits
+    def exit_statuses(self) -> list[int]:
+        return self.exits
 
-    def is_dead(self, llm: ScriptedVllm) -> bool:
-        return llm.dead
+    def is_dead(self) -> bool:
+        return self.dead
 
-    def fail_all(self, llm: ScriptedVllm, error: EndpointError) -> None:
-        for sink in list(llm.sinks.values()):
+    def fail_all(self, error: EndpointError) -> None:
+        for sink in list(self.sinks.values()):
             sink.fail(error)
 
-    def shutdown(self, llm: ScriptedVllm) -> None:
-        llm.stopped = True
+    def shutdown(self) -> None:
+        self.stopped = True
 
-    def as_endpoint_error(self, error: Exception) -> EndpointError:
+    def as_endpoint_error(self, error: object) -> EndpointError:
         return error if isinstance(error, EndpointError) else GenerationFailed(type(error).__name__)
+
+    def lora_request(self, identity: int, name: str, path: str) -> Any:
+        raise NotImplementedError
+
+    async def add_lora(self, request: Any) -> None:
+        raise NotImplementedError
+
+    async def pin_lora(self, identity: int) -> None:
+        raise NotImplementedError
+
+    async def remove_lora(self, identity: int) -> None:
+        raise NotImplementedError

@@ -16,7 +16,7 @@ import torch
 torch._C._cpu._is_amx_tile_supported = lambda: True
 from vllm.plugins import load_general_plugins
 load_general_plugins()
-from handler.engine.vllm_api.processes.cpu_isa import has_kernels
+from handler.engine.engine_client.processes.cpu_isa import has_kernels
 from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
 chosen = _get_attn_isa(torch.bfloat16, 128, 64)
 print(has_kernels("amx"), chosen, has_kernels(chosen))
@@ -39,7 +39,7 @@ def test_a_torch_that_has_the_question_elsewhere_is_left_alone(monkeypatch: pyte
     """What a plugin raises ends vLLM (0.24, whose torch is 2.11)."""
     import torch
 
-    from handler.engine.vllm_api.processes.cpu_isa import ASKED, register
+    from handler.engine.engine_client.processes.cpu_isa import ASKED, register
 
     monkeypatch.delattr(torch._C._cpu, ASKED, raising=False)
     register()
@@ -53,7 +53,7 @@ def test_torch_checks_a_library_without_an_import_of_torch(
     """torch's own check of what a compiled library needs of it."""
     from torch._inductor.cpu_vec_isa import VecAVX2
 
-    from handler.engine.vllm_api.processes.cpu_isa import register
+    from handler.engine.engine_client.processes.cpu_isa import register
 
     register()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.engine.vllm_api.deferred_module import defer
+from handler.engine.engine_client.deferred_module import defer
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from loops import on_loop
 from scripted_tokenizer import VOCAB_SIZE
-from scripted_vllm import CONTEXT, ScriptedApi, ScriptedVllm
+from scripted_vllm import CONTEXT, ScriptedVllm
 from waiting import WITHIN, eventually
 
-import handler.engine.vllm_api
 from handler.engine.engine import Engine
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
@@ -70,14 +69,7 @@ class Bench:
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted = ScriptedApi()
-    monkeypatch.setitem(sys.modules, "handler.engine.vllm_api.core.core", scripted)  # type: ignore[arg-type]
-    monkeypatch.setattr(handler.engine.vllm_api, "core", scripted, raising=False)
-
-
-@pytest.fixture
-def bench(api: None, loop: LoopThread) -> Bench:
+def bench(loop: LoopThread) -> Bench:
     return Bench(loop)
 
 
@@ -225,7 +217,7 @@ def test_a_dead_engine_ends_every_request(bench: Bench, monkeypatch: pytest.Monk
     assert request.ended
 
 
-def test_stopping_ends_cores_that_are_deaf(api: None, loop: LoopThread) -> None:
+def test_stopping_ends_cores_that_are_deaf(loop: LoopThread) -> None:
     core = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     os.kill(core.pid, signal.SIGSTOP)
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -251,7 +243,7 @@ def test_a_late_request_is_told_so_and_its_slot_is_freed(bench: Bench) -> None:
     assert bench.sink.heard == [late]
 
 
-def test_a_request_that_has_ended_is_never_late(api: None, loop: LoopThread) -> None:
+def test_a_request_that_has_ended_is_never_late(loop: LoopThread) -> None:
     late = DeadlineExceeded(1, stream=True)
     for deadline in (0.02, 0.5, 10):  # on a busy machine it may be late before it has ended
         bench = Bench(loop)

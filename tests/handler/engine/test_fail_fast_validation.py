@@ -42,7 +42,7 @@ def request_model(name: str) -> type[BaseModel]:
 
 @pytest.mark.parametrize(("name", "document"), WRONG)
 def test_errors_do_not_grow_with_the_request(name: str, document: dict[str, Any]) -> None:
-    from handler.engine.vllm_api.serving.fail_fast_validation import checked
+    from handler.engine.v1.serving.fail_fast_validation import checked
 
     with pytest.raises(ValidationError) as caught:
         checked(request_model(name), document)
@@ -52,7 +52,7 @@ def test_errors_do_not_grow_with_the_request(name: str, document: dict[str, Any]
 def test_a_model_that_is_built_already_stops_as_well() -> None:
     from openai.types.responses import ResponseInputText, ResponseOutputMessage
 
-    from handler.engine.vllm_api.serving import fail_fast_validation
+    from handler.engine.v1.serving import fail_fast_validation
 
     for model in (ResponseInputText, ResponseOutputMessage):
         model.model_rebuild(force=True)
@@ -64,7 +64,7 @@ def test_a_model_that_is_built_already_stops_as_well() -> None:
 
 @pytest.mark.parametrize(("name", "document"), RIGHT)
 def test_what_is_right_is_what_it_always_was(name: str, document: dict[str, Any]) -> None:
-    from handler.engine.vllm_api.serving.fail_fast_validation import checked
+    from handler.engine.v1.serving.fail_fast_validation import checked
 
     model = request_model(name)
     found, expected = checked(model, document), model.model_validate(document)

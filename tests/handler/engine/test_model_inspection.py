@@ -14,8 +14,8 @@ pytestmark = pytest.mark.engine
 def test_a_new_container_starts_no_python_for_it(
     model: str, generates: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from handler.engine.vllm_api.core import model_inspection
-    from handler.engine.vllm_api.core.model_inspection import registry
+    from handler.engine.engine_client import model_inspection
+    from handler.engine.engine_client.model_inspection import registry
 
     inspect = registry._LazyRegisteredModel.inspect_model_cls
     monkeypatch.setattr(registry._LazyRegisteredModel, "inspect_model_cls", inspect)  # restores it afterwards

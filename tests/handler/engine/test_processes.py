@@ -7,10 +7,9 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from waiting import WITHIN
 
-from handler.engine.vllm_api.processes.core_processes import engine_pids
+from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 
 # A core with a worker, and another child that is not vLLM's; it tells their ids and ends with its standard input.
 CORE = """
@@ -29,9 +28,9 @@ for child in children:
 """
 
 
-def engine(*pids: int) -> Any:
-    manager = SimpleNamespace(processes=[SimpleNamespace(pid=pid) for pid in pids])
-    return SimpleNamespace(engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)))
+def engine(*pids: int) -> EngineProcesses:
+    cores: Any = tuple(SimpleNamespace(pid=pid) for pid in pids)
+    return EngineProcesses(cores)
 
 
 def test_cores_then_workers_and_nothing_else() -> None:
@@ -40,7 +39,7 @@ def test_cores_then_workers_and_nothing_else() -> None:
     ) as core:
         assert core.stdout is not None
         _, worker = map(int, core.stdout.readline().split())
-        found = engine_pids(engine(core.pid))
+        found = engine(core.pid).pids()
         core.communicate(timeout=WITHIN)
     assert found == (core.pid, worker)
 
@@ -48,10 +47,8 @@ def test_cores_then_workers_and_nothing_else() -> None:
 def test_a_core_that_is_gone_has_no_workers() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as core:
         core.wait(WITHIN)
-    assert engine_pids(engine(core.pid)) == (core.pid,)
+    assert engine(core.pid).pids() == (core.pid,)
 
 
-@pytest.mark.parametrize("manager", [None, SimpleNamespace()])
-def test_an_engine_without_processes_of_its_own(manager: object) -> None:
-    llm = SimpleNamespace(engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)))
-    assert engine_pids(llm) == ()
+def test_an_engine_without_processes_of_its_own() -> None:
+    assert engine().pids() == ()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from handler.engine.vllm_api.serving.reply_building import UnbuiltReply, build, build_apart, json_pieces
+from handler.engine.v1.serving.reply_building import UnbuiltReply, build, build_apart, json_pieces
 
 TURNS = 50
 WITHIN = 20.0

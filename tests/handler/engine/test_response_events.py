@@ -45,7 +45,7 @@ async def made(given: list[BaseModel]) -> AsyncIterator[BaseModel]:
 
 
 def streamed(given: list[Any], *, fix: bool) -> list[str]:
-    from handler.engine.vllm_api.serving.response_events import events  # imports vLLM
+    from handler.engine.v1.serving.response_events import events  # imports vLLM
 
     async def collect() -> list[str]:
         return [event async for event in events(made(given), fix=fix)]
@@ -79,7 +79,7 @@ def test_nothing_is_sent_before_the_engine_has_accepted_the_request() -> None:
     """Found by the fuzz: a stream had begun with 200 when the engine rejected its schema."""
     frames: list[str] = []
 
-    from handler.engine.vllm_api.serving.response_events import events  # imports vLLM
+    from handler.engine.v1.serving.response_events import events  # imports vLLM
 
     async def collect() -> None:
         async for frame in events(rejected(), fix=True):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from handler.engine.vllm_api.serving import serving_errors
+from handler.engine.v1.serving import serving_errors
 from handler.errors import (
     ContextExceeded,
     EngineFailed,

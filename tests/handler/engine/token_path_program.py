@@ -27,9 +27,9 @@ from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
 from handler.engine.queue_limits import ONE_BY_ONE, PaceLimit, QueueLimits
-from handler.engine.vllm_api.core.queued_requests import QueuedRequests
-from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
-from handler.engine.vllm_api.tokens.token_path import SinkCollector, TokenPath
+from handler.engine.v1.queued_requests import QueuedRequests
+from handler.engine.v1.tokens.token_gaps import TokenGaps
+from handler.engine.v1.tokens.token_path import SinkCollector, TokenPath
 from handler.errors import EndpointError, EngineFailed
 
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."

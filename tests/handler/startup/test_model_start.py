@@ -14,7 +14,7 @@ import sample_model
 from container.routes import merged_engine_metrics as shown
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
-from handler.engine.vllm_api.core import engine_metrics
+from handler.engine.engine_client import engine_metrics
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.multi_model.memory_budget import CORE, GIB, MemoryNeed, need_of, room

@@ -208,4 +208,4 @@ def _spell_disaggregation(draft: PlanDraft) -> None:
 PLATFORMS: Final = ("trn2", "trn3")
 NATIVE_029: Final = Line("native-0.29", FEATURES, ConfigKeys.NATIVE, PLATFORMS, (2, 33), spell)
 NATIVE_024: Final = Line("native-0.24", FEATURES, ConfigKeys.NATIVE, PLATFORMS, (2, 32), spell)
-NATIVE_021: Final = Line("native-0.21", FEATURES, ConfigKeys.NATIVE, PLATFORMS, (2, 31), spell)
+NATIVE_021: Final = Line("native-0.21", FEATURES, ConfigKeys.NATIVE, PLATFORMS, (2, 31), spell, served=False)

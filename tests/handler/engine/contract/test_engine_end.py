@@ -1,0 +1,54 @@
+"""How engines end: each test starts one, whatever vLLM is installed."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+from engine_starts import StartedEngine
+from waiting import WITHIN, eventually
+
+from handler.errors import EngineFailed
+
+pytestmark = pytest.mark.engine
+
+LONG = {"max_tokens": 400, "ignore_eos": True, "stream": True}
+
+
+def alive(pids: tuple[int, ...]) -> list[int]:
+    """Those that have not ended. A process whose status nobody has taken has ended."""
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_killed_core_ends_its_requests_and_no_process_stays() -> None:
+    started = StartedEngine()
+    engine = started.engine
+    try:
+        pids = engine.pids
+        assert alive(pids) == list(pids) != []
+        running = [started.begin(started.prompt("What does /ping mean?"), **LONG)[1] for _ in range(2)]
+        assert all(sink.begun.wait(WITHIN) for sink in running)
+        os.kill(pids[0], signal.SIGKILL)
+        eventually(engine.dead)
+        engine.fail_requests(EngineFailed("its process ended"))  # as the watchdog does
+        assert all(sink.done.wait(WITHIN) for sink in running)
+        assert {type(sink.error) for sink in running} == {EngineFailed}
+        eventually(lambda: "SIGKILL" in (engine.problem() or ""))
+        assert engine.was_killed()
+        later = started.answer([1, 2, 3])
+        assert isinstance(later.error, EngineFailed)
+    finally:
+        engine.stop()
+    eventually(lambda: not alive(pids))
+
+
+def test_shutting_down_leaves_no_process() -> None:
+    started = StartedEngine()
+    pids = started.engine.pids
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    assert set(pids) <= before
+    started.engine.stop()
+    eventually(lambda: not alive(pids))
+    assert not started.engine.loop.thread.is_alive()
