@@ -51,4 +51,4 @@ def test_shutting_down_leaves_no_process() -> None:
     assert set(pids) <= before
     started.engine.stop()
     eventually(lambda: not alive(pids))
-    assert not started.engine.loop.thread.is_alive()
+    eventually(lambda: not started.loop.tasks())
