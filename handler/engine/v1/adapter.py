@@ -191,6 +191,10 @@ class V1Adapter(ClientAdapter):
         if self.guard is not None:
             self.guard.close()
         super().shutdown()
+        # 0.16.0: vLLM leaves the tasks of its tokenizer behind (utils/async_utils.py).
+        encoder = getattr(getattr(self.client, "renderer", None), "get_async_tokenizer", None)
+        for task in () if encoder is None else encoder()._batcher_tasks:
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def _template(llm: AsyncLLM, tokenizer: Any, settings: EngineSettings) -> tuple[str | None, bool]:
