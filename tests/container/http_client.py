@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from flask import Flask
 from waiting import WITHIN
 from werkzeug.test import Client, TestResponse
 
@@ -20,23 +19,20 @@ from container.requests.http_limits import max_body
 from container.service import Service
 
 
-def connections_of(service: Service, app: Flask | None = None) -> Connections:
-    """The connections to the application.
-
-    :param app: the Flask application, if the test has changed it.
-    """
-    application = Application(service, create_app(service) if app is None else app)
+def connections_of(service: Service) -> Connections:
+    """The connections to the application."""
+    application = Application(service, create_app(service))
     return Connections(service.loop, application.answer, service.observer, service.bodies, max_body(service.config))
 
 
-def http_client(service: Service, app: Flask | None = None, *, half_closes: bool = False) -> Client:
+def http_client(service: Service, *, half_closes: bool = False) -> Client:
     """The client. Each request has a connection of its own, which ends with the reply, or as the reply is closed.
 
     A stream that the server breaks off raises IncompleteRead where it is read.
 
     :param half_closes: the client ends its side of the connection after each request.
     """
-    connections = connections_of(service, app)
+    connections = connections_of(service)
 
     def forward(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         connection = HTTPConnection("localhost")
