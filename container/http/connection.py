@@ -59,9 +59,9 @@ class ConnectionOwner(Protocol):
     max_body: int
     idle_seconds: float
 
-    def add(self, connection: Connection) -> None: ...
+    def add(self, connection: ClientConnection) -> None: ...
 
-    def discard(self, connection: Connection) -> None: ...
+    def discard(self, connection: ClientConnection) -> None: ...
 
     def begin(self, exchange: Exchange) -> None:
         """Has a request answered."""
@@ -72,7 +72,7 @@ class ConnectionOwner(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A connection. All methods run on the loop.
 
     :param note: the first request was begun by an earlier process.

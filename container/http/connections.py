@@ -13,7 +13,7 @@ from heapq import nsmallest
 from operator import attrgetter
 
 from container.http.body_budget import BodyBudget
-from container.http.connection import Connection
+from container.http.connection import ClientConnection
 from container.http.exchange import Exchange
 from container.http.reply_head import ReplyHeads
 from container.recovery.request_channel import HandedRequest
@@ -44,7 +44,7 @@ class Connections:
         self.bodies, self.max_body = bodies, max_body
         self.idle_seconds = KEEP_SECONDS
         self._tasks, self._answer, self._observer = loop, answer, observer
-        self._open: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
         self._queue: deque[Exchange] = deque()
 
     def __len__(self) -> int:
@@ -63,17 +63,17 @@ class Connections:
         note = None if handed is None else handed.note
         client.setblocking(False)
         try:
-            _, connection = await self.loop.connect_accepted_socket(partial(Connection, self, note), client)
+            _, connection = await self.loop.connect_accepted_socket(partial(ClientConnection, self, note), client)
         except OSError:  # the client has left
             client.close()
             return
         if handed is not None:
             connection.feed(handed.request)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientConnection) -> None:
         self._open.add(connection)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: ClientConnection) -> None:
         self._open.discard(connection)
 
     def begin(self, exchange: Exchange) -> None:
