@@ -1,7 +1,7 @@
 """One client's connection: reads its requests, has them answered in their order, and closes it.
 
-uvicorn's classes were tried first. They give no time for a head, no limit for it, no reply to a client that has ended
-its side, no error object, and no way to give a connection to the next process (benchmarks/README.md).
+uvicorn's class for llhttp gives no time for a head, no limit for it, no reply to a client that has ended its side, no
+error object, and no way to give a connection to the next process (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -105,9 +105,8 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
-        self._transport.set_write_buffer_limits(
-            0
-        )  # each write is a system call at once; `pause_writing` tells of a rest
+        # Each write is a system call at once. `pause_writing` tells of a rest.
+        self._transport.set_write_buffer_limits(0)
         self._owner.add(self)
         self._wait()
 
@@ -310,6 +309,7 @@ class ClientConnection(asyncio.Protocol):
         self._owner.ended(exchange)
         self._other, received = protocol, bytes(self._other_bytes or b"")
         self._other_bytes = None
+        self._transport.resume_reading()
         if received:
             protocol.data_received(received)
 
