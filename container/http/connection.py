@@ -19,7 +19,7 @@ from container.http.half_close import CONTINUE, HalfClose
 from container.http.reply_head import ReplyHeads
 from container.http.request_parser import RequestHead, RequestParser
 from container.recovery.request_channel import RequestNote
-from container.requests.error_responses import error_reply, unexpected
+from container.requests.error_responses import unexpected
 from handler.errors import BodyTooLarge, EndpointError, InvalidBody, RequestTimedOut
 
 # Seconds for a head, and for a body.
@@ -234,9 +234,7 @@ class ClientConnection(asyncio.Protocol):
             self._active = exchange
             exchange.fail(error)
             return
-        status, headers, body = error_reply(error)
-        length = ("Content-Length", str(len(body)))
-        self._transport.write(self.heads.head(status, (*headers, length), keep_alive=False, chunked=False) + body)
+        self._transport.write(self.heads.closing_reply(error))
         self._linger()
 
     def _client_ended_its_side(self, exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""A connection by itself: what it does with bytes that come before their turn, and with clients that leave meanwhile."""
+"""A connection by itself: bytes that come before their turn, and clients that leave meanwhile."""
 
 from __future__ import annotations
 
