@@ -18,7 +18,7 @@ from container.http.exchange import CLIENT_CLOSED, Exchange, OtherProtocol
 from container.http.half_close import CONTINUE, HalfClose
 from container.http.reply_head import ReplyHeads
 from container.http.request_parser import RequestHead, RequestParser
-from container.recovery.request_channel import RequestNote
+from container.recovery.request_channel import HandedRequest
 from container.requests.error_responses import unexpected
 from handler.errors import BodyTooLarge, EndpointError, InvalidBody, RequestTimedOut
 
@@ -75,13 +75,13 @@ class ConnectionOwner(Protocol):
 class ClientConnection(asyncio.Protocol):
     """A connection. All methods run on the loop.
 
-    :param note: the first request was begun by an earlier process.
+    :param handed: its first request, which an earlier process has begun.
     """
 
-    def __init__(self, owner: ConnectionOwner, note: RequestNote | None = None) -> None:
+    def __init__(self, owner: ConnectionOwner, handed: HandedRequest | None = None) -> None:
         self.heads = owner.heads
         self._idle_since = owner.loop.time()
-        self._owner, self._loop, self._note = owner, owner.loop, note
+        self._owner, self._loop, self._handed = owner, owner.loop, handed
         self._parser = RequestParser(self)
         self._transport: asyncio.Transport
         self._waiting = Waiting.NOTHING
@@ -108,7 +108,7 @@ class ClientConnection(asyncio.Protocol):
         # Each write is a system call at once. `pause_writing` tells of a rest.
         self._transport.set_write_buffer_limits(0)
         self._owner.add(self)
-        self._wait()
+        self._feed(b"" if self._handed is None else self._handed.request)
 
     def data_received(self, data: bytes) -> None:
         if self._other is not None:
@@ -156,10 +156,6 @@ class ClientConnection(asyncio.Protocol):
 
     # Requests.
 
-    def feed(self, data: bytes) -> None:
-        """Takes bytes that an earlier process has read."""
-        self._feed(data)
-
     def _feed(self, data: bytes) -> None:
         try:
             self._parser.feed(data)
@@ -178,8 +174,9 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def head_complete(self, head: RequestHead) -> None:
-        exchange = Exchange(self, head, BodyBytes(self._owner.bodies), self._note)
-        self._arriving, self._note = exchange, None
+        note = None if self._handed is None else self._handed.note
+        exchange = Exchange(self, head, BodyBytes(self._owner.bodies), note)
+        self._arriving, self._handed = exchange, None
         if (head.length or 0) > self._owner.max_body:
             raise BodyTooLarge(self._owner.max_body)
         if self._active is None:

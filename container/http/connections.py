@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -22,7 +21,6 @@ from container.telemetry.request_observer import RequestObserver
 from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError
 
-logger = logging.getLogger(__name__)
 # Seconds that an idle connection is kept, and that it is kept when the process is about to end.
 KEEP_SECONDS, LAST_SECONDS = 75.0, 1.0
 
@@ -57,18 +55,8 @@ class Connections:
 
         :param handed: a request of it that an earlier process has read.
         """
-        self._tasks.task(self._take(client, handed))
-
-    async def _take(self, client: socket.socket, handed: HandedRequest | None) -> None:
-        note = None if handed is None else handed.note
         client.setblocking(False)
-        try:
-            _, connection = await self.loop.connect_accepted_socket(partial(ClientConnection, self, note), client)
-        except OSError:  # the client has left
-            client.close()
-            return
-        if handed is not None:
-            connection.feed(handed.request)
+        self._tasks.task(self.loop.connect_accepted_socket(partial(ClientConnection, self, handed), client))
 
     def add(self, connection: ClientConnection) -> None:
         self._open.add(connection)
