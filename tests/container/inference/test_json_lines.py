@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, cast
@@ -22,17 +21,7 @@ from handler.errors import EngineFailed
 from handler.schemas.tgi_lmi.inputs_lists import ListReply
 from handler.schemas.tgi_lmi.inputs_reply import InputsReply
 
-
-@pytest.fixture
-def client(service: Service) -> Client:
-    return http_client(service)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(service: Service, engine: ScriptedEngine) -> Iterator[None]:
-    yield
-    eventually(lambda: service.admission.count == 0)
-    eventually(lambda: engine.unfinished() == 0)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 def post(client: Client, lines: list[str], kind: str = "application/jsonlines", **headers: str) -> TestResponse:

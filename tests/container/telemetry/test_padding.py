@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from http_client import connections_of, http_client
+from http_client import connections_of
 from scripted_engine import ScriptedEngine
 from waiting import eventually
 from werkzeug.test import Client
@@ -33,11 +33,6 @@ def service(engine: ScriptedEngine) -> Service:
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()
     return service
-
-
-@pytest.fixture
-def client(service: Service) -> Client:
-    return http_client(service)
 
 
 @pytest.fixture
