@@ -68,7 +68,7 @@ class ExchangeConnection(Protocol):
 
     def become(self, protocol: OtherProtocol) -> None: ...
 
-    async def drained(self) -> None: ...
+    async def accepted(self) -> None: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -235,4 +235,4 @@ async def send_pieces(exchange: Exchange, pieces: Iterable[bytes], threads: Exec
             exchange.finish()
             return
         exchange.write(piece)
-        await exchange.connection.drained()
+        await exchange.connection.accepted()
