@@ -58,7 +58,7 @@ def create_app(service: Service) -> Flask:
     return app
 
 
-class Application:
+class RequestRouter:
     """Answers the requests to one service."""
 
     def __init__(self, service: Service, app: Flask) -> None:

@@ -57,7 +57,10 @@ def regular_files(directory: Path) -> Iterator[Path]:
 def leads_out(path: Path, directory: Path) -> bool:
     """Whether a file is outside of a directory once links are followed. The hub's cache keeps files in `blobs`."""
     within = [directory, directory.parent.parent / "blobs"] if directory.parent.name == "snapshots" else [directory]
-    return not any(Path(os.path.realpath(path)).is_relative_to(os.path.realpath(place)) for place in within)
+    try:
+        return not any(Path(os.path.realpath(path)).is_relative_to(os.path.realpath(place)) for place in within)
+    except ValueError:  # no file has such a name: a lone surrogate, a null
+        return False
 
 
 def _unsafe(path: Path, problem: str) -> OSError:

@@ -149,3 +149,22 @@ def s3(s3_url: str, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_url)
     return boto3.client("s3")
+
+
+@pytest.fixture(autouse=True)
+def loops_end_with_their_test() -> Iterator[None]:
+    """A service that is made without a loop starts one. No test ends it, and a process runs thousands of tests."""
+    from handler.engine.event_loop import LoopThread
+
+    started: list[LoopThread] = []
+    start = LoopThread.start
+
+    def recorded(name: str) -> LoopThread:
+        started.append(start(name))
+        return started[-1]
+
+    with patch.object(LoopThread, "start", recorded):
+        yield
+    for loop in started:
+        if loop.thread.is_alive():
+            loop.stop()

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from container.application import Application, create_app
-from container.http.connection import Connection
+from container.application import RequestRouter, create_app
+from container.http.connection import ClientConnection
 from container.http.connections import Connections
 from container.requests.http_limits import max_body
 from container.service import Service
@@ -65,13 +65,13 @@ def main() -> int:
     assert service.lifecycle.status.state is ServingStatus.READY, service.lifecycle.status
     engine, path = service.engine, SeenPath()
     assert engine is not None
-    answer = Application(service, create_app(service)).answer
+    answer = RequestRouter(service, create_app(service)).answer
     connections = Connections(service.loop, answer, service.observer, service.bodies, max_body(service.config))
     path.watch(PromptRenderer, "text")
     path.watch(PromptRenderer, "chat")
     path.watch(LoopThread, "task")
     path.watch(engine._llm.engine_core, "add_request_async")
-    path.watch(Connection, "write")
+    path.watch(ClientConnection, "write")
     ours, theirs = socket.socketpair()
     service.loop.call(connections.take, theirs)
     client = http.client.HTTPConnection("localhost")

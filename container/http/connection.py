@@ -1,7 +1,7 @@
 """One client's connection: reads its requests, has them answered in their order, and closes it.
 
-uvicorn's classes were tried first. They give no time for a head, no limit for it, no reply to a client that has ended
-its side, no error object, and no way to give a connection to the next process (benchmarks/README.md).
+uvicorn's class for llhttp gives no time for a head, no limit for it, no reply to a client that has ended its side, no
+error object, and no way to give a connection to the next process (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from typing import Protocol, cast
 from container.http.body_budget import BodyBudget, BodyBytes
 from container.http.exchange import CLIENT_CLOSED, Exchange, OtherProtocol
 from container.http.half_close import CONTINUE, HalfClose
+from container.http.reply_buffer import ReplyBuffer
 from container.http.reply_head import ReplyHeads
 from container.http.request_parser import RequestHead, RequestParser
-from container.recovery.request_channel import RequestNote
-from container.requests.error_responses import error_reply, unexpected
+from container.recovery.request_channel import HandedRequest
+from container.requests.error_responses import unexpected
 from handler.errors import BodyTooLarge, EndpointError, InvalidBody, RequestTimedOut
 
 # Seconds for a head, and for a body.
 ARRIVAL_SECONDS = 60.0
 # Bytes that are read of further requests while one is being answered.
 READ_AHEAD = 16 * 1024
-# Bytes and seconds that a client may be behind with a stream, and seconds with any reply.
-MAX_BACKLOG, MAX_SILENCE = 4 * 1024 * 1024, 60.0
-# How often a slow client is looked at, as a share of `MAX_SILENCE`.
-PRECISION = 0.1
 # A connection that this process closes: closing a socket that holds unread bytes makes the kernel send a reset, and
 # most clients then never read the reply that they have received. So only the sending side is closed at first. What the
 # client still sends is discarded, within these limits in seconds, in seconds of silence and in bytes.
 LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES = 30.0, 2.0, 128 * 1024 * 1024
+# How often such a connection is looked at, as a share of `LINGER_SILENCE`.
+LINGER_PRECISION = 0.1
 
 
 class Waiting(Enum):
@@ -59,9 +58,9 @@ class ConnectionOwner(Protocol):
     max_body: int
     idle_seconds: float
 
-    def add(self, connection: Connection) -> None: ...
+    def add(self, connection: ClientConnection) -> None: ...
 
-    def discard(self, connection: Connection) -> None: ...
+    def discard(self, connection: ClientConnection) -> None: ...
 
     def begin(self, exchange: Exchange) -> None:
         """Has a request answered."""
@@ -72,16 +71,16 @@ class ConnectionOwner(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A connection. All methods run on the loop.
 
-    :param note: the first request was begun by an earlier process.
+    :param handed: its first request, which an earlier process has begun.
     """
 
-    def __init__(self, owner: ConnectionOwner, note: RequestNote | None = None) -> None:
+    def __init__(self, owner: ConnectionOwner, handed: HandedRequest | None = None) -> None:
         self.heads = owner.heads
         self._idle_since = owner.loop.time()
-        self._owner, self._loop, self._note = owner, owner.loop, note
+        self._owner, self._loop, self._handed = owner, owner.loop, handed
         self._parser = RequestParser(self)
         self._transport: asyncio.Transport
         self._waiting = Waiting.NOTHING
@@ -95,21 +94,16 @@ class Connection(asyncio.Protocol):
         self._ended = False
         self._other: OtherProtocol | None = None
         self._other_bytes: bytearray | None = None
-        self._written, self._accepted, self._accepted_at = 0, 0, 0.0
-        self._behind: asyncio.TimerHandle | None = None
-        self._after_drain: Callable[[], None] | None = None
-        self._drain_waiters: list[asyncio.Future[None]] = []
+        self._replies: ReplyBuffer
         self._remaining, self._linger_until, self._heard_at = LINGER_BYTES, math.inf, 0.0
 
     # The transport's callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
-        self._transport.set_write_buffer_limits(
-            0
-        )  # each write is a system call at once; `pause_writing` tells of a rest
+        self._replies = ReplyBuffer(self._transport, self._loop, self._cut)
         self._owner.add(self)
-        self._wait()
+        self._feed(b"" if self._handed is None else self._handed.request)
 
     def data_received(self, data: bytes) -> None:
         if self._other is not None:
@@ -135,7 +129,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._set_timer(Waiting.NOTHING)
         self._owner.discard(self)
-        self._stop_watching()
         if self._half_close is not None:
             self._half_close.stop()
         if self._other is not None:
@@ -145,21 +138,15 @@ class Connection(asyncio.Protocol):
         for exchange in (*self._whole, *(() if self._arriving is None else (self._arriving,))):
             exchange.body_bytes.release()
         self._whole.clear()
-        self._drained()
+        self._replies.resumed()
 
     def pause_writing(self) -> None:
-        self._accepted, self._accepted_at = -1, self._loop.time()
-        self._look_at_reader()
+        self._replies.paused()
 
     def resume_writing(self) -> None:
-        self._stop_watching()
-        self._drained()
+        self._replies.resumed()
 
     # Requests.
-
-    def feed(self, data: bytes) -> None:
-        """Takes bytes that an earlier process has read."""
-        self._feed(data)
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -179,8 +166,9 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def head_complete(self, head: RequestHead) -> None:
-        exchange = Exchange(self, head, BodyBytes(self._owner.bodies), self._note)
-        self._arriving, self._note = exchange, None
+        note = None if self._handed is None else self._handed.note
+        exchange = Exchange(self, head, BodyBytes(self._owner.bodies), note)
+        self._arriving, self._handed = exchange, None
         if (head.length or 0) > self._owner.max_body:
             raise BodyTooLarge(self._owner.max_body)
         if self._active is None:
@@ -235,9 +223,7 @@ class Connection(asyncio.Protocol):
             self._active = exchange
             exchange.fail(error)
             return
-        status, headers, body = error_reply(error)
-        length = ("Content-Length", str(len(body)))
-        self._transport.write(self.heads.head(status, (*headers, length), keep_alive=False, chunked=False) + body)
+        self._transport.write(self.heads.closing_reply(error))
         self._linger()
 
     def _client_ended_its_side(self, exchange: Exchange) -> None:
@@ -255,18 +241,15 @@ class Connection(asyncio.Protocol):
         """
         if self._half_close is not None:
             self._half_close.stop()
-        self._written += len(data)
-        self._transport.write(data)
-        if bounded and self._behind is not None:
-            backlog = self._transport.get_write_buffer_size()
-            if backlog > MAX_BACKLOG:
-                self._cut(f"the client is {backlog:,} bytes behind")
+        self._replies.write(data, bounded=bounded)
+
+    def _cut(self, reason: str) -> None:
+        if self._active is not None:
+            self._active.client_left(reason)
+        self._transport.abort()
 
     def reply_written(self, exchange: Exchange, *, whole: bool) -> None:
-        if self._behind is None or self._transport.is_closing():
-            self._reply_ended(exchange, whole)
-        else:
-            self._after_drain = lambda: self._reply_ended(exchange, whole and exchange.open)
+        self._replies.when_accepted(lambda: self._reply_ended(exchange, whole and exchange.open))
 
     def _reply_ended(self, exchange: Exchange, whole: bool) -> None:
         self._active = None
@@ -295,10 +278,7 @@ class Connection(asyncio.Protocol):
         return int(self._transport.get_extra_info("socket").fileno())
 
     def close(self) -> None:
-        if self._behind is None:
-            self._linger()
-        else:
-            self._after_drain = self._linger
+        self._replies.when_accepted(self._linger)
 
     def leave(self) -> None:
         self._transport.abort()
@@ -310,49 +290,17 @@ class Connection(asyncio.Protocol):
         self._owner.ended(exchange)
         self._other, received = protocol, bytes(self._other_bytes or b"")
         self._other_bytes = None
+        self._transport.resume_reading()
         if received:
             protocol.data_received(received)
+
+    async def accepted(self) -> None:
+        """Waits until the client has accepted what was written, or has left."""
+        await self._replies.accepted()
 
     @property
     def transport(self) -> asyncio.Transport:
         return self._transport
-
-    async def drained(self) -> None:
-        """Waits until the client has accepted what was written, or has left."""
-        if self._behind is not None and not self._transport.is_closing():
-            waiter = self._loop.create_future()
-            self._drain_waiters.append(waiter)
-            await waiter
-
-    def _drained(self) -> None:
-        after, self._after_drain = self._after_drain, None
-        waiters, self._drain_waiters = self._drain_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        if after is not None:
-            after()
-
-    def _look_at_reader(self) -> None:
-        """Cuts a client off that has accepted nothing for too long."""
-        accepted, now = self._written - self._transport.get_write_buffer_size(), self._loop.time()
-        if accepted != self._accepted:
-            self._accepted, self._accepted_at = accepted, now
-        if now - self._accepted_at >= MAX_SILENCE:
-            self._cut(f"the client accepted no data for {MAX_SILENCE:g} s")
-            return
-        self._behind = self._loop.call_later(MAX_SILENCE * PRECISION, self._look_at_reader)
-
-    def _stop_watching(self) -> None:
-        if self._behind is not None:
-            self._behind.cancel()
-            self._behind = None
-
-    def _cut(self, reason: str) -> None:
-        self._stop_watching()
-        if self._active is not None:
-            self._active.client_left(reason)
-        self._transport.abort()
 
     # Waiting and closing.
 
@@ -418,7 +366,7 @@ class Connection(asyncio.Protocol):
         if now >= min(self._linger_until, self._heard_at + LINGER_SILENCE):
             self._transport.abort()
         else:
-            self._set_timer(Waiting.CLOSE, LINGER_SILENCE * PRECISION, self._look_at_sender)
+            self._set_timer(Waiting.CLOSE, LINGER_SILENCE * LINGER_PRECISION, self._look_at_sender)
 
     def _discard(self, size: int) -> None:
         self._heard_at = self._loop.time()

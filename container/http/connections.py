@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -13,7 +12,7 @@ from heapq import nsmallest
 from operator import attrgetter
 
 from container.http.body_budget import BodyBudget
-from container.http.connection import Connection
+from container.http.connection import ClientConnection
 from container.http.exchange import Exchange
 from container.http.reply_head import ReplyHeads
 from container.recovery.request_channel import HandedRequest
@@ -22,7 +21,6 @@ from container.telemetry.request_observer import RequestObserver
 from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError
 
-logger = logging.getLogger(__name__)
 # Seconds that an idle connection is kept, and that it is kept when the process is about to end.
 KEEP_SECONDS, LAST_SECONDS = 75.0, 1.0
 
@@ -44,7 +42,7 @@ class Connections:
         self.bodies, self.max_body = bodies, max_body
         self.idle_seconds = KEEP_SECONDS
         self._tasks, self._answer, self._observer = loop, answer, observer
-        self._open: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
         self._queue: deque[Exchange] = deque()
 
     def __len__(self) -> int:
@@ -57,23 +55,13 @@ class Connections:
 
         :param handed: a request of it that an earlier process has read.
         """
-        self._tasks.task(self._take(client, handed))
-
-    async def _take(self, client: socket.socket, handed: HandedRequest | None) -> None:
-        note = None if handed is None else handed.note
         client.setblocking(False)
-        try:
-            _, connection = await self.loop.connect_accepted_socket(partial(Connection, self, note), client)
-        except OSError:  # the client has left
-            client.close()
-            return
-        if handed is not None:
-            connection.feed(handed.request)
+        self._tasks.task(self.loop.connect_accepted_socket(partial(ClientConnection, self, handed), client))
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientConnection) -> None:
         self._open.add(connection)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: ClientConnection) -> None:
         self._open.discard(connection)
 
     def begin(self, exchange: Exchange) -> None:

@@ -68,7 +68,7 @@ class ExchangeConnection(Protocol):
 
     def become(self, protocol: OtherProtocol) -> None: ...
 
-    async def drained(self) -> None: ...
+    async def accepted(self) -> None: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -108,9 +108,11 @@ class Exchange:
         """The request's headers and path."""
         return Request(self.head.environ)
 
-    @cached_property
+    @property
     def body(self) -> bytes:
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        if len(self._pieces) != 1:
+            self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0]
 
     @property
     def arrived(self) -> int:
@@ -136,10 +138,13 @@ class Exchange:
         if self.finished:
             return
         self.record.status = status
-        length = () if status in BODILESS else (("Content-Length", str(len(body))),)
-        all_headers = (*(one for one in headers if one[0] != "Content-Length"), *length, *self.headers)
-        data = self.connection.heads.head(status, all_headers, keep_alive=self.keep_alive, chunked=False)
-        self._end(data if self.method == "HEAD" else data + body, whole=True)
+        if self.method == "HEAD":  # the length is that of the reply to GET, if it is known
+            all_headers, body = (*headers, *self.headers), b""
+        else:
+            length = () if status in BODILESS else (("Content-Length", str(len(body))),)
+            all_headers = (*(one for one in headers if one[0] != "Content-Length"), *length, *self.headers)
+        head = self.connection.heads.head(status, all_headers, keep_alive=self.keep_alive, chunked=False)
+        self._end(head + body, whole=True)
 
     def fail(self, error: EndpointError) -> None:
         """Sends an error. Of a reply that has begun, nothing more is sent."""
@@ -230,4 +235,4 @@ async def send_pieces(exchange: Exchange, pieces: Iterable[bytes], threads: Exec
             exchange.finish()
             return
         exchange.write(piece)
-        await exchange.connection.drained()
+        await exchange.connection.accepted()

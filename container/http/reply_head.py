@@ -1,4 +1,4 @@
-"""Builds a reply's status line and headers."""
+"""Builds a reply's status line and headers, and whole replies that end a connection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import time
 from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
+
+from container.requests.error_responses import error_reply
+from handler.errors import EndpointError
 
 Header = tuple[str, str]
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
@@ -31,6 +34,11 @@ class ReplyHeads:
             lines.append("Transfer-Encoding: chunked")
         lines += [f"{name}: {value}" for name, value in headers]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def closing_reply(self, error: EndpointError) -> bytes:
+        """The bytes of an error's reply after which the connection is closed."""
+        status, headers, body = error_reply(error)
+        return self.head(status, (*headers, ("Content-Length", str(len(body)))), keep_alive=False, chunked=False) + body
 
     def _now(self) -> str:
         second = int(time.time())

@@ -83,6 +83,9 @@ class RequestParser:
 
         :raises EndpointError: they are not a request that can be answered. Nothing more may be fed.
         """
+        if self._other:
+            self._receiver.other_protocol(data)
+            return
         while data:
             rest = b""
             self._arrived += len(data)

@@ -20,7 +20,7 @@ from container.inference.outcome import record_outcome
 from container.inference.session_requests import manage_session, session_headers
 from container.inference.sinks import CallSink, CollectingSink, EventSink, WholeSink
 from container.inference.trial import try_suspect
-from container.inference.work_threads import LARGE, WorkThreads
+from container.inference.work_threads import WorkThreads
 from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
 from container.requests.request_body import require_json
@@ -34,11 +34,11 @@ from handler.schemas import dispatch
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
-from handler.schemas.framing import unframed
 from handler.schemas.json_body import decode
 from handler.schemas.openai.model_names import without_unknown_model
-from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall, Call
+from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall
 from handler.schemas.tgi_lmi.request_options import RequestOptions
+from handler.schemas.work_size import body_size, reply_size
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
 # An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
@@ -112,7 +112,7 @@ class Pipeline:
                 return
             engine, admission = service.resolve_engine(model or document.get("model"))
             self._keep(record, body, session)
-            size = len(body) if engine.prompts.compiled else LARGE
+            size = body_size(body, engine)
             call, limit = await self.threads.run(size, parse_call, service, engine, parse, document, record, timeout)
             service.observer.started(record, body)
             await try_suspect(service.recovery, engine, parse, (body,), record, limit, self.threads)
@@ -214,12 +214,6 @@ def parse_call(
     if record.span is not None:
         call = traced_call(call, record, engine.base_names[0])
     return call, limit
-
-
-def reply_size(call: AnyCall) -> float:
-    """Plain text is small. Log probabilities and several sequences are not."""
-    inner = unframed(call)
-    return 0 if isinstance(inner, Call) and inner.generation.scores is None else LARGE
 
 
 def requested_model(service: Service, request: Request) -> str | None:

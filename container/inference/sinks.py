@@ -63,11 +63,8 @@ class WholeSink(CallSink):
     output: Output | None = None
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
-        self.output, self.tokens, self.finish = (
-            (text, token_ids, finish_reason, stop_reason),
-            len(token_ids),
-            finish_reason,
-        )
+        self.output = text, token_ids, finish_reason, stop_reason
+        self.tokens, self.finish = len(token_ids), finish_reason
         self.end()
 
     def body(self) -> bytes:

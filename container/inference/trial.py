@@ -17,6 +17,7 @@ from handler.errors import ClientError, EndpointError, EngineFailed
 from handler.schemas.dispatch import Parse
 from handler.schemas.json_body import decode
 from handler.schemas.reply import AnyCall, RunningCall
+from handler.schemas.work_size import body_size
 
 
 class TrialSink(CallSink):
@@ -46,7 +47,7 @@ async def try_suspect(
     died = False
     for body in bodies:
         try:
-            call = await threads.run(len(body), lambda body: parse(decode(body), engine), body)
+            call = await threads.run(body_size(body, engine), lambda body: parse(decode(body), engine), body)
             error = await _tried_alone(engine, call, limit)
         except ClientError:
             continue  # the request itself ends with it

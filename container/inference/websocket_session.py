@@ -8,9 +8,10 @@ from __future__ import annotations
 from container.http.body_budget import BodyBytes
 from container.http.exchange import Exchange
 from container.inference.pipeline import Pipeline, body_parser, parse_call
+from container.inference.sinks import WholeSink
 from container.inference.trial import try_suspect
 from container.inference.websocket import WebSocket
-from container.inference.websocket_sink import WebSocketSink
+from container.inference.websocket_sink import WebSocketSink, send_documents
 from container.requests.error_responses import unexpected
 from container.requests.http_limits import max_body
 from container.requests.request_record import RequestRecord
@@ -18,6 +19,7 @@ from container.service import Service
 from handler.errors import Draining, EndpointError
 from handler.schemas.json_body import decode
 from handler.schemas.reply import encode
+from handler.schemas.work_size import body_size, reply_size
 from handler.startup.lifecycle import ServingStatus
 
 GOING_AWAY = 1001
@@ -70,17 +72,20 @@ class WebSocketSession:
         return record
 
     async def _run(self, message: bytes, record: RequestRecord) -> None:
-        service, engine, threads, size = self._service, self._engine, self._pipeline.threads, len(message)
+        service, engine, threads = self._service, self._engine, self._pipeline.threads
+        size = body_size(message, engine)
         service.recovery.keep(record, message)
         document = await threads.run(size, decode, message)
         call, limit = await threads.run(size, parse_call, service, engine, self._parse, document, record, None, True)
         service.observer.started(record, message)
         await try_suspect(service.recovery, engine, self._parse, (message,), record, limit, threads)
-        sink = WebSocketSink(call.reply, stream=call.stream, send=self._socket.send)
+        sink = WebSocketSink(call.reply, send=self._socket.send) if call.stream else WholeSink(call.reply)
         await self._pipeline.complete(record, engine, call, sink, limit, size, self._socket)
         service.recovery.failed(sink.error, record, self._environ)
         if sink.error is not None:
-            record.status = sink.error.status
+            raise sink.error
+        if isinstance(sink, WholeSink) and self._socket.open:
+            send_documents(await threads.run(reply_size(call), sink.body), self._socket.send)
 
     def _send_error(self, error: EndpointError, record: RequestRecord) -> None:
         record.status = error.status

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from container.inference.sinks import CallSink, StreamSink
+from container.inference.sinks import StreamSink
 from handler.engine.generation.generation import StopReason
-from handler.errors import EndpointError
-from handler.schemas.reply import encode
 
 
 def documents(data: bytes) -> list[str]:
@@ -19,27 +17,20 @@ def documents(data: bytes) -> list[str]:
     return [part.strip().decode() for part in parts if part.strip()]
 
 
+def send_documents(data: bytes, send: Callable[[str], None]) -> None:
+    """Sends each document as a frame."""
+    for document in documents(data):
+        send(document)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class WebSocketSink(StreamSink):
-    """Sends the reply to one message as frames."""
+    """Sends the stream that answers one message as frames. An error is sent by whoever waits for the end."""
 
-    stream: bool = field(kw_only=True)
     send: Callable[[str], None] = field(kw_only=True)
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
-        if self.stream:
-            self._send(self.event(text, token_ids, finish_reason, stop_reason))
-        else:
-            self.tokens, self.finish = len(token_ids), finish_reason
-            self._send(self.reply.whole(text, token_ids, finish_reason, stop_reason))
+        send_documents(self.event(text, token_ids, finish_reason, stop_reason), self.send)
         if finish_reason is not None:
-            self._send(self.reply.closing() if self.stream else b"")
+            send_documents(self.reply.closing(), self.send)
             self.end()
-
-    def fail(self, error: EndpointError) -> None:
-        self.send(encode(error.document()).decode())
-        CallSink.fail(self, error)
-
-    def _send(self, data: bytes) -> None:
-        for document in documents(data):
-            self.send(document)

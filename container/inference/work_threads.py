@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,8 +11,6 @@ from typing import Final, TypeVar
 Result = TypeVar("Result")
 # Bytes. A tokenizer takes a millisecond for a few thousand characters. The tokens of all other requests wait that long.
 SMALL: Final = 8 * 1024
-# The size of what takes long for another reason.
-LARGE: Final = math.inf
 # They wait for each other's interpreter lock. More of them would only hold more bodies.
 THREADS: Final = 8
 

@@ -19,7 +19,6 @@ from container.http.reply_head import ReplyHeads
 from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
-from container.requests.error_responses import error_reply
 from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import BACKLOG
 from container.server.preload import Preload, preload, preloads
@@ -121,9 +120,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
     def _on_exit(self, arbiter: Any) -> None:
         """Answers requests that no serving process has taken over: the container was stopped between two of them."""
-        status, headers, body = error_reply(Draining())
-        length = ("Content-Length", str(len(body)))
-        reply = ReplyHeads().head(status, (*headers, length), keep_alive=False, chunked=False) + body
+        reply = ReplyHeads().closing_reply(Draining())
         while (handed := self._channel.receive()) is not None:
             with handed.connection as connection, suppress(OSError):
                 connection.send(reply)

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from container.http.connections import Connections
 from container.recovery.request_channel import HandedRequest
-from container.requests.error_responses import error_reply
 from container.service import Service
 from handler.errors import EndpointError, NotReady
 
@@ -77,9 +76,7 @@ class HeldRequests:
 
     def _refuse(self, handed: HandedRequest, error: EndpointError) -> None:
         """Answers a request with an error, and closes its connection: all of it was read."""
-        status, headers, body = error_reply(error)
-        all_headers = (*headers, ("Content-Length", str(len(body))))
-        reply = self._connections.heads.head(status, all_headers, keep_alive=False, chunked=False) + body
+        reply = self._connections.heads.closing_reply(error)
         with handed.connection as connection, suppress(OSError):
             connection.send(reply, socket.MSG_DONTWAIT)
 

@@ -14,7 +14,7 @@ from types import FrameType
 
 from gunicorn.workers.base import Worker
 
-from container.application import Application
+from container.application import RequestRouter
 from container.http.connections import Connections
 from container.requests.http_limits import max_body
 from container.routes.ping import ping_reply
@@ -66,7 +66,7 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
         service = self.service
         self.connections = Connections(
             service.loop,
-            Application(service, self.wsgi).answer,
+            RequestRouter(service, self.wsgi).answer,
             service.observer,
             service.bodies,
             max_body(service.config),

@@ -6,10 +6,9 @@ Whoever reads the log may be slow. So a request that is logged is reported in a 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
@@ -45,11 +44,7 @@ class RequestObserver:
     ) -> None:
         self.registry = CollectorRegistry()
         self._metrics = RequestMetrics(self.registry)
-        self._reports: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._reporting: threading.Thread | None = None
-        if logs_requests(config):
-            self._reporting = threading.Thread(target=self._report, name="request-log", daemon=True)
-            self._reporting.start()
+        self._thread = ThreadPoolExecutor(1, "request-log") if logs_requests(config) else None
         self.buckets: Callable[[], CompiledBuckets | None] = lambda: None
         self._prompts = config.log_prompts
         self._ignored: set[str] = set()
@@ -64,8 +59,8 @@ class RequestObserver:
     def started(self, record: RequestRecord, body: bytes) -> None:
         """The request is valid and about to run. Its body is logged only if the settings say so."""
         record.assign_id()
-        if self._reporting is not None:
-            self._reports.put(partial(self._log_start, record, body))
+        if self._thread is not None:
+            self._thread.submit(_reported, partial(self._log_start, record, body))
 
     def _log_start(self, record: RequestRecord, body: bytes) -> None:
         fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}
@@ -89,23 +84,15 @@ class RequestObserver:
 
     def ended(self, record: RequestRecord) -> None:
         """The reply's last byte was sent."""
-        if self._reporting is None:
+        if self._thread is None:
             self._ended(record, record.seconds())
         else:
-            self._reports.put(partial(self._ended, record, record.seconds()))
+            self._thread.submit(_reported, partial(self._ended, record, record.seconds()))
 
     def close(self) -> None:
         """Waits for the last log lines. Never called on the loop."""
-        if self._reporting is not None:
-            self._reports.put(None)
-            self._reporting.join(LAST_SECONDS)
-
-    def _report(self) -> None:
-        while (report := self._reports.get()) is not None:
-            try:
-                report()
-            except Exception:  # the next requests are reported all the same
-                logger.exception("a request cannot be reported")
+        if self._thread is not None:
+            wait([self._thread.submit(lambda: None)], LAST_SECONDS)
 
     def _ended(self, record: RequestRecord, seconds: float) -> None:
         if self.tracer is not None:
@@ -116,7 +103,7 @@ class RequestObserver:
         self._metrics.observe_padding(padded)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
-        if self._reporting is None or record.route in POLLED:
+        if self._thread is None or record.route in POLLED:
             return
         end, first = end_of(record), record.first_token_seconds
         fields: dict[str, Json] = {
@@ -136,6 +123,13 @@ class RequestObserver:
         tokens = "" if record.output_tokens is None else f", {record.output_tokens} tokens"
         name = record.request_id or "(no id)"
         event(logger, "request_end", f"{name} {record.route} {record.status} {end}, {seconds:.3f} s{tokens}", fields)
+
+
+def _reported(report: Callable[[], None]) -> None:
+    try:
+        report()
+    except Exception:  # nobody waits for the result
+        logger.exception("a request cannot be reported")
 
 
 def _padding(padded: Iterable[PaddedTokens]) -> dict[str, Json]:

@@ -114,7 +114,7 @@ class BatchRun:
             if call.stream:
                 raise InvalidField("stream", "a request of a batch cannot be streamed: leave it out")
             self.begun += 1
-            sink = LineSink(self.begun, call.reply, self.ended.put)
+            sink = LineSink(self.begun, call, self.ended.put)
             self.running[self.begun] = line, call.request(engine, sink)
         except EndpointError as error:
             return [self._error_row(line, error)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.contract import EngineFacts, EngineGeneration, EngineSettings
+from handler.engine.core_watch import core_watched
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.fast_import import without_collection
@@ -41,6 +42,7 @@ def launch(
     *,
     further: bool = False,
     imports: Callable[[], WaitingProcess | None] = import_vllm,
+    died: Callable[[str], object] = lambda reason: None,
 ) -> Engine:
     """Imports vLLM, starts the engine core and waits until it accepts requests. 20 to 60 s on CPU.
 
@@ -51,6 +53,7 @@ def launch(
     :param further: this process has other engines already.
     :param imports: returns when vLLM is imported. Another thread may do that already. It may return a process that
         becomes the engine core.
+    :param died: as `core_watched`'s.
     :raises SettingError: vLLM's parser rejects an engine argument.
     :raises Exception: any error that vLLM raises when it cannot start.
     """
@@ -68,7 +71,7 @@ def launch(
     )
     vllm.check_parsers(arguments, settings.front_end)
     stage("start engine")
-    with nullcontext() if waiting is None else waiting.becomes_core():
+    with nullcontext() if waiting is None else waiting.becomes_core(), core_watched(died):
         return _engine(vllm, arguments, settings, plan, config, loop)
 
 

@@ -16,7 +16,8 @@ from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, I
 from handler.schemas.dispatch import Parse
 from handler.schemas.framing import ignored_fields
 from handler.schemas.json_body import decode
-from handler.schemas.reply import Reply, RunningCall, encode
+from handler.schemas.reply import AnyCall, RunningCall, encode
+from handler.schemas.work_size import body_size, reply_size
 
 # Each line has a reply, an empty one too: 3 MiB of empty lines would be 519 MiB of replies.
 MAX_LINES = 16_384
@@ -108,7 +109,8 @@ class Batch:
     async def _begin(self, index: int, line: bytes) -> None:
         if not self._left():
             raise self._late
-        sink, request, ignored = await self._run_sized(len(line), self._request, index, line)
+        size = body_size(line, self._engine)
+        sink, request, ignored = await self._run_sized(size, self._request, index, line)
         self.ignored.update(dict.fromkeys(ignored))
         self._running[sink.index] = request
         self._begin_call(request)
@@ -117,7 +119,7 @@ class Batch:
         call = self._parse(decode(line), self._engine)
         if call.stream:
             raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
-        sink = LineSink(index, call.reply, self._ended.put_nowait)
+        sink = LineSink(index, call, self._ended.put_nowait)
         return sink, call.request(self._engine, sink), ignored_fields(call)
 
     async def _take(self, replies: list[bytes]) -> bool:
@@ -127,7 +129,10 @@ class Batch:
         del self._running[line.index]
         if isinstance(line.error, EngineFailed | Draining):
             raise line.error
-        replies[line.index] = line.reply.whole(*line.output) if line.error is None else _error(line.error)
+        if line.error is None:
+            replies[line.index] = await self._run_sized(line.size, line.reply.whole, *line.output)
+        else:
+            replies[line.index] = _error(line.error)
         return True
 
 
@@ -141,13 +146,14 @@ class LineSink:
     """The sink of one line.
 
     :param ended: called with this sink when the line has ended.
+    :ivar size: how much work its reply is.
     """
 
-    __slots__ = ("_ended", "error", "index", "output", "reply")
+    __slots__ = ("_ended", "error", "index", "output", "reply", "size")
 
-    def __init__(self, index: int, reply: Reply, ended: Callable[[LineSink], object]) -> None:
+    def __init__(self, index: int, call: AnyCall, ended: Callable[[LineSink], object]) -> None:
         self.index = index
-        self.reply = reply
+        self.reply, self.size = call.reply, reply_size(call)
         self._ended = ended
         self.output: tuple[str, Sequence[int], str | None, StopReason] = ("", (), None, None)
         self.error: EndpointError | None = None

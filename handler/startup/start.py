@@ -177,7 +177,9 @@ def _launch_engine(state: ServingState, companions: Companions, steps: StartStep
     """Launches an engine with a plan, warms it up and gives it its adapters."""
     config, lifecycle = state.config, state.lifecycle
     use_environment(plan)
-    engine = state.engine = launch(plan, config, state.loop, lifecycle.stage, imports=partial(steps.result, CORE))
+    engine = state.engine = launch(
+        plan, config, state.loop, lifecycle.stage, imports=partial(steps.result, CORE), died=lifecycle.fail
+    )
     if compiles_only(plan.env):
         return engine
     load = partial(load_adapters, engine, plan, config, companions.moved, lifecycle.stage)

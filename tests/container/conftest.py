@@ -10,8 +10,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "handler"))
 
+from http_client import http_client
 from loops import end_loop
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+from waiting import eventually
+from werkzeug.test import Client
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -40,3 +43,17 @@ def service(engine: ScriptedEngine) -> Service:
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
     return service
+
+
+@pytest.fixture
+def client(service: Service) -> Client:
+    """A client of the service, over real HTTP."""
+    return http_client(service)
+
+
+@pytest.fixture
+def nothing_is_left(service: Service, engine: ScriptedEngine) -> Iterator[None]:
+    """Whatever a test did: no place is kept, and no slot."""
+    yield
+    eventually(lambda: service.admission.count == 0)
+    eventually(lambda: engine.unfinished() == 0)

@@ -13,7 +13,7 @@ import pytest
 from waiting import WITHIN
 from werkzeug.test import Client, TestResponse
 
-from container.application import Application, create_app
+from container.application import RequestRouter, create_app
 from container.http.connections import Connections
 from container.requests.http_limits import max_body
 from container.service import Service
@@ -21,7 +21,7 @@ from container.service import Service
 
 def connections_of(service: Service) -> Connections:
     """The connections to the application."""
-    application = Application(service, create_app(service))
+    application = RequestRouter(service, create_app(service))
     return Connections(service.loop, application.answer, service.observer, service.bodies, max_body(service.config))
 
 

@@ -66,3 +66,13 @@ class Server:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=WITHIN)
+
+
+@contextmanager
+def served(directory: Path, *arguments: str) -> Iterator[Server]:
+    """A server for the tests of a module. Whatever they do, nothing raises in it."""
+    server = Server(directory / "errors.log", *arguments)
+    yield server
+    if server.process.poll() is None:
+        server.stop()
+    assert "Traceback" not in server.log.read_text()

@@ -17,7 +17,7 @@ from gunicorn.app.base import BaseApplication
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
 from container.application import create_app
-from container.http import connection, connections
+from container.http import connection, connections, reply_buffer
 from container.server import engine_watchdog, worker
 from container.server.acceptor_process import AcceptorProcess
 from container.service import Service
@@ -106,7 +106,7 @@ if __name__ == "__main__":
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     if "--patient" not in sys.argv:
         connection.ARRIVAL_SECONDS = BODY_SECONDS
-    connection.MAX_BACKLOG, connection.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
+    reply_buffer.MAX_BACKLOG, reply_buffer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     connection.LINGER_SECONDS, connection.LINGER_SILENCE = LINGER_SECONDS, LINGER_SILENCE
     connection.LINGER_BYTES = LINGER_BYTES
     connections.KEEP_SECONDS = KEEP_SECONDS

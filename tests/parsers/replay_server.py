@@ -31,8 +31,8 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.engine.api_routes import Route
 from handler.engine.contract import EngineSettings
 from handler.engine.engine import Engine
-from handler.engine.event_loop import LoopThread
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
+from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.request_cost import CostLimits
 from handler.engine.generation.request_limits import RequestLimits

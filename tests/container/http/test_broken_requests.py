@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from raw_http import Connection, request
-from scripted_process import Server
+from scripted_process import Server, served
 
 POST = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -35,10 +35,8 @@ BROKEN: list[tuple[str, bytes, int]] = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("refusal") / "errors.log")
-    yield found
-    found.stop()
-    assert "Traceback" not in found.log.read_text()
+    with served(tmp_path_factory.mktemp("refusal")) as server:
+        yield server
 
 
 @pytest.mark.parametrize(("sent", "status"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 from raw_http import Connection, request
-from scripted_process import PING, Server
+from scripted_process import PING, Server, served
 from scripted_server import LINGER_BYTES, LINGER_SECONDS
 from waiting import eventually
 
@@ -32,10 +32,8 @@ REFUSED: list[tuple[str, bytes, int]] = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("lingering") / "errors.log")
-    yield found
-    found.stop()
-    assert "Traceback" not in found.log.read_text()
+    with served(tmp_path_factory.mktemp("lingering")) as server:
+        yield server
 
 
 def refusal(server: Server, head: bytes) -> tuple[int, dict[str, str | None]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from raw_http import Connection, request
 from scripted_engine import MAX_BODY, PLACES
-from scripted_process import PING, Server
+from scripted_process import PING, Server, served
 from waiting import WITHIN, eventually
 
 HEADERS = "X-Amzn-SageMaker-Custom-Attributes: trace_id=t-1\r\nX-Amzn-SageMaker-Inference-Id: i-1\r\n"
@@ -47,11 +47,8 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("requests") / "errors.log")
-    yield server
-    if server.process.poll() is None:
-        server.stop()
-    assert "Traceback" not in server.log.read_text()
+    with served(tmp_path_factory.mktemp("requests")) as server:
+        yield server
 
 
 @pytest.fixture

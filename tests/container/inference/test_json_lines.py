@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from http_client import broken_body, http_client
@@ -18,18 +18,10 @@ from werkzeug.test import Client, TestResponse
 from container.service import Service
 from handler.engine.engine_request import EngineRequest
 from handler.errors import EngineFailed
+from handler.schemas.tgi_lmi.inputs_lists import ListReply
+from handler.schemas.tgi_lmi.inputs_reply import InputsReply
 
-
-@pytest.fixture
-def client(service: Service) -> Client:
-    return http_client(service)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(service: Service, engine: ScriptedEngine) -> Iterator[None]:
-    yield
-    eventually(lambda: service.admission.count == 0)
-    eventually(lambda: engine.unfinished() == 0)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 def post(client: Client, lines: list[str], kind: str = "application/jsonlines", **headers: str) -> TestResponse:
@@ -180,3 +172,22 @@ def test_a_stream_that_is_late_ends_with_an_event_that_says_so(service: Service,
     assert b'"code":"deadline_exceeded"' in data
     assert b"[DONE]" not in data
     eventually(lambda: engine.cancelled == 1)
+
+
+@pytest.mark.parametrize(("body", "apart"), [({"inputs": "a"}, False), ({"inputs": ["a", "b"]}, True)])
+def test_a_large_reply_is_not_made_on_the_loop(
+    client: Client, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], apart: bool
+) -> None:
+    """Of a line, as of a body: it may have several sequences with log probabilities."""
+    made: list[bool] = []
+    for kind in (InputsReply, ListReply):
+        whole = kind.whole
+
+        def watched(*arguments: Any, whole: Any = whole) -> bytes:
+            made.append(threading.current_thread() is not engine.loop.thread)
+            return cast(bytes, whole(*arguments))
+
+        monkeypatch.setattr(kind, "whole", watched)
+    assert post(client, [json.dumps(body)]).status_code == 200
+    assert client.post("/invocations", json=body).status_code == 200
+    assert made == [apart] * 2

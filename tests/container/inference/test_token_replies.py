@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from http_client import broken_body, http_client
+from http_client import broken_body
 from scripted_engine import PLACES, ScriptedEngine
 from waiting import WITHIN, eventually
 from werkzeug.test import Client, TestResponse
@@ -17,18 +16,7 @@ from werkzeug.test import Client, TestResponse
 from container.service import Service
 from handler.errors import EngineFailed
 
-
-@pytest.fixture
-def client(service: Service) -> Client:
-    return http_client(service)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(service: Service, engine: ScriptedEngine) -> Iterator[None]:
-    """Whatever a test did: no place is kept, and no slot."""
-    yield
-    eventually(lambda: service.admission.count == 0)
-    eventually(lambda: engine.unfinished() == 0)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 def post(client: Client, path: str, body: dict[str, Any]) -> TestResponse:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from raw_http import request
 from scripted_engine import MAX_BODY, PLACES
-from scripted_process import THREADS, Server
+from scripted_process import THREADS, Server, served
 from waiting import eventually
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
@@ -27,11 +27,8 @@ HANDSHAKE = (
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("websocket") / "errors.log")
-    yield server
-    if server.process.poll() is None:
-        server.stop()
-    assert "Traceback" not in server.log.read_text()
+    with served(tmp_path_factory.mktemp("websocket")) as server:
+        yield server
 
 
 @pytest.fixture

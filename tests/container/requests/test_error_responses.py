@@ -22,11 +22,6 @@ JSON = {"Content-Type": "application/json"}
 POSTS = ("/invocations", "/v1/chat/completions", "/v1/completions")
 
 
-@pytest.fixture
-def client(service: Service) -> Client:
-    return http_client(service)
-
-
 def error_of(reply: TestResponse, status: int) -> dict[str, Any]:
     """The error object of a reply that must be one, and must tell a stranger nothing of our inside."""
     assert reply.status_code == status, reply.data

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from http_client import http_client
 from werkzeug.test import Client
 
-from container.service import Service
-
 BODY = {"prompt": "a", "max_tokens": 1}
-
-
-@pytest.fixture
-def client(service: Service) -> Client:
-    return http_client(service)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from http_client import connections_of, http_client
+from http_client import connections_of
 from scripted_engine import ScriptedEngine
 from waiting import eventually
 from werkzeug.test import Client
 
-from container.http.connection import Connection
+from container.http.connection import ClientConnection
 from container.service import Service
 from container.telemetry.event_log import JsonFormatter
 from handler.config.endpoint_config import EndpointConfig
@@ -33,11 +33,6 @@ def service(engine: ScriptedEngine) -> Service:
     service.lifecycle.stage("warm up")
     service.lifecycle.ready()
     return service
-
-
-@pytest.fixture
-def client(service: Service) -> Client:
-    return http_client(service)
 
 
 @pytest.fixture
@@ -97,7 +92,7 @@ def test_without_buckets_nothing_is_counted(client: Client, engine: ScriptedEngi
 @pytest.fixture
 def address(service: Service) -> Iterator[str]:
     connections, loop = connections_of(service), service.loop
-    server = loop.run(loop.loop.create_server(lambda: Connection(connections), "127.0.0.1", 0))
+    server = loop.run(loop.loop.create_server(lambda: ClientConnection(connections), "127.0.0.1", 0))
     yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     loop.call(server.close)
 

@@ -31,7 +31,7 @@ def test_vllm_chooses_what_its_library_has() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     amx, chosen, there = done.stdout.split()[-3:]
-    assert there == "True"
+    assert there == "True", done.stderr[-2000:]
     assert (chosen == "amx") == (amx == "True"), "a library that has kernels for AMX uses them"
 
 

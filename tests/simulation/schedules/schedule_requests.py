@@ -136,7 +136,7 @@ class ServingProcess:
         for request in (*self._running.values(), *outside):
             error = EngineFailed("simulated", in_core=request.connection in self._running)
             deadline = Deadline(60, self._process.now() + 60, stream=False)
-            if self._recovery.failed(error, request.record, ENVIRON, request.connection, deadline):
+            if self._recovery.failed(error, request.record, ENVIRON, request.connection.fileno(), deadline):
                 request.connection.close()
             else:
                 _reply(request.connection, error.status)

@@ -1,0 +1,173 @@
+"""A connection by itself: bytes that come before their turn, and clients that leave meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from container.http.body_budget import BodyBudget
+from container.http.connection import READ_AHEAD, ClientConnection
+from container.http.exchange import Exchange
+from container.http.reply_head import ReplyHeads
+
+HANDSHAKE = b"GET /socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Owner:
+    """Keeps what is to be answered."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.heads, self.bodies, self.max_body, self.idle_seconds = ReplyHeads(), BodyBudget(1 << 30), 1 << 20, 60.0
+        self.begun: list[Exchange] = []
+        self.has_ended: list[Exchange] = []
+
+    def add(self, connection: ClientConnection) -> None: ...
+
+    def discard(self, connection: ClientConnection) -> None: ...
+
+    def begin(self, exchange: Exchange) -> None:
+        self.begun.append(exchange)
+
+    def ended(self, exchange: Exchange) -> None:
+        self.has_ended.append(exchange)
+
+
+class RecordedTransport(asyncio.Transport):
+    """A client that takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.reading, self.closed, self.ended = b"", True, False, False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class Frames:
+    """Another protocol, which keeps what it gets."""
+
+    idle_since = 0.0
+
+    def __init__(self) -> None:
+        self.received = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self) -> None: ...
+
+    def close_if_idle(self) -> None: ...
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def transport() -> RecordedTransport:
+    return RecordedTransport()
+
+
+@pytest.fixture
+def connection(owner: Owner, transport: RecordedTransport) -> ClientConnection:
+    connection = ClientConnection(owner)
+    connection.connection_made(transport)
+    return connection
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_frames_that_come_before_the_handshake_is_answered_are_not_lost(
+    owner: Owner, transport: RecordedTransport, connection: ClientConnection, together: bool
+) -> None:
+    for data in [HANDSHAKE + b"first"] if together else [HANDSHAKE, b"first"]:
+        connection.data_received(data)
+    connection.data_received(b"a" * (READ_AHEAD + 1))
+    assert not transport.reading, "what waits is bounded"
+    protocol = Frames()
+    owner.begun[0].become(protocol)
+    assert transport.reading
+    connection.data_received(b"last")
+    assert protocol.received == b"first" + b"a" * (READ_AHEAD + 1) + b"last"
+
+
+def test_requests_are_answered_in_their_order_and_each_once(
+    owner: Owner, transport: RecordedTransport, connection: ClientConnection
+) -> None:
+    connection.data_received(GET * 3)
+    assert len(owner.begun) == 1, "one at a time"
+    for count in (1, 2, 3):
+        owner.begun[-1].send(200, (), b"%d" % count)
+        assert owner.has_ended == owner.begun[:count]
+    assert [part[:1] for part in transport.written.split(b"\r\n\r\n")[1:]] == [b"1", b"2", b"3"]
+
+
+def test_a_refusal_waits_for_the_requests_before_it(
+    owner: Owner, transport: RecordedTransport, connection: ClientConnection
+) -> None:
+    connection.data_received(GET + b"nonsense\r\n\r\n")
+    assert not transport.written
+    owner.begun[0].send(200, (), b"first")
+    first, second = transport.written.split(b"HTTP/1.1 ")[1:]
+    assert (first[:3], second[:3]) == (b"200", b"400")
+    assert transport.ended
+
+
+def test_a_client_that_has_left_is_told_to_whoever_answers_and_all_is_given_back(
+    owner: Owner, transport: RecordedTransport, connection: ClientConnection
+) -> None:
+    connection.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" * 2)
+    left: list[str] = []
+    owner.begun[0].left = left.append
+    transport.close()
+    connection.connection_lost(None)
+    assert len(left) == 1
+    owner.begun[0].break_off()
+    assert owner.has_ended == owner.begun
+    owner.begun[0].body_bytes.release()
+    assert owner.bodies.used == 0
+    assert len(owner.begun) == 1, "the next one is not begun"
+
+
+def test_a_body_of_several_pieces_is_kept_once(owner: Owner, connection: ClientConnection) -> None:
+    connection.data_received(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n{}")
+    connection.data_received(b"  ")
+    exchange = owner.begun[0]
+    assert exchange.body == b"{}  "
+    assert exchange.body is exchange.body
+    assert len(exchange._pieces) == 1
+
+
+def test_a_reply_to_head_has_the_length_of_the_reply_to_get(
+    owner: Owner, transport: RecordedTransport, connection: ClientConnection
+) -> None:
+    connection.data_received(b"HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n")
+    owner.begun[0].send(200, (("Content-Length", "123"),), b"")
+    assert b"Content-Length: 123\r\n" in transport.written
+    assert transport.written.endswith(b"\r\n\r\n")
