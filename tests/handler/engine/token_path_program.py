@@ -34,6 +34,8 @@ from handler.errors import EndpointError, EngineFailed
 
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
 DEAD = b"ENGINE_CORE_DEAD"
+# Fields of a request that have no default. 0.24.0 and later do not have the first.
+UNSET = {"eos_token_id", "mm_features", "pooling_params", "lora_request", "cache_salt", "data_parallel_rank"}
 
 
 @dataclass
@@ -63,7 +65,9 @@ class Story:
         self.encoder = MsgpackEncoder()
         self.processor = OutputProcessor(tokenizer, log_stats=True)
         resources = BackgroundResources(ctx=None, output_socket=output)
-        client = SimpleNamespace(resources=resources, decoder=MsgpackDecoder(EngineCoreOutputs), utility_results={})
+        client = SimpleNamespace(
+            resources=resources, decoder=MsgpackDecoder(EngineCoreOutputs), utility_results={}, add_request_async=None
+        )
         self.histogram = Histogram("gaps", "", ["engine"], registry=None)
         llm = SimpleNamespace(
             engine_core=client,
@@ -71,6 +75,7 @@ class Story:
             logger_manager=SimpleNamespace(stat_loggers=(), record=self.record),
             _add_request=None,
             input_processor=SimpleNamespace(stat_mm_cache=lambda: None),
+            renderer=SimpleNamespace(mm_processor_cache=None),
             log_stats=True,
             output_handler=None,
         )
@@ -89,8 +94,10 @@ class Story:
         kind = RequestOutputKind.FINAL_ONLY if collected.pop("whole", False) else RequestOutputKind.DELTA
         params = SamplingParams(max_tokens=100, output_kind=kind, stop=collected.pop("stop", []))
         sink = self.sinks[name] = Heard()
-        request = EngineCoreRequest(name, [1, 2, 3], None, params, None, None, time.time(), None, None, None)
-        request.external_req_id = name
+        unset = dict.fromkeys(UNSET & {*EngineCoreRequest.__struct_fields__})
+        request = EngineCoreRequest(
+            name, [1, 2, 3], sampling_params=params, arrival_time=time.time(), external_req_id=name, **unset
+        )
         collector = SinkCollector(name, kind, sink, lambda error: EngineFailed("its process ended"), **collected)
         self.processor.add_request(request, None, queue=collector)
 

@@ -29,7 +29,7 @@ from handler.engine.vllm_api.processes.core_processes import exit_statuses as ex
 from handler.errors import EndpointError
 
 if DIRECT:
-    from handler.engine.vllm_api.tokens import token_path
+    from handler.engine.vllm_api.tokens import token_path, version_differences
 
 try:
     # With the same arguments on 0.16.0, 0.24.0 and 0.32.0.
@@ -67,7 +67,7 @@ def build_engine(
     else:
         engine = AsyncLLM.from_engine_args(arguments)
     queued = engine.queued_requests = QueuedRequests(engine, limits(max_num_seqs(engine)))
-    if DIRECT:
+    if DIRECT and version_differences.supports_path(engine):
         token_path.TokenPath.install(engine, queued.queue, queued.process_outputs)
     return engine
 

@@ -29,8 +29,8 @@ except ImportError:  # 0.13.0, 0.16.0
 logger = logging.getLogger(__name__)
 
 # Whether tokens take the direct path from the core's socket to their sink (`vllm_api.tokens`). The path uses vLLM's
-# internals, so it is limited to the version for which it was written.
-DIRECT = vllm.__version__.startswith("0.16.")
+# internals, so it is limited to the versions on which its tests run.
+DIRECT = vllm.__version__.startswith(("0.16.", "0.24.", "0.29.", "0.32."))
 if DIRECT:
     from handler.engine.vllm_api.tokens import sink_collector
 
@@ -80,32 +80,32 @@ async def add_request(
 
     :returns: vLLM's internal id, which `abort` needs. None if the sink ended before the engine got the request.
     """
-    scores = generation.scores
+    scores, grammar = generation.scores, generation.sampling.grammar
+    rejection = InvalidField(grammar.field, PROBLEM) if grammar and is_constrained(engine, params) else None
     try:
         guard = getattr(engine, "grammar_guard", None)
         if guard is not None:
             await guard.check(params)
         ids = list(generation.prompt)
         prompt = {"prompt_token_ids": ids} if tokens_input is None else tokens_input(ids)
-        if DIRECT and scores is None:
-            return await sink_collector.add_request(engine, generation, prompt, params, sink, as_endpoint_error, lora)
+        if scores is None and getattr(engine, "token_path", None) is not None:
+            return await sink_collector.add_request(
+                engine, generation, prompt, params, sink, as_endpoint_error, lora, rejection
+            )
         traced = {} if generation.trace is None else {"trace_headers": generation.trace}
         collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora, **traced)
     except REFUSALS as error:
-        grammar = generation.sampling.grammar
         if grammar is None:
             raise
         raise InvalidField(grammar.field, reason(error)) from None
-
-    constrained = generation.sampling.grammar if is_constrained(engine, params) else None
 
     def put(output: RequestOutput | Exception) -> None:
         if isinstance(output, Exception):
             sink.fail(as_endpoint_error(output))
         else:
             completion = output.outputs[0]
-            if constrained is not None and completion.finish_reason == REJECTED:
-                sink.fail(InvalidField(constrained.field, PROBLEM))
+            if rejection is not None and completion.finish_reason == REJECTED:
+                sink.fail(rejection)
                 return
             if scores is not None:
                 _send_scores(scores, output, completion)

@@ -9,6 +9,7 @@ from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any, Final
 
+import vllm
 from vllm.entrypoints.openai.responses import serving as responses_serving
 from vllm.reasoning import ReasoningParserManager
 from vllm.renderers.params import TokenizeParams
@@ -19,7 +20,6 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.api_routes import Traits
 from handler.engine.frontend_args import FrontendSettings
-from handler.engine.vllm_api.core.core_requests import DIRECT
 from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
 from handler.engine.vllm_api.serving.message_rendering import render_in_threads
 from handler.engine.vllm_api.serving.reply_building import build_apart
@@ -38,6 +38,8 @@ try:
 except ImportError:
     get_max_tokens = None
 
+# Whether streamed tool calls are corrected (`streamed_tools`). The parsers of later versions have another interface.
+CORRECTED: Final = vllm.__version__.startswith("0.16.")
 ENCODE_KWARGS: Final = TokenizeParams.get_encode_kwargs
 # No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
 NO_DOMAIN: Final = "none.invalid"
@@ -54,7 +56,7 @@ async def start(
     """
     serving_log.shorten_errors()
     parses = bool(front_end.tool_call_parser or llm.vllm_config.structured_outputs_config.reasoning_parser)
-    generate_wrapper.wrap(llm, by_token=parses and DIRECT)
+    generate_wrapper.wrap(llm, by_token=parses and CORRECTED)
     responses_serving.ResponsesResponse = response_events.NamedResponse
     if not llm.model_config.allowed_media_domains:
         llm.model_config.allowed_media_domains = [NO_DOMAIN]
@@ -109,7 +111,7 @@ def _omit_token_types(llm: AsyncLLM) -> None:
 def _complete_tool_calls(state: SimpleNamespace, parser: str | None) -> None:
     """Corrects the streams of the tool parser. Its interface is that of 0.16.0."""
     serving = getattr(state, "openai_serving_chat", None)
-    if parser and DIRECT and serving is not None and serving.tool_parser is not None:
+    if parser and CORRECTED and serving is not None and serving.tool_parser is not None:
         from handler.engine.vllm_api.serving import streamed_tools  # its imports are those of 0.16.0
 
         serving.tool_parser = streamed_tools.complete(parser, serving.tool_parser)
