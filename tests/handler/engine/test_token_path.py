@@ -27,7 +27,7 @@ KINDS = ("plain", "apart", "whole", "stops")
 def told() -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[3]), "VLLM_LOGGING_LEVEL": "ERROR"}
     command = [sys.executable, str(PROGRAM), str(sample_model.path())]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -74,3 +74,16 @@ def test_a_request_goes_when_the_one_before_it_has_its_first_token_and_is_counte
     told: dict[str, Any],
 ) -> None:
     assert told["paced"] == {"waiting": [0, 0, 6, 5], "second": [False, True]}
+
+
+@pytest.mark.parametrize("kind", ["registered first", "one by one"])
+def test_the_sequences_of_a_request_enter_as_it_has_slots_and_those_outside_leave_with_it(
+    told: dict[str, Any], kind: str
+) -> None:
+    assert told["several"][kind] == [[0, 1], [1, 2], 0, 3, 0]
+
+
+def test_a_grammar_that_no_token_fits_is_the_clients_fault(told: dict[str, Any]) -> None:
+    heard = told["rejected"]
+    assert (heard["grammar"]["pushes"], heard["grammar"]["failed"]) == ([], True)
+    assert [finish for _, _, finish in heard["plain"]["pushes"]] == ["error"]
