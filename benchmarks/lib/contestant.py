@@ -102,7 +102,9 @@ def rust_front_end(name: str, port: int, model: Path, scratch: Path, shape: Engi
         *("--", "--max-num-seqs", str(shape.max_num_seqs), "--enforce-eager"),
         *(() if shape.worker is None else ("--worker-cls", shape.worker)),
     )
-    return Contestant(name, "rust", port, command, _with_metadata(shape.environment, scratch / f"{name}-metadata"), "/health")
+    return Contestant(
+        name, "rust", port, command, _with_metadata(shape.environment, scratch / f"{name}-metadata"), "/health"
+    )
 
 
 KINDS: dict[str, Callable[[str, int, Path, Path, EngineShape], Contestant]] = {

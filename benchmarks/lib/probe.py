@@ -1,7 +1,7 @@
 """Sends /ping at a fixed rate while a server is under load, from a separate process with blocking sockets.
 
-`python -m benchmarks.lib.probe PORT PATH` runs until stdin closes (or four minutes have passed) and writes a list of `Ping`.
-Each ping opens a connection, as a health check does, so that a slow accept counts as well.
+`python -m benchmarks.lib.probe PORT PATH` runs until stdin closes (or four minutes have passed) and writes a list of
+`Ping`. Each ping opens a connection, as a health check does, so that a slow accept counts as well.
 """
 
 from __future__ import annotations

@@ -87,3 +87,11 @@ def test_a_grammar_that_no_token_fits_is_the_clients_fault(told: dict[str, Any])
     heard = told["rejected"]
     assert (heard["grammar"]["pushes"], heard["grammar"]["failed"]) == ([], True)
     assert [finish for _, _, finish in heard["plain"]["pushes"]] == ["error"]
+    assert heard["ended"] == ["grammar", "plain"], "vLLM's client of several cores hears who has ended"
+
+
+def test_a_stop_string_within_a_step_ends_a_request_as_vllm_ends_its_own(told: dict[str, Any]) -> None:
+    heard = told["stopped"]
+    assert heard["sink"] == heard["own"]
+    assert heard["sink"][0][0] == "What does "
+    assert heard["aborted"] == ["own", "sink"]

@@ -54,6 +54,16 @@ class Heard:
         self.failed = True
 
 
+class Client(SimpleNamespace):
+    """As vLLM's client of several cores."""
+
+    async def process_engine_outputs(self, outputs: EngineCoreOutputs) -> None:
+        self.ended |= outputs.finished_requests or set()
+
+    async def abort_requests_async(self, names: list[str]) -> None:
+        self.aborted += names
+
+
 def core_request(name: str, params: SamplingParams) -> EngineCoreRequest:
     unset = dict.fromkeys(UNSET & {*EngineCoreRequest.__struct_fields__})
     return EngineCoreRequest(
@@ -74,12 +84,8 @@ class Story:
         self.encoder = MsgpackEncoder()
         self.processor = OutputProcessor(tokenizer, log_stats=True)
         resources = BackgroundResources(ctx=None, output_socket=output)
-        client = SimpleNamespace(
-            resources=resources,
-            decoder=MsgpackDecoder(EngineCoreOutputs),
-            utility_results={},
-            add_request_async=self.sent,
-        )
+        client = Client(resources=resources, decoder=MsgpackDecoder(EngineCoreOutputs), utility_results={})
+        client.ended, client.aborted, client.add_request_async = set(), [], self.sent
         self.histogram = Histogram("gaps", "", ["engine"], registry=None)
         llm = SimpleNamespace(
             engine_core=client,
@@ -123,7 +129,11 @@ class Story:
     def send(self, tokens: dict[str, int], finish: FinishReason | None = None, waiting: int = 0) -> None:
         outputs = [EngineCoreOutput(name, [token], finish_reason=finish) for name, token in tokens.items()]
         stats = SchedulerStats(num_waiting_reqs=waiting)
-        self.core.send_multipart(self.encoder.encode(EngineCoreOutputs(outputs=outputs, scheduler_stats=stats)))
+        self.send_outputs(outputs, stats, set(tokens) if finish is not None else None)
+
+    def send_outputs(self, outputs: list[EngineCoreOutput], stats: SchedulerStats, ended: set[str] | None) -> None:
+        message = EngineCoreOutputs(outputs=outputs, scheduler_stats=stats, finished_requests=ended)
+        self.core.send_multipart(self.encoder.encode(message))
 
     async def heard(self) -> dict[str, object]:
         """After the loop has read all there is."""
@@ -206,6 +216,22 @@ async def rejected(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     story.send(dict.fromkeys(story.sinks, ids[0]), FinishReason.ERROR)
     found = await story.heard()
     await story.end()
+    return {**found, "ended": sorted(story.llm.engine_core.ended)}
+
+
+async def stopped(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    """A step has several tokens, and the stop string is in the middle. One of two requests is vLLM's own."""
+    story = Story(tokenizer)
+    story.request("sink", stop=["/ping"])
+    own = RequestOutputCollector(RequestOutputKind.DELTA, "own")
+    params = SamplingParams(max_tokens=100, output_kind=RequestOutputKind.DELTA, stop=["/ping"])
+    story.processor.add_request(core_request("own", params), None, queue=own)
+    story.send_outputs([EngineCoreOutput(name, ids[:8]) for name in ("sink", "own")], SchedulerStats(), None)
+    await story.heard()
+    completion = own.output.outputs[0]
+    found: dict[str, object] = {"sink": story.sinks["sink"].pushes, "aborted": sorted(story.llm.engine_core.aborted)}
+    found["own"] = [[completion.text, completion.token_ids, completion.finish_reason]]
+    await story.end()
     return found
 
 
@@ -237,6 +263,7 @@ async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     found["paced"] = await paced(tokenizer, ids)
     found["several"] = await several(tokenizer, ids)
     found["rejected"] = await rejected(tokenizer, ids)
+    found["stopped"] = await stopped(tokenizer, ids)
 
     story = Story(tokenizer)  # the core dies behind its last tokens
     names = kinds(story)

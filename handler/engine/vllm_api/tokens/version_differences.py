@@ -33,7 +33,7 @@ def supports_path(llm: Any) -> bool:
 def mm_cache_stats(llm: Any) -> Callable[[], Any]:
     """The function for the statistics of the multimodal cache. 0.24.0 and later: the renderer has the cache."""
     function: Callable[[], Any] | None = getattr(getattr(llm, "renderer", None), "stat_mm_cache", None)
-    return function or llm.input_processor.stat_mm_cache  # type: ignore[no-any-return]
+    return function or llm.input_processor.stat_mm_cache
 
 
 def end_prefill(state: RequestState, output: EngineCoreOutput) -> None:
