@@ -11,5 +11,10 @@ def version() -> str:
 
 
 def is_016() -> bool:
-    """Whether it is 0.16.0, for which the product's direct token path is written."""
+    """Whether it is 0.16.0, on which the container's own replies have vLLM's fields."""
     return version() == "0.16.0"
+
+
+def has_token_path() -> bool:
+    """Whether the product has a direct token path on it."""
+    return version() in {"0.16.0", "0.24.0", "0.29.0", "0.32.0"}

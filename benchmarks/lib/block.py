@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from benchmarks.lib.contestant import Contestant
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.cpu_share import held
 from benchmarks.lib.load_generator import LoadResult
@@ -43,7 +44,7 @@ def run_block(server: ContestantServer, workload: RequestMix, pair: int) -> Bloc
     """Runs the workload. Takes at most its deadline and half a minute."""
     began = time.time()
     before = server.usage()
-    with held(server.http, workload.share), _probing(server.contestant.port, workload) as pings:
+    with held(server.http, workload.share), _probing(server.contestant, workload) as pings:
         result = _generate(server.contestant.port, workload)
     after = server.usage()
     first = min(sample.sent for sample in result.samples)
@@ -78,13 +79,13 @@ def _generate(port: int, workload: RequestMix) -> LoadResult:
 
 
 @contextmanager
-def _probing(port: int, workload: RequestMix) -> Iterator[list[Ping]]:
+def _probing(contestant: Contestant, workload: RequestMix) -> Iterator[list[Ping]]:
     """Yields a list that has the pings after the block has ended. Empty if the workload is not probed."""
     pings: list[Ping] = []
     if not workload.probed:
         yield pings
         return
-    command = [sys.executable, "-m", "benchmarks.lib.probe", str(port)]
+    command = [sys.executable, "-m", "benchmarks.lib.probe", str(contestant.port), contestant.health]
     prober = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield pings

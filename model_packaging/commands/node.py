@@ -23,7 +23,6 @@ def command(rank: int, dry_run: bool) -> None:
     from handler.engine.headless_node import address_of, headless_words
     from handler.errors import SettingError
     from handler.model.model_source import fetch_model
-    from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.planning.examination import examine_config, rejected_settings
 
     try:
@@ -35,9 +34,8 @@ def command(rank: int, dry_run: bool) -> None:
         refuse(found, False)
     path = config.model if dry_run else fetch_model(config).path
     arguments = {**found.plan.engine_args, "model": path}
-    version = installed_versions().get("vllm", "")
     resolve = str if dry_run else address_of
-    words = headless_words(arguments, rank, line=found.plan.line, version=version, resolve=resolve)
+    words = headless_words(arguments, rank, line=found.plan.line, resolve=resolve)
     if dry_run:
         print_json({"command": [*words], "environment": dict(found.plan.env)})
         return

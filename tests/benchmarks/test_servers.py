@@ -59,9 +59,9 @@ def test_the_worker_is_measured_and_nobody_survives(port: int, tmp_path: Path, m
         assert [process.ppid() for process in processes.http_processes(server.pid, port)] == [server.pid]
         assert 0 < server.start.port_s <= server.start.ping_s < server.start.ready_s
         assert server.usage().rss_bytes < server.usage().tree_rss_bytes
-        assert ask(port) == 200
+        assert ask(port, "/ping") == 200
     assert not [process for process in family if psutil.pid_exists(process.pid)]
-    assert ask(port) == 0
+    assert ask(port, "/ping") == 0
 
 
 def test_a_server_that_ends_says_why(port: int, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ for n in range(1000):
     server = subprocess.Popen([sys.executable, "-c", code, str(port)], stdout=subprocess.PIPE)
     assert server.stdout is not None
     try:
-        while not ask(port):
+        while not ask(port, "/ping"):
             time.sleep(0.02)
         command = [sys.executable, "-m", "benchmarks.lib.probe", str(port)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prober:

@@ -84,7 +84,7 @@ LETTER = {"inputs": "a", "parameters": {"grammar": {"type": "regex", "value": "y
     [
         ("structured_outputs", ["0.16.0"], CHOICE),
         ("structured_outputs", ["0.16.0"], {**CHOICE, "stream": True}),
-        ("parameters.grammar", ["0.16.0", "0.29.0"], LETTER),
+        ("parameters.grammar", ["0.16.0", "0.29.0", "0.32.0"], LETTER),
     ],
     ids=["whole", "stream", "inputs"],
 )

@@ -118,6 +118,13 @@ def test_a_request_with_many_sequences_leaves_slots_to_others(endpoint: ServePro
         assert flooding.result().status_code == 200
 
 
+@pytest.mark.usefixtures("same_core")
+def test_prompts_with_a_seed_are_computed_in_several_steps(endpoint: ServeProcess) -> None:
+    prompts = [[3 + (place * number) % 200 for place in range(900)] for number in range(1, 12)]
+    body = {"prompt": prompts, "seed": 7, "temperature": 1.0, "max_tokens": 2}
+    assert endpoint.client.post("/v1/completions", json=body).status_code == 200
+
+
 def test_a_seed_counts_beside_requests_without_one(endpoint: ServeProcess) -> None:
     seeded = {"prompt": "Once upon a time", "max_tokens": 40, "temperature": 1.5, "seed": 7, "ignore_eos": True}
 

@@ -7,6 +7,7 @@ import secrets
 import pytest
 from serve_process import ServeProcess
 
+from tests.installed_vllm import has_token_path
 from tests.otlp_receiver import Receiver
 
 pytestmark = pytest.mark.engine
@@ -15,7 +16,7 @@ BODY = {"prompt": "What does /ping mean?", "max_tokens": 8, "ignore_eos": True, 
 PARENT = "00f067aa0ba902b7"
 
 
-@pytest.mark.vllm_016("the direct token path, which tells the stages, is written for 0.16.0")
+@pytest.mark.skipif(not has_token_path(), reason="the direct token path tells the stages")
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_stages_of_a_request_in_the_engine(endpoint: ServeProcess, otlp: Receiver, stream: bool) -> None:
     trace = secrets.token_hex(16)

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import vllm
 from prometheus_client import CollectorRegistry
 from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
@@ -20,8 +21,8 @@ from handler.engine.engine_client.client_requests import SAMPLING_DEFAULTS, Clie
 from handler.engine.engine_client.client_requests import sampling_params as client_sampling_params
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
-from handler.engine.generation.generation import Generation, Sampling, StageListener
-from handler.errors import EndpointError
+from handler.engine.generation.generation import Generation, Grammar, Sampling, StageListener
+from handler.errors import EndpointError, InvalidField
 
 
 class ClientAdapter:
@@ -80,7 +81,13 @@ class ClientAdapter:
         self._requests = ClientRequests(self.client.generate, self._dead, grammars_end=whole_core)
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
+        self._require_grammars(sampling.grammar)
         return client_sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream)
+
+    def _require_grammars(self, grammar: Grammar | None) -> None:
+        """:raises InvalidField: there is a grammar, and this engine takes none."""
+        if grammar is not None and not self.facts.grammars:
+            raise InvalidField(grammar.field, f"this engine, vLLM {vllm.__version__}, takes no grammar: leave it out")
 
     async def add(
         self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
@@ -139,6 +146,9 @@ def _own_tokenizer(tokenizer: Any) -> Any:
     warm-up leaves one behind.
     """
     own = copy.deepcopy(tokenizer)
+    if type(own).__name__.startswith("TokenizerPool"):
+        # 0.24.0 and later: each call borrows one of several copies, which takes a seventh of the time of a template.
+        own.__class__ = type(own).__base__
     if (backend := getattr(own, "backend_tokenizer", None)) is not None:
         backend.no_truncation()
         backend.no_padding()

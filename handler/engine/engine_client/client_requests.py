@@ -122,15 +122,20 @@ class ClientRequests:
         self, generation: Generation, prompt: object, params: SamplingParams, sink: StageListener, lora: Any
     ) -> None:
         grammar, traced = generation.sampling.grammar, {}
+        rejection = self.rejection(grammar)
         if generation.trace is not None:
             traced["trace_headers"] = generation.trace
         try:
             made = self._generate(prompt, params, generation.request_id, lora_request=lora, **traced)
             async with aclosing(made) as outputs:
                 async for output in outputs:
-                    _push(output, generation.scores, grammar if self._grammars_end else None, sink)
+                    _push(output, generation.scores, rejection, sink)
         except Exception as error:
             sink.fail(self.as_endpoint_error(error, grammar))
+
+    def rejection(self, grammar: Grammar | None) -> EndpointError | None:
+        """What a request with a grammar gets if it ends with `REJECTED`."""
+        return InvalidField(grammar.field, PROBLEM) if grammar is not None and self._grammars_end else None
 
     def as_endpoint_error(self, error: object, grammar: Grammar | None = None) -> EndpointError:
         """The endpoint error for an exception that the engine raised for one request.
@@ -147,10 +152,10 @@ class ClientRequests:
         return GenerationFailed(type(error).__name__)
 
 
-def _push(output: RequestOutput, scores: Scores | None, grammar: Grammar | None, sink: StageListener) -> None:
+def _push(output: RequestOutput, scores: Scores | None, rejection: EndpointError | None, sink: StageListener) -> None:
     completion = output.outputs[0]
-    if grammar is not None and completion.finish_reason == REJECTED:
-        sink.fail(InvalidField(grammar.field, PROBLEM))
+    if rejection is not None and completion.finish_reason == REJECTED:
+        sink.fail(rejection)
         return
     if scores is not None:
         _send_scores(scores, output, completion)

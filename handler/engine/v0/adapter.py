@@ -32,8 +32,8 @@ from handler.engine.engine_client.client_adapter import ClientAdapter
 from handler.engine.engine_client.client_queue import ClientQueue
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.frontend_args import FrontendSettings
-from handler.engine.generation.generation import Generation, Sampling, StageListener
-from handler.errors import EngineFailed, InvalidField
+from handler.engine.generation.generation import Generation, StageListener
+from handler.errors import EngineFailed
 from handler.json_value import Json
 
 # Seconds for vLLM to end the engine's process.
@@ -103,11 +103,6 @@ class V0Adapter(ClientAdapter):
 
     def is_dead(self) -> bool:
         return self._core_ended or super().is_dead()
-
-    def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
-        if sampling.grammar is not None:
-            raise InvalidField(sampling.grammar.field, "this engine, vLLM 0.9, takes no grammar: leave it out")
-        return super().sampling_params(sampling, max_tokens, stream)
 
     async def add(
         self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None

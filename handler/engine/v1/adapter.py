@@ -35,7 +35,7 @@ from handler.engine.engine_client.processes.engine_processes import EngineProces
 from handler.engine.fast_import import without_collection
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Sampling, StageListener
-from handler.engine.headless_node import CPU_WORKER_FIXES, FIXED_VERSIONS
+from handler.engine.headless_node import CPU_WORKER_FIXES
 from handler.engine.v1 import logprob_texts
 from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.engine.v1.grammar.grammar_guard import guard_of
@@ -75,7 +75,7 @@ def parse(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineA
     """As `EngineGeneration.parse`."""
     model_inspection.inspect_here()
     parsed = engine_arguments.engine_args(arguments, config)
-    if vllm.__version__.startswith(FIXED_VERSIONS) and current_platform.is_cpu() and not parsed.worker_extension_cls:
+    if current_platform.is_cpu() and not parsed.worker_extension_cls:
         parsed.worker_extension_cls = CPU_WORKER_FIXES
     return parsed
 
@@ -125,7 +125,6 @@ class V1Adapter(ClientAdapter):
         super().__init__(llm, llm.tokenizer, processes, settings, _template, (EngineDeadError,))
         self.parts = parts
         self.guard = llm.grammar_guard = guard_of(llm)
-        self.facts = replace(self.facts, grammars=True, direct_tokens=parts.direct_tokens)
         self._sequences: Any = None
         limits = settings.queue(self.facts.slots)
         if parts.sequence_queue:
@@ -137,14 +136,13 @@ class V1Adapter(ClientAdapter):
             request_gate.install(llm, self._gate, _untried if self.guard is None else self.guard.require_tried)
         else:
             self._queue = ClientQueue(llm, limits, self._gate)
-        if parts.direct_tokens:
-            from handler.engine.v1.tokens.token_path import TokenPath
-
-            TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)
+        direct = parts.direct_tokens and _installs_token_path(llm, self._sequences)
+        self.facts = replace(self.facts, grammars=parts.grammars, direct_tokens=direct)
         self._accept()
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
         grammar, further = sampling.grammar, dict[str, Any](OWNED)
+        self._require_grammars(grammar)
         if grammar is not None:
             further["structured_outputs"] = StructuredOutputsParams(**{grammar.kind: grammar.text})
         return sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream, **further)
@@ -159,11 +157,12 @@ class V1Adapter(ClientAdapter):
                 await self.guard.check(params)
             if sink.ended:
                 return None
-            if self.parts.direct_tokens and generation.scores is None:
+            if self.facts.direct_tokens and generation.scores is None:
                 from handler.engine.v1.tokens import sink_collector
 
+                rejection = self._requests.rejection(generation.sampling.grammar)
                 return await sink_collector.add_request(
-                    self.client, generation, prompt, params, sink, self.as_endpoint_error, lora
+                    self.client, generation, prompt, params, sink, self.as_endpoint_error, lora, rejection
                 )
             return self._requests.begin(generation, prompt, params, sink, lora)
         except REFUSALS as error:
@@ -207,6 +206,17 @@ def _template(llm: AsyncLLM, tokenizer: Any, settings: EngineSettings) -> tuple[
         template, None, front.chat_template_content_format, tokenizer, model_config=model
     )
     return template, bool(found == "openai")
+
+
+def _installs_token_path(llm: AsyncLLM, sequences: Any) -> bool:
+    """Lets tokens take the direct path, where nothing but tokens comes from the cores."""
+    from handler.engine.v1.tokens import version_differences
+    from handler.engine.v1.tokens.token_path import TokenPath
+
+    if not version_differences.supports_path(llm):
+        return False
+    TokenPath.install(llm, sequences.queue, sequences.process_outputs)
+    return True
 
 
 @cache

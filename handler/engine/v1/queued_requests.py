@@ -1,14 +1,16 @@
-"""Lets every sequence of every path wait in the core's queue. Seen on vLLM 0.16.0, 0.24.0 and 0.29.0.
+"""Lets every sequence of every path wait in the core's queue. Seen on vLLM 0.16.0, 0.24.0, 0.29.0 and 0.32.0.
 
 vLLM has one function that gives a sequence to the core (`AsyncLLM._add_request`), and one table of the sequences that
-the core has (`OutputProcessor.request_states`, from which every end removes them).
+the core has (`OutputProcessor.request_states`, from which every end removes them). 0.32.0 does not use that function
+for a request with several sequences: it adds all of them to the table, and then sends each to the core. They are kept
+from the table until their turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from vllm.v1.engine import EngineCoreRequest
@@ -50,6 +52,10 @@ class QueuedRequests:
         # The sequences of a request with several that are still outside, by the names of the request.
         self._outside: defaultdict[str, set[asyncio.Task[None]]] = defaultdict(set)
         self._enter, llm._add_request = llm._add_request, self._add
+        self._entering = ""
+        self._children: dict[str, tuple[Any, Any, int, Any]] = {}
+        self._register, processor.add_request = processor.add_request, self._register_request
+        self._send, llm.engine_core.add_request_async = llm.engine_core.add_request_async, self._send_request
         self._abort, processor.abort_requests = processor.abort_requests, self._abort_requests
         self.process_outputs, processor.process_outputs = processor.process_outputs, self._process_outputs
         self._propagate, processor.propagate_error = processor.propagate_error, self._propagate_error
@@ -71,6 +77,21 @@ class QueuedRequests:
         for name in names:
             self._outside[name].add(task)
         task.add_done_callback(lambda ended: self._entered(ended, names))
+
+    def _register_request(
+        self, request: EngineCoreRequest, prompt: Any, parent: Any = None, index: int = 0, queue: Any = None
+    ) -> None:
+        """Replaces `OutputProcessor.add_request`. A child whose turn has not come is registered when it comes."""
+        if parent is None or request.request_id == self._entering:
+            self._register(request, prompt, parent, index, queue)
+        else:
+            self._children[request.request_id] = (prompt, parent, index, queue)
+
+    def _send_request(self, request: EngineCoreRequest) -> Coroutine[Any, Any, None]:
+        """Replaces `AsyncMPClient.add_request_async`."""
+        child = self._children.pop(request.request_id, None)
+        sent: Coroutine[Any, Any, None] = self._send(request) if child is None else self._add(request, *child)
+        return sent
 
     async def _add_child(
         self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any, group: Any
@@ -96,6 +117,7 @@ class QueuedRequests:
         wanted = getattr(collector, "wanted", _always)
         if not await self.queue.turn(name, tokens, wanted, group=group, paced=paced):
             return
+        self._entering = name
         try:
             await self._enter(request, prompt, parent, index, collector)
         finally:

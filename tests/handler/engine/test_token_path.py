@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 import sample_model
+from tests.installed_vllm import has_token_path
 
-pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the direct token path is written for 0.16.0")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(not has_token_path(), reason="this vLLM has no direct token path"),
+]
 PROGRAM = Path(__file__).with_name("token_path_program.py")
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
 KINDS = ("plain", "apart", "whole", "stops")
@@ -23,7 +27,7 @@ KINDS = ("plain", "apart", "whole", "stops")
 def told() -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[3]), "VLLM_LOGGING_LEVEL": "ERROR"}
     command = [sys.executable, str(PROGRAM), str(sample_model.path())]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -70,3 +74,24 @@ def test_a_request_goes_when_the_one_before_it_has_its_first_token_and_is_counte
     told: dict[str, Any],
 ) -> None:
     assert told["paced"] == {"waiting": [0, 0, 6, 5], "second": [False, True]}
+
+
+@pytest.mark.parametrize("kind", ["registered first", "one by one"])
+def test_the_sequences_of_a_request_enter_as_it_has_slots_and_those_outside_leave_with_it(
+    told: dict[str, Any], kind: str
+) -> None:
+    assert told["several"][kind] == [[0, 1], [1, 2], 0, 3, 0]
+
+
+def test_a_grammar_that_no_token_fits_is_the_clients_fault(told: dict[str, Any]) -> None:
+    heard = told["rejected"]
+    assert (heard["grammar"]["pushes"], heard["grammar"]["failed"]) == ([], True)
+    assert [finish for _, _, finish in heard["plain"]["pushes"]] == ["error"]
+    assert heard["ended"] == ["grammar", "plain"], "vLLM's client of several cores hears who has ended"
+
+
+def test_a_stop_string_within_a_step_ends_a_request_as_vllm_ends_its_own(told: dict[str, Any]) -> None:
+    heard = told["stopped"]
+    assert heard["sink"] == heard["own"]
+    assert heard["sink"][0][0] == "What does "
+    assert heard["aborted"] == ["own", "sink"]

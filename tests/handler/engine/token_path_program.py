@@ -22,18 +22,22 @@ from vllm import SamplingParams
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
 from vllm.v1.engine.core_client import BackgroundResources
-from vllm.v1.engine.output_processor import OutputProcessor
+from vllm.v1.engine.output_processor import OutputProcessor, RequestOutputCollector
+from vllm.v1.engine.parallel_sampling import ParentRequest
 from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
+from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.queue_limits import ONE_BY_ONE, PaceLimit, QueueLimits
 from handler.engine.v1.queued_requests import QueuedRequests
 from handler.engine.v1.tokens.token_gaps import TokenGaps
 from handler.engine.v1.tokens.token_path import SinkCollector, TokenPath
-from handler.errors import EndpointError, EngineFailed
+from handler.errors import EndpointError, EngineFailed, InvalidField
 
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
 DEAD = b"ENGINE_CORE_DEAD"
+# Fields of a request that have no default. 0.24.0 and later do not have the first.
+UNSET = {"eos_token_id", "mm_features", "pooling_params", "lora_request", "cache_salt", "data_parallel_rank"}
 
 
 @dataclass
@@ -50,10 +54,27 @@ class Heard:
         self.failed = True
 
 
+class Client(SimpleNamespace):
+    """As vLLM's client of several cores."""
+
+    async def process_engine_outputs(self, outputs: EngineCoreOutputs) -> None:
+        self.ended |= outputs.finished_requests or set()
+
+    async def abort_requests_async(self, names: list[str]) -> None:
+        self.aborted += names
+
+
+def core_request(name: str, params: SamplingParams) -> EngineCoreRequest:
+    unset = dict.fromkeys(UNSET & {*EngineCoreRequest.__struct_fields__})
+    return EngineCoreRequest(
+        name, [1, 2, 3], sampling_params=params, arrival_time=time.time(), external_req_id=name, **unset
+    )
+
+
 class Story:
     """One token path, and the far end of its socket."""
 
-    def __init__(self, tokenizer: Any, pace: PaceLimit | None = None) -> None:
+    def __init__(self, tokenizer: Any, pace: PaceLimit | None = None, share: int = 1000) -> None:
         context = zmq.asyncio.Context.instance()
         output = context.socket(zmq.PULL)
         address = f"inproc://tokens-{id(self)}-{time.monotonic_ns()}"
@@ -63,19 +84,23 @@ class Story:
         self.encoder = MsgpackEncoder()
         self.processor = OutputProcessor(tokenizer, log_stats=True)
         resources = BackgroundResources(ctx=None, output_socket=output)
-        client = SimpleNamespace(resources=resources, decoder=MsgpackDecoder(EngineCoreOutputs), utility_results={})
+        client = Client(resources=resources, decoder=MsgpackDecoder(EngineCoreOutputs), utility_results={})
+        client.ended, client.aborted, client.add_request_async = set(), [], self.sent
         self.histogram = Histogram("gaps", "", ["engine"], registry=None)
         llm = SimpleNamespace(
             engine_core=client,
             output_processor=self.processor,
             logger_manager=SimpleNamespace(stat_loggers=(), record=self.record),
-            _add_request=None,
+            _add_request=self.enter,
             input_processor=SimpleNamespace(stat_mm_cache=lambda: None),
+            renderer=SimpleNamespace(mm_processor_cache=None),
             log_stats=True,
             output_handler=None,
         )
+        self.llm = llm
         self.waiting: list[int] = []
-        queued = QueuedRequests(llm, QueueLimits(slots=1000, share=1000, reserved=0, pace=pace))
+        self.core_has: list[str] = []
+        queued = QueuedRequests(llm, QueueLimits(slots=1000, share=share, reserved=0, pace=pace))
         self.queue = queued.queue
         self.path = TokenPath.install(llm, queued.queue, queued.process_outputs)
         self.path._gaps = TokenGaps([{0: self.histogram.labels("0")}])
@@ -85,19 +110,30 @@ class Story:
         """The last of vLLM's own functions that gets the statistics of a step."""
         self.waiting.append(scheduler_stats.num_waiting_reqs)
 
+    async def sent(self, request: EngineCoreRequest) -> None:
+        self.core_has.append(request.request_id)
+
+    async def enter(self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any) -> None:
+        """As `AsyncLLM._add_request`."""
+        self.processor.add_request(request, prompt, parent, index, collector)
+        await self.llm.engine_core.add_request_async(request)
+
     def request(self, name: str, **collected: Any) -> None:
         kind = RequestOutputKind.FINAL_ONLY if collected.pop("whole", False) else RequestOutputKind.DELTA
         params = SamplingParams(max_tokens=100, output_kind=kind, stop=collected.pop("stop", []))
         sink = self.sinks[name] = Heard()
-        request = EngineCoreRequest(name, [1, 2, 3], None, params, None, None, time.time(), None, None, None)
-        request.external_req_id = name
+        request = core_request(name, params)
         collector = SinkCollector(name, kind, sink, lambda error: EngineFailed("its process ended"), **collected)
         self.processor.add_request(request, None, queue=collector)
 
     def send(self, tokens: dict[str, int], finish: FinishReason | None = None, waiting: int = 0) -> None:
         outputs = [EngineCoreOutput(name, [token], finish_reason=finish) for name, token in tokens.items()]
         stats = SchedulerStats(num_waiting_reqs=waiting)
-        self.core.send_multipart(self.encoder.encode(EngineCoreOutputs(outputs=outputs, scheduler_stats=stats)))
+        self.send_outputs(outputs, stats, set(tokens) if finish is not None else None)
+
+    def send_outputs(self, outputs: list[EngineCoreOutput], stats: SchedulerStats, ended: set[str] | None) -> None:
+        message = EngineCoreOutputs(outputs=outputs, scheduler_stats=stats, finished_requests=ended)
+        self.core.send_multipart(self.encoder.encode(message))
 
     async def heard(self) -> dict[str, object]:
         """After the loop has read all there is."""
@@ -139,6 +175,66 @@ async def paced(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     return found
 
 
+async def several(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    """A request for four sequences, of which two may be in the core: as 0.32.0 adds it, and as earlier versions do."""
+    found: dict[str, object] = {}
+    for kind in ("registered first", "one by one"):
+        story = Story(tokenizer, share=2)
+        parent = ParentRequest(core_request("parent", SamplingParams(n=4, max_tokens=9)))
+        collector = RequestOutputCollector(RequestOutputKind.DELTA, "parent")
+        GROUP.set(RequestGroup())
+        children = []
+        for index in range(4):
+            name, params = parent.get_child_info(index)
+            children.append(child := core_request(name, params))
+            if kind == "one by one":
+                await story.llm._add_request(child, None, parent, index, collector)
+            else:
+                story.processor.add_request(child, None, parent, index, collector)
+        if kind == "registered first":
+            for child in children:
+                await story.llm.engine_core.add_request_async(child)
+        names = [child.request_id for child in children]
+        await asyncio.sleep(0)
+        states = [sorted(map(names.index, story.processor.request_states))]
+        story.send({names[0]: ids[0]}, FinishReason.LENGTH)
+        await story.heard()
+        states.append(sorted(map(names.index, story.processor.request_states)))
+        story.processor.abort_requests(["parent"], internal=True)
+        await story.heard()
+        found[kind] = [*states, len(story.processor.request_states), len(story.core_has), story.queue.waiting]
+        await story.end()
+    GROUP.set(None)
+    return found
+
+
+async def rejected(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    """The core ends requests with "error": one with a grammar, and one without."""
+    story = Story(tokenizer)
+    story.request("grammar", rejection=InvalidField("response_format", "no token is left"))
+    story.request("plain")
+    story.send(dict.fromkeys(story.sinks, ids[0]), FinishReason.ERROR)
+    found = await story.heard()
+    await story.end()
+    return {**found, "ended": sorted(story.llm.engine_core.ended)}
+
+
+async def stopped(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    """A step has several tokens, and the stop string is in the middle. One of two requests is vLLM's own."""
+    story = Story(tokenizer)
+    story.request("sink", stop=["/ping"])
+    own = RequestOutputCollector(RequestOutputKind.DELTA, "own")
+    params = SamplingParams(max_tokens=100, output_kind=RequestOutputKind.DELTA, stop=["/ping"])
+    story.processor.add_request(core_request("own", params), None, queue=own)
+    story.send_outputs([EngineCoreOutput(name, ids[:8]) for name in ("sink", "own")], SchedulerStats(), None)
+    await story.heard()
+    completion = own.output.outputs[0]
+    found: dict[str, object] = {"sink": story.sinks["sink"].pushes, "aborted": sorted(story.llm.engine_core.aborted)}
+    found["own"] = [[completion.text, completion.token_ids, completion.finish_reason]]
+    await story.end()
+    return found
+
+
 async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     found: dict[str, object] = {}
 
@@ -165,6 +261,9 @@ async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     await story.end()
 
     found["paced"] = await paced(tokenizer, ids)
+    found["several"] = await several(tokenizer, ids)
+    found["rejected"] = await rejected(tokenizer, ids)
+    found["stopped"] = await stopped(tokenizer, ids)
 
     story = Story(tokenizer)  # the core dies behind its last tokens
     names = kinds(story)

@@ -34,6 +34,6 @@ def _statuses_in_frames(traceback: TracebackType | None) -> list[int]:
             for process in getattr(holder, "processes", None) or alone:
                 process.join(REAPED_WITHIN)
                 if isinstance(process.exitcode, int):
-                    found[process.pid] = process.exitcode
+                    found[int(process.pid or 0)] = process.exitcode
         traceback = traceback.tb_next
     return list(found.values())

@@ -1,8 +1,8 @@
-"""Queues a plain request whose tokens go to a sink, and collects its outputs. Tested on 0.16.0."""
+"""Queues a plain request whose tokens go to a sink, and collects its outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vllm.outputs import RequestOutput
@@ -12,7 +12,8 @@ from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.generation.generation import Generation, StageListener, Times
+from handler.engine.engine_client.client_requests import REJECTED
+from handler.engine.generation.generation import Generation, StageListener, StopReason, Times
 from handler.errors import EndpointError
 
 
@@ -20,6 +21,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
     """Receives a request's outputs from vLLM's output processor, and pushes them to a sink.
 
     :param apart: tokens of different steps are never pushed together.
+    :param rejection: what a request with a grammar gets if it ends with `REJECTED`.
     :ivar plain: the request has no stop strings and no special spacing, so the text of a token is the decoder's output.
     :ivar made: how many tokens there are so far.
     :ivar text, ids: what is made but not pushed yet.
@@ -33,6 +35,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         translate: Callable[[Exception], EndpointError],
         *,
         apart: bool = False,
+        rejection: EndpointError | None = None,
     ) -> None:
         super().__init__(kind, internal_id)
         self.sink = sink
@@ -46,6 +49,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         self.ids: list[int] = []
         self.times: Times | None = None
         self._translate = translate
+        self._rejection = rejection
 
     def use_detokenizer(self, detokenizer: Any) -> None:
         """Sets how tokens become text. Call at the first token."""
@@ -80,7 +84,14 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
             self.sink.fail(self._translate(output))
         else:
             completion = output.outputs[0]
-            self.sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
+            self.end(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
+
+    def end(self, text: str, ids: Sequence[int], finish: str | None, reason: StopReason) -> None:
+        """Pushes the last output."""
+        if self._rejection is not None and finish == REJECTED:
+            self.sink.fail(self._rejection)
+        else:
+            self.sink.push(text, ids, finish, reason)
 
 
 async def add_request(
@@ -91,9 +102,11 @@ async def add_request(
     sink: StageListener,
     translate: Callable[[Exception], EndpointError],
     lora: object = None,
+    rejection: EndpointError | None = None,
 ) -> str:
     """Queues a request for text only, whose tokens go to a sink.
 
+    :param rejection: as `SinkCollector`'s.
     :returns: vLLM's internal id.
     :raises Exception: vLLM's input processor rejects the request, or the engine is dead (`EngineDeadError`).
     """
@@ -111,7 +124,7 @@ async def add_request(
     )
     processor.assign_request_id(request)
     kind = request.sampling_params.output_kind
-    collector = SinkCollector(request.request_id, kind, sink, translate, apart=generation.apart)
+    collector = SinkCollector(request.request_id, kind, sink, translate, apart=generation.apart, rejection=rejection)
     collector.times = generation.times
     await llm._add_request(request, None, None, 0, collector)
     return str(request.request_id)

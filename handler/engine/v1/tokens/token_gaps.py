@@ -1,4 +1,4 @@
-"""Updates vLLM's histogram of the time between tokens, once for all tokens of a step. Written and tested for 0.16.0.
+"""Updates vLLM's histogram of the time between tokens, once for all tokens of a step.
 
 vLLM observes every token by itself (v1/metrics/loggers.py, `inter_token_latencies_iter`), which was a fifth of the cost
 of a streamed token. Here each bucket is increased once, which gives the same numbers.

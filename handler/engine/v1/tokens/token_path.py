@@ -1,4 +1,4 @@
-"""Moves tokens from the engine core's socket to their sinks, in one callback of the loop. Written for vLLM 0.16.0.
+"""Moves tokens from the engine core's socket to their sinks, in one callback of the loop.
 
 vLLM itself wakes one task for a message and another for its outputs, and makes two objects for each token. Measured
 with 32 streams, that is half of a front end's cost without the sending (benchmarks/README.md). Here the loop reads the
@@ -10,7 +10,8 @@ as vLLM's own collector does. No token waits for one that has not arrived.
 
 These parts of vLLM are used: `AsyncMPClient`'s sockets, decoder and `_process_utility_output`
 (v1/engine/core_client.py), `OutputProcessor.request_states` and its statistics (v1/engine/output_processor.py), and
-the detokenizer (v1/engine/detokenizer.py).
+the detokenizer (v1/engine/detokenizer.py). Seen on vLLM 0.16.0, 0.24.0, 0.29.0 and 0.32.0; `version_differences` has
+what differs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import zmq
@@ -30,6 +31,7 @@ from vllm.v1.engine.output_processor import RequestState
 from vllm.v1.metrics.stats import IterationStats
 
 from handler.engine.core_queue import CoreQueue
+from handler.engine.v1.tokens import version_differences as versions
 from handler.engine.v1.tokens.sink_collector import SinkCollector
 from handler.engine.v1.tokens.token_gaps import TokenGaps
 
@@ -45,13 +47,16 @@ class TokenPath:
     """Replaces vLLM's two tasks between the core's socket and the requests. Use it on the engine's loop only."""
 
     def __init__(self, llm: AsyncLLM, queue: CoreQueue, process_outputs: Callable[..., Any]) -> None:
+        self._llm = llm
         self._client = llm.engine_core
         self._resources = llm.engine_core.resources
         self._processor = llm.output_processor
         self._states: dict[str, RequestState] = llm.output_processor.request_states
         self._manager = llm.logger_manager
         self._gaps = TokenGaps.of(self._manager)
-        self._mm_stats = llm.input_processor.stat_mm_cache
+        self._mm_stats = versions.mm_cache_stats(llm)
+        # Of several cores: vLLM's client notes which requests of which core have ended.
+        self._note_ended = getattr(type(llm.engine_core), "process_engine_outputs", None)
         self._log_stats = bool(llm.log_stats)
         self._loop = asyncio.get_running_loop()
         self._socket: zmq.Socket[bytes] = zmq.Socket.shadow(self._resources.output_socket)
@@ -61,7 +66,7 @@ class TokenPath:
         self._open = True
         self._more = False
         self._unflushed: list[SinkCollector] = []
-        self._aborts: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     def install(cls, llm: AsyncLLM, queue: CoreQueue, process_outputs: Callable[..., Any]) -> TokenPath:
@@ -137,6 +142,8 @@ class TokenPath:
         if message.utility_output:
             _process_utility_output(message.utility_output, self._client.utility_results)
             return
+        if self._note_ended is not None:
+            self._run(self._note_ended(self._client, message))
         outputs = message.outputs
         if not outputs and not message.scheduler_stats:
             return
@@ -162,11 +169,11 @@ class TokenPath:
                 logger.exception("an output cannot be handled")
                 state.queue.put(error)
         if others:
-            aborted += self._process_outputs(others, message.timestamp, stats).reqs_to_abort
+            step = versions.step_arguments(message)
+            aborted += self._process_outputs(others, message.timestamp, stats, **step).reqs_to_abort
+            versions.drop_missing_media(self._llm, others)
         if aborted:
-            task = self._loop.create_task(self._client.abort_requests_async(aborted))
-            self._aborts.add(task)
-            task.add_done_callback(self._aborts.discard)
+            self._run(self._client.abort_requests_async(aborted))
         self._queue.step(shown)
         self._processor.update_scheduler_stats(message.scheduler_stats)
         self._gaps.observe(gaps, message.engine_index)
@@ -177,6 +184,11 @@ class TokenPath:
                 iteration_stats=stats,
                 mm_cache_stats=self._mm_stats(),
             )
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _push(
         self,
@@ -202,8 +214,7 @@ class TokenPath:
                 gaps.append(timestamp - state.stats.last_token_ts)
                 state.stats.last_token_ts = timestamp
         if state.is_prefilling:
-            state.num_cached_tokens = output.num_cached_tokens
-            state.is_prefilling = False
+            versions.end_prefill(state, output)
             collector.use_detokenizer(state.detokenizer)
         if collector.plain:
             shown = ids
@@ -219,7 +230,7 @@ class TokenPath:
             if collector.whole:
                 collector.keep(text, ids)
         else:
-            stop = state.detokenizer.update(ids, finish == FinishReason.STOP)
+            stop = versions.update_text(state, output, finish == FinishReason.STOP)
             if stop:
                 finish, reason = FinishReason.STOP, stop
             if finish is not None or not collector.whole:
@@ -248,5 +259,5 @@ class TokenPath:
             collector.times(seen.queued_ts, seen.scheduled_ts, seen.first_token_ts, seen.last_token_ts)
         if self._processor.tracing_enabled and stats is not None:
             self._processor.do_tracing(output, state, stats)
-        collector.sink.push(text, ids, str(finish), reason)
+        collector.end(text, ids, str(finish), reason)
         return output.finish_reason is not None
