@@ -9,7 +9,7 @@ from typing import Any
 from killing_prompt import KILLING_PROMPT
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-from handler.engine.engine_client.processes import cpu_worker  # noqa: F401  its fixes are those of the product
+from handler.engine.v1 import cpu_worker  # noqa: F401  its fixes are those of the product
 
 _execute = GPUModelRunner.execute_model
 

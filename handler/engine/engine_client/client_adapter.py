@@ -77,7 +77,7 @@ class ClientAdapter:
     def _accept(self) -> None:
         """Call once the client's `generate` is as it is to be."""
         whole_core = getattr(self.client.vllm_config, "kv_transfer_config", None) is None
-        self._requests = ClientRequests(self.client.generate, self._dead, grammars_end=whole_core)
+        self._requests = ClientRequests(self.client.generate, self._dead, self.facts.tokenizer, grammars_end=whole_core)
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
         return client_sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream)

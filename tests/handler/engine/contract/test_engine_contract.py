@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,6 +100,20 @@ def test_log_probabilities_come_with_their_tokens(started: StartedEngine, prompt
     first, *others = got.prompt_scores
     assert first is None
     assert [position[0].token_id for position in others if position] == prompt[1:]
+
+
+@pytest.mark.parametrize("scored", [False, True])
+def test_a_push_has_one_token_if_tokens_are_to_be_apart(
+    started: StartedEngine, prompt: list[int], scored: bool
+) -> None:
+    named = {"logprobs": 1} if scored else {}
+    _, sink = started.begin(prompt, stream=True, apart=True, scored=scored, max_tokens=100, ignore_eos=True, **named)
+    for _ in range(10):
+        started.engine.loop.call(time.sleep, 0.05)  # the loop is held up, and later tokens arrive meanwhile
+    assert sink.done.wait(WITHIN)
+    assert sink.pushes == len(sink.ids) == 100
+    assert len(sink.scores) == (100 if scored else 0)
+    assert started.engine.prompts.tokenizer.decode(sink.ids, skip_special_tokens=True) == sink.text
 
 
 def test_more_than_there_are_slots_all_end(started: StartedEngine, prompt: list[int]) -> None:
