@@ -171,15 +171,11 @@ class EngineGeneration(Protocol):
         """
         ...
 
-    def parse(self, arguments: Mapping[str, Json], config: EndpointConfig) -> Any:
+    def parse(self, arguments: Mapping[str, Json], config: EndpointConfig, front_end: FrontendSettings) -> Any:
         """A plan's engine arguments, parsed by vLLM's own parser.
 
-        :raises SettingError: vLLM rejects one. The error names its setting.
+        :raises SettingError: vLLM rejects one, or has no such parser for tools or reasoning. It names the setting.
         """
-        ...
-
-    def check_parsers(self, arguments: Any, front_end: FrontendSettings) -> None:
-        """:raises SettingError: a configured tool or reasoning parser does not exist."""
         ...
 
     async def start(self, arguments: Any, settings: EngineSettings) -> EngineAdapter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from engine_starts import SLOTS, StartedEngine
 from waiting import WITHIN, eventually
 
 from handler.engine.api_routes import Route
+from handler.engine.generation.generation import Grammar
 from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PlainTextOnly
 from sample_model.facts import by_name
@@ -166,6 +168,16 @@ def test_a_wrong_token_is_refused_and_ends_nothing(started: StartedEngine, token
     assert 400 <= error.status < 500, error
     assert isinstance(error, InvalidField)
     assert not started.engine.dead()
+
+
+def test_a_grammar_is_kept_or_refused(started: StartedEngine, prompt: list[int]) -> None:
+    grammar = Grammar("regex", "[0-9]{3}", "parameters.grammar")
+    if started.engine._adapter.facts.grammars:
+        assert re.fullmatch("[0-9]{3}", started.answer(prompt, grammar=grammar).text)
+        grammar = Grammar("regex", "[0-9", "parameters.grammar")
+    error = refused(started, prompt, grammar=grammar)
+    assert isinstance(error, InvalidField)
+    assert error.param == "parameters.grammar"
 
 
 def test_a_prompt_without_room_is_refused(started: StartedEngine) -> None:
