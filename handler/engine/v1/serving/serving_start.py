@@ -23,7 +23,7 @@ from handler.engine.frontend_args import FrontendSettings
 from handler.engine.v1.accelerators import Accelerators
 from handler.engine.v1.serving import generate_wrapper, response_events, serving_log
 from handler.engine.v1.serving.reply_building import build_apart
-from handler.engine.v1.serving.serving_classes import Serving
+from handler.engine.v1.serving.serving_classes import VllmServing
 from handler.errors import SettingError
 
 try:
@@ -52,7 +52,7 @@ async def start(
     max_output_tokens: int | None = None,
     *,
     parts: Accelerators,
-) -> Serving:
+) -> VllmServing:
     """Creates vLLM's serving objects.
 
     :param arguments: the engine arguments that `engine_arguments.engine_args` made.
@@ -100,7 +100,7 @@ async def start(
     if parts.tool_streams and front_end.tool_call_parser:
         _complete_tool_calls(state, front_end.tool_call_parser)
     _omit_token_types(llm)
-    return Serving(llm, state, _traits(llm, options, tasks))
+    return VllmServing(llm, state, _traits(llm, options, tasks))
 
 
 def _omit_token_types(llm: AsyncLLM) -> None:
