@@ -1,5 +1,4 @@
 # The build argument BASE_IMAGE selects the Neuron line (docs/neuron-lines.md). These base images are supported:
-#   0.13.0-neuronx-py312-sdk2.28.0-ubuntu24.04   vLLM 0.13, NxD Inference; the last with NKI kernels on trn1 and inf2
 #   0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04   vLLM 0.16, NxD Inference (the default)
 #   0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04   vLLM 0.24, the native plugin; trn2 and trn3
 #   0.29.0.1.2.0-neuronx-py314-sdk2.33.0-ubuntu26.04   vLLM 0.29, the native plugin; trn2 and trn3

@@ -90,7 +90,7 @@ help:
 	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.9.1, 0.11.0, 0.24.0, 0.29.0, 0.32.0)"
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
-	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"
+	echo "make test-versions                                   run a slice of the tests with each other vLLM"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
@@ -155,8 +155,9 @@ test-starts: $(DEV)
 test-fast: $(DEV)
 	@$(BIN)/python -m tests.runner -n $$(( $$(nproc) + 2 )) -m 'not engine and not slow'
 
-# A slice of the tests (tests/versions.txt) on the vLLM of each native line.
-test-versions: test-version-0.24.0 test-version-0.29.0
+# A slice of the tests on each vLLM: that of every engine (tests/versions-plain.txt), and a larger one where vLLM's serving
+# classes are known (tests/versions.txt).
+test-versions: test-version-0.9.1 test-version-0.11.0 test-version-0.24.0 test-version-0.29.0 test-version-0.32.0
 
 test-version-%:
 	@mkdir -p build
@@ -166,7 +167,8 @@ test-version-%:
 		echo "vLLM $*: skipped, because it has no packages for this platform."
 		exit 0
 	fi
-	exec .venv-$*/bin/python -m pytest -q @tests/versions.txt
+	$(if $(filter $(UNNAMED),$*),export VLLM_CPU_OMP_THREADS_BIND=auto)
+	exec .venv-$*/bin/python -m pytest -q @tests/versions$(if $(filter $(UNNAMED),$*),-plain).txt
 
 # Sends hostile sequences, malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects others.
 fuzz: $(DEV)

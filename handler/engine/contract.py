@@ -8,7 +8,7 @@ asks for vLLM's version: what an engine may lack is a field of `EngineFacts`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
@@ -171,15 +171,11 @@ class EngineGeneration(Protocol):
         """
         ...
 
-    def parse(self, arguments: Mapping[str, Json], config: EndpointConfig) -> Any:
+    def parse(self, arguments: Mapping[str, Json], config: EndpointConfig, front_end: FrontendSettings) -> Any:
         """A plan's engine arguments, parsed by vLLM's own parser.
 
-        :raises SettingError: vLLM rejects one. The error names its setting.
+        :raises SettingError: vLLM rejects one, or has no such parser for tools or reasoning. It names the setting.
         """
-        ...
-
-    def check_parsers(self, arguments: Any, front_end: FrontendSettings) -> None:
-        """:raises SettingError: a configured tool or reasoning parser does not exist."""
         ...
 
     async def start(self, arguments: Any, settings: EngineSettings) -> EngineAdapter:
@@ -191,35 +187,33 @@ class EngineGeneration(Protocol):
         ...
 
 
-class PreparedRequest(Protocol):
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
     """A request that vLLM's own request model has accepted.
 
+    :param request: vLLM's model of it.
+    :param raw: what vLLM asks of an HTTP request.
     :ivar tokens: the tokens that were counted so far.
     """
 
-    @property
-    def route(self) -> Route: ...
-
-    @property
-    def stream(self) -> bool: ...
-
-    @property
-    def model(self) -> str | None: ...
-
-    @property
-    def tokens(self) -> TokenCounts: ...
+    route: Route
+    request: Any
+    raw: Any
+    stream: bool
+    model: str | None
+    tokens: TokenCounts = field(default_factory=TokenCounts)
 
 
-class WholeReply(Protocol):
-    """A reply of one document. It is encoded in the thread that sends it, not on the loop.
+@dataclass(frozen=True, slots=True)
+class WholeReply:
+    """A reply of one document.
 
-    :ivar document: vLLM's reply model.
+    :param document: vLLM's model of it.
+    :param text: encodes it. Call it in the thread that sends it, not on the loop.
     """
 
-    @property
-    def document(self) -> Any: ...
-
-    def text(self) -> str: ...
+    document: Any
+    text: Callable[[], str]
 
 
 class Serving(Protocol):
@@ -242,11 +236,11 @@ class Serving(Protocol):
         """
         ...
 
-    def use_adapter(self, prepared: Any, name: str, request: Any) -> None:
+    def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
         """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop."""
         ...
 
-    async def reply(self, prepared: Any) -> WholeReply | AsyncIterator[str]:
+    async def reply(self, prepared: PreparedRequest) -> WholeReply | AsyncIterator[str]:
         """Answers a request with one document or a stream of events. Call on the loop.
 
         :raises EndpointError: the request failed, before or during a stream.

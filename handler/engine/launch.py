@@ -60,16 +60,16 @@ def launch(
     stage("import vLLM")
     waiting = imports()
     vllm = generation()
-    arguments = vllm.parse(plan.engine_args, config)
+    front = front_end(config, Path(str(plan.engine_args["model"])))
+    arguments = vllm.parse(plan.engine_args, config, front)
     settings = EngineSettings(
         queue=partial(queue_limits, config, plan),
         cost=CostLimits.of(config),
-        front_end=front_end(config, Path(arguments.model)),
+        front_end=front,
         lengths=length_limits(plan),
         max_output=config.max_output_tokens,
         further=further,
     )
-    vllm.check_parsers(arguments, settings.front_end)
     stage("start engine")
     with nullcontext() if waiting is None else waiting.becomes_core(), core_watched(died):
         return _engine(vllm, arguments, settings, plan, config, loop)

@@ -19,7 +19,6 @@ CPU = ROOT / "Dockerfile.cpu"
 both = pytest.mark.parametrize("file", [DOCKERFILE, CPU], ids=lambda file: file.name)
 # The images of the lines that this software is for, as AWS publishes them.
 LINES = {
-    "0.13.0-neuronx-py312-sdk2.28.0-ubuntu24.04",
     "0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04",
     "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04",
     "0.29.0.1.2.0-neuronx-py314-sdk2.33.0-ubuntu26.04",
@@ -115,9 +114,11 @@ def test_the_images_have_the_versions_that_the_tests_run_with(name: str) -> None
     "name",
     [
         "lock.txt",
-        "lock-0.13.0.txt",
+        "lock-0.9.1.txt",
+        "lock-0.11.0.txt",
         "lock-0.24.0.txt",
         "lock-0.29.0.txt",
+        "lock-0.32.0.txt",
         "image.txt",
         "image-cpu.txt",
         "image-tools.txt",

@@ -49,12 +49,12 @@ def test_each_table_is_as_the_script_writes_it(path: Path) -> None:
 
 
 def test_arguments_of_several_versions() -> None:
-    assert versions() == ("0.7.2", "0.9.1", "0.13.0", "0.16.0", "0.21.0", "0.24.0", "0.29.0")
+    assert versions() == ("0.7.2", "0.9.1", "0.11.0", "0.13.0", "0.16.0", "0.21.0", "0.24.0", "0.29.0", "0.32.0")
     assert known()["max_num_seqs"].versions == versions()
     assert known()["device"].versions == ("0.7.2", "0.9.1")
     assert known()["speculative_model"].versions == ("0.7.2",)
-    assert known()["device_ids"].versions == ("0.24.0", "0.29.0")
-    assert known()["mm_encoder_only"].versions == ("0.16.0", "0.21.0", "0.24.0", "0.29.0")
+    assert known()["device_ids"].versions == ("0.24.0", "0.29.0", "0.32.0")
+    assert known()["mm_encoder_only"].versions == ("0.16.0", "0.21.0", "0.24.0", "0.29.0", "0.32.0")
     assert known()["enable_prefix_caching"].kind == "bool"
     assert known()["scheduling_policy"].choices == ("fcfs", "priority")
     assert {"port", "api_key", "chat_template"} <= server_arguments()
@@ -62,8 +62,8 @@ def test_arguments_of_several_versions() -> None:
 
 
 def test_reading_takes_what_any_version_takes() -> None:
-    assert known()["convert"].convert("reward") == "reward"  # 0.13.0 alone
-    assert known()["kv_cache_dtype"].convert("nvfp4") == "nvfp4"  # 0.24.0 alone
+    assert known()["convert"].convert("reward") == "reward"  # 0.11.0 and 0.13.0
+    assert known()["kv_cache_dtype"].convert("nvfp4") == "nvfp4"  # since 0.24.0
     with pytest.raises(BadValue):
         known()["kv_cache_dtype"].convert("float7")
 

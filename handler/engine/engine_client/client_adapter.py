@@ -78,7 +78,7 @@ class ClientAdapter:
     def _accept(self) -> None:
         """Call once the client's `generate` is as it is to be."""
         whole_core = getattr(self.client.vllm_config, "kv_transfer_config", None) is None
-        self._requests = ClientRequests(self.client.generate, self._dead, grammars_end=whole_core)
+        self._requests = ClientRequests(self.client.generate, self._dead, self.facts.tokenizer, grammars_end=whole_core)
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
         self._require_grammars(sampling.grammar)

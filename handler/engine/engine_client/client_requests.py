@@ -16,7 +16,8 @@ from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind
 
 from handler.engine.engine_client.client_error import CLIENT_ERROR
-from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
+from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, StageListener
+from handler.engine.generation.token_pieces import token_pieces
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 logger = logging.getLogger(__name__)
@@ -87,10 +88,12 @@ class ClientRequests:
         self,
         generate: Callable[..., AsyncGenerator[Any, None]],
         dead: tuple[type[Exception], ...],
+        tokenizer: Any,
         *,
         grammars_end: bool = True,
     ) -> None:
         self._generate = generate
+        self._tokenizer = tokenizer
         self._dead = dead
         self._grammars_end = grammars_end
         self._running: dict[str, tuple[asyncio.Task[None], StageListener]] = {}
@@ -122,16 +125,35 @@ class ClientRequests:
         self, generation: Generation, prompt: object, params: SamplingParams, sink: StageListener, lora: Any
     ) -> None:
         grammar, traced = generation.sampling.grammar, {}
-        rejection = self.rejection(grammar)
         if generation.trace is not None:
             traced["trace_headers"] = generation.trace
         try:
             made = self._generate(prompt, params, generation.request_id, lora_request=lora, **traced)
             async with aclosing(made) as outputs:
                 async for output in outputs:
-                    _push(output, generation.scores, rejection, sink)
+                    self._push(output, generation, sink)
         except Exception as error:
             sink.fail(self.as_endpoint_error(error, grammar))
+
+    def _push(self, output: RequestOutput, generation: Generation, sink: StageListener) -> None:
+        completion: CompletionOutput = output.outputs[0]
+        grammar, ids = generation.sampling.grammar, completion.token_ids
+        rejection = self.rejection(grammar)
+        if rejection is not None and completion.finish_reason == REJECTED:
+            sink.fail(rejection)
+            return
+        parts = [(completion.text, ids)]
+        if generation.apart and len(ids) > 1:  # vLLM joins the outputs of several steps that nobody has taken yet
+            parts = [(text, [token]) for text, token in token_pieces(self._tokenizer, completion.text, ids)]
+        prompt, place = output.prompt_logprobs, 0
+        for number, (text, tokens) in enumerate(parts, 1):
+            if generation.scores is not None:
+                entries = (completion.logprobs or ())[place : place + len(tokens)]
+                of_prompt = None if not prompt else [None if entry is None else _position(entry) for entry in prompt]
+                generation.scores.receive([_position(entry) for entry in entries], of_prompt)
+                prompt, place = None, place + len(tokens)
+            ended = (completion.finish_reason, completion.stop_reason) if number == len(parts) else (None, None)
+            sink.push(text, tokens, *ended)
 
     def rejection(self, grammar: Grammar | None) -> EndpointError | None:
         """What a request with a grammar gets if it ends with `REJECTED`."""
@@ -152,26 +174,8 @@ class ClientRequests:
         return GenerationFailed(type(error).__name__)
 
 
-def _push(output: RequestOutput, scores: Scores | None, rejection: EndpointError | None, sink: StageListener) -> None:
-    completion = output.outputs[0]
-    if rejection is not None and completion.finish_reason == REJECTED:
-        sink.fail(rejection)
-        return
-    if scores is not None:
-        _send_scores(scores, output, completion)
-    sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
-
-
-def _send_scores(scores: Scores, output: RequestOutput, completion: CompletionOutput) -> None:
-    """Sends the log probabilities of an output. vLLM's first entry for a position is its token (vllm/logprobs.py)."""
-    prompt = output.prompt_logprobs
-    scores.receive(
-        [_position(entry) for entry in completion.logprobs or ()],
-        None if not prompt else [None if entry is None else _position(entry) for entry in prompt],
-    )
-
-
 def _position(entry: Mapping[int, Any]) -> Position:
+    """vLLM's first entry for a position is its token (vllm/logprobs.py)."""
     return [Score(token, found.logprob, found.decoded_token or "") for token, found in entry.items()]
 
 

@@ -7,10 +7,10 @@ Measured with xgrammar 0.1.29, which vLLM 0.16 uses. A regular expression of 4 K
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from handler.engine.generation.grammar_size import depth, nested_repetitions
 from handler.errors import InvalidField
 
 # The most characters of a regular expression, of an EBNF, or of any string in a schema, which may be a pattern.
@@ -21,6 +21,12 @@ WHOLE: Final = 64 * 1024
 REPETITIONS: Final = 100_000
 # The most levels of a schema. As part of a body it has fewer (handler/schemas/json_body.py); it may also be a text.
 LEVELS: Final = 64
+# An escaped character, a character class, a text of an EBNF, a bracket, a count of repetitions, or any character.
+EXPRESSION: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*+\]|\{(\d*)(?:,(\d*))?\}|.", re.DOTALL)
+EBNF: Final = re.compile(r'"(?:\\.|[^"\\])*+"|' + EXPRESSION.pattern, re.DOTALL)
+BRACKET: Final = re.compile(r'"(?:\\.|[^"\\])*+"?|[\[\]{}]', re.DOTALL)
+# Digits of a count that are read. A larger count is as wrong.
+DIGITS: Final = 9
 
 
 def check(grammar: object, field: str) -> None:
@@ -33,7 +39,7 @@ def check(grammar: object, field: str) -> None:
     for text in _texts(grammar):
         if len(text) > TEXT:
             raise InvalidField(field, f"a string in it is longer than {TEXT} characters, which takes too long to parse")
-        if nested_repetitions(text) > REPETITIONS:
+        if _nested_repetitions(text) > REPETITIONS:
             raise InvalidField(field, f"its counts of repetitions multiply to more than {REPETITIONS:,}")
         if text.lstrip().startswith(("{", "[")):
             check_depth(text, field)
@@ -43,7 +49,7 @@ def check(grammar: object, field: str) -> None:
 
 def check_depth(text: str, field: str) -> None:
     """:raises InvalidField: a JSON text is nested too deep."""
-    if depth(text) > LEVELS:
+    if _depth(text) > LEVELS:
         raise InvalidField(field, f"it is nested more than {LEVELS} levels deep")
 
 
@@ -111,3 +117,38 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _texts(item)
+
+
+def _nested_repetitions(text: str) -> int:
+    """The largest product of counts within each other: 50 for `(a{5}b){2,10}`, and 1 for `a{5}`.
+
+    :param text: a regular expression, or an EBNF.
+    """
+    found, outer = 1, list[tuple[int, int]]()
+    # The product and the depth of counts: of the current group, and of its last item.
+    group = item = (1, 0)
+    for token in (EBNF if "::=" in text else EXPRESSION).finditer(text):
+        count = token[2] or token[1]
+        if token[0] == "(":
+            outer.append(group)
+            group = item = (1, 0)
+        elif token[0] == ")":
+            item = group
+            group = max(outer.pop(), item) if outer else (1, 0)
+        elif count:
+            item = (item[0] * int(count[:DIGITS]), item[1] + 1)
+            group = max(group, item)
+            if item[1] > 1:
+                found = max(found, item[0])
+        elif token[0] not in "*+?":
+            item = (1, 0)
+    return found
+
+
+def _depth(text: str) -> int:
+    """How deep the brackets of a JSON text are nested."""
+    deepest = level = 0
+    for token in BRACKET.finditer(text):
+        level += 1 if token[0] in "[{" else -1 if token[0] in "]}" else 0
+        deepest = max(deepest, level)
+    return deepest

@@ -47,16 +47,12 @@ def preload(*, core: bool = False) -> None:
         import vllm.worker.cpu_worker  # noqa: F401
 
 
-def parse(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineArgs:
-    """As `EngineGeneration.parse`."""
+def parse(arguments: Mapping[str, Json], config: EndpointConfig, front_end: FrontendSettings) -> AsyncEngineArgs:
+    """As `EngineGeneration.parse`. Plain text has no parsers."""
     model_inspection.inspect_here()
     # The CPU line fixes the library for grammars by an argument of later versions.
     known = {name: value for name, value in arguments.items() if name != "structured_outputs_config"}
     return engine_arguments.engine_args(known, config)
-
-
-def check_parsers(arguments: AsyncEngineArgs, front_end: FrontendSettings) -> None:
-    """As `EngineGeneration.check_parsers`. Plain text has no parsers."""
 
 
 async def start(arguments: AsyncEngineArgs, settings: EngineSettings) -> V0Adapter:

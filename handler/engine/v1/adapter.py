@@ -32,7 +32,6 @@ from handler.engine.engine_client.client_adapter import ClientAdapter
 from handler.engine.engine_client.client_queue import ClientQueue
 from handler.engine.engine_client.client_requests import REFUSALS, sampling_params
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
-from handler.engine.fast_import import without_collection
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Sampling, StageListener
 from handler.engine.headless_node import CPU_WORKER_FIXES
@@ -63,28 +62,23 @@ OWNED: Mapping[str, bool] = {"skip_clone": True} if "skip_clone" in inspect.sign
 
 def preload(*, core: bool = False) -> None:
     """As `EngineGeneration.preload`. This module has imported vLLM."""
-    with without_collection():
-        _serving_start()
-        if core and current_platform.is_cpu():
-            # The worker's module is named in vllm/platforms/cpu.py (`check_and_update_config`).
-            import vllm.v1.engine.core
-            import vllm.v1.worker.cpu_worker  # noqa: F401
+    _serving_start()
+    if core and current_platform.is_cpu():
+        # The worker's module is named in vllm/platforms/cpu.py (`check_and_update_config`).
+        import vllm.v1.engine.core
+        import vllm.v1.worker.cpu_worker  # noqa: F401
 
 
-def parse(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineArgs:
+def parse(arguments: Mapping[str, Json], config: EndpointConfig, front_end: FrontendSettings) -> AsyncEngineArgs:
     """As `EngineGeneration.parse`."""
     model_inspection.inspect_here()
     parsed = engine_arguments.engine_args(arguments, config)
     if current_platform.is_cpu() and not parsed.worker_extension_cls:
         parsed.worker_extension_cls = CPU_WORKER_FIXES
-    return parsed
-
-
-def check_parsers(arguments: AsyncEngineArgs, front_end: FrontendSettings) -> None:
-    """As `EngineGeneration.check_parsers`."""
     serving_start = _serving_start()
     if serving_start is not None:
-        serving_start.check_parsers(arguments, front_end)
+        serving_start.check_parsers(parsed, front_end)
+    return parsed
 
 
 async def start(arguments: AsyncEngineArgs, settings: EngineSettings) -> V1Adapter:

@@ -102,7 +102,7 @@ def kernels_on_older_platforms(context: CheckContext) -> Iterator[Finding]:
         if key.endswith("_kernel_enabled") and value is True:
             sdk = ".".join(str(part) for part in context.line.sdk)
             why = f"{context.line.title} has Neuron {sdk}; since 2.29 there are no NKI kernels on {instance.platform}"
-            yield warning("kernels-dropped", context.key(key), why, "Remove it, or use nxdi-0.13 (Neuron 2.28).")
+            yield warning("kernels-dropped", context.key(key), why, "Remove it.")
 
 
 def automatic_flash_attention(context: CheckContext) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handler.engine.v1.serving.message_rendering import FEW, render_in_threads
+from handler.engine.v1.serving.serving_start import FEW, render_in_threads
 
 
 class ScriptedRenderer:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from handler.engine.v1.serving.token_pieces import token_pieces
+from handler.engine.generation.token_pieces import token_pieces
 
 MARKS = {"<call>": 300, "</call>": 301}
 

@@ -21,7 +21,7 @@ class ScriptedEngine:
     """An engine that was started with LoRA. Only the table of its adapters is real."""
 
     def __init__(self) -> None:
-        self._llm = SimpleNamespace(vllm_config=SimpleNamespace(lora_config=LORA))
+        self._llm = SimpleNamespace(facts=SimpleNamespace(adapters=(2, 16)), lora_request=lambda *named: None)
         self.adapters: Any = None
 
     def takes_adapters(self) -> bool:

@@ -33,7 +33,7 @@ def _statuses_in_frames(traceback: TracebackType | None) -> list[int]:
             alone = (holder,) if isinstance(holder, BaseProcess) else ()
             for process in getattr(holder, "processes", None) or alone:
                 process.join(REAPED_WITHIN)
-                if isinstance(process.exitcode, int):
-                    found[int(process.pid or 0)] = process.exitcode
+                if process.pid is not None and process.exitcode is not None:
+                    found[process.pid] = process.exitcode
         traceback = traceback.tb_next
     return list(found.values())

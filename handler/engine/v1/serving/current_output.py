@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from vllm.outputs import CompletionOutput, RequestOutput
 
-from handler.engine.v1.serving.token_pieces import token_pieces
+from handler.engine.generation.token_pieces import token_pieces
 
 # What a serving class is working on: the index of the choice, and whether it is its last output.
 CURRENT: Final[ContextVar[tuple[int, bool]]] = ContextVar("current_output", default=(0, False))

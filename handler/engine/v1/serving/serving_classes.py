@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -20,9 +19,9 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.api_routes import Route, Traits
+from handler.engine.contract import PreparedRequest, WholeReply
 from handler.engine.engine_client.client_error import CLIENT_ERROR
 from handler.engine.generation.request_cost import COST, RequestCost, check_ids
-from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.v1.grammar.grammar_guard import GrammarUntried
 from handler.engine.v1.serving import (
     fail_fast_validation,
@@ -53,39 +52,13 @@ BEAMS: Final = (Route.CHAT, Route.COMPLETIONS)
 OUTPUT_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRequest:
-    """A request that vLLM's request model has accepted.
-
-    :ivar tokens: the tokens that were counted so far.
-    """
-
-    route: Route
-    request: BaseModel
-    raw: SimpleNamespace
-    stream: bool
-    model: str | None
-    tokens: TokenCounts = field(default_factory=TokenCounts)
-
-
-@dataclass(frozen=True, slots=True)
-class WholeReply:
-    """A reply of one document. It is encoded in the thread that sends it, not on the loop."""
-
-    document: BaseModel
-    encoded: str = ""
-
-    def text(self) -> str:
-        return self.encoded or "".join(json_pieces(self.document))
-
-
 def _cost(prepared: PreparedRequest) -> RequestCost:
     open_ended = all(getattr(prepared.request, name, None) is None for name in OUTPUT_LIMITS)
     searching = prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False))
     return RequestCost(open_ended, searching)
 
 
-class Serving:
+class VllmServing:
     """vLLM's serving objects for one engine. Create it with `serving_start.start`, on the engine's loop."""
 
     def __init__(self, llm: AsyncLLM, state: SimpleNamespace, traits: Traits) -> None:
@@ -194,7 +167,8 @@ class Serving:
             prompt = "input" if hasattr(prepared.request, "input") else "prompt"
             raise serving_errors.from_response(result.error, dead=self._llm.errored, prompt=prompt)
         if isinstance(result, BaseModel):
-            return WholeReply(result, encoded)
+            document = result
+            return WholeReply(document, lambda: encoded or "".join(json_pieces(document)))
         if prepared.route is Route.RESPONSES:
             result = response_events.events(result, fix=not serving.use_harmony)
         return self._frames(result, serving)

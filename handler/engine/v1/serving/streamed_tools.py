@@ -28,7 +28,6 @@ from vllm.entrypoints.openai.engine.protocol import (
 )
 from vllm.tool_parsers import ToolParser
 
-from handler.engine.v1.serving.argument_types import TEXT_ONLY, with_types
 from handler.engine.v1.serving.current_output import CURRENT
 
 logger = logging.getLogger(__name__)
@@ -47,6 +46,17 @@ HELD: Final[Mapping[str, tuple[str, ...]]] = {
     "seed_oss": ("<seed:tool_call>",),
     "step3": ("<｜tool_calls_begin｜>",),
     "step3p5": ("<tool_call>", "<function="),
+}
+
+# Parsers of vLLM 0.16.0 that leave arguments as texts in whole replies, all of them or objects and lists.
+TEXT_ONLY: Final = ("deepseek_v32", "step3")
+PYTHON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+    "null": (type(None),),
 }
 
 
@@ -98,7 +108,7 @@ def complete(name: str, base: type[ToolParser]) -> type[ToolParser]:
 
         def extract_tool_calls(self, model_output: str, request: Any) -> ExtractedToolCallInformation:
             found = super().extract_tool_calls(model_output, request)
-            return with_types(found, request.tools) if name in TEXT_ONLY else found
+            return _with_types(found, request.tools) if name in TEXT_ONLY else found
 
         def extract_tool_calls_streaming(self, **step: Any) -> DeltaMessage | None:
             """:param step: the arguments that vLLM passes, all by name."""
@@ -190,3 +200,25 @@ def _last(message: DeltaMessage | None, rest: DeltaMessage | None) -> DeltaMessa
     fields: dict[str, Any] = {"content": content} if content else {}
     fields |= {"tool_calls": calls} if calls else {}
     return DeltaMessage(**fields) if fields else None
+
+
+def _with_types(found: ExtractedToolCallInformation, tools: Sequence[Any] | None) -> ExtractedToolCallInformation:
+    """Gives the arguments of calls the types of the tool's schema: a text becomes the value that it is as JSON."""
+    schemas = {tool.function.name: (tool.function.parameters or {}).get("properties", {}) for tool in tools or ()}
+    for call in found.tool_calls:
+        arguments, properties = json.loads(call.function.arguments), schemas.get(call.function.name, {})
+        typed = {name: _typed(value, properties.get(name)) for name, value in arguments.items()}
+        call.function.arguments = json.dumps(typed, ensure_ascii=False)
+    return found
+
+
+def _typed(value: object, schema: object) -> object:
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    names = [kinds] if isinstance(kinds, str) else kinds or []
+    if not isinstance(value, str) or "string" in names:
+        return value
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return value
+    return found if any(type(found) in PYTHON_TYPES.get(name, ()) for name in names) else value

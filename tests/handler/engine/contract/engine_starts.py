@@ -76,12 +76,14 @@ class StartedEngine:
         return self.engine.prompts.chat([{"role": "user", "content": question}])
 
     def begin(
-        self, prompt: list[int], *, stream: bool = False, scored: bool = False, **sampling: Any
+        self, prompt: list[int], *, stream: bool = False, scored: bool = False, apart: bool = False, **sampling: Any
     ) -> tuple[EngineRequest, Collected]:
         """:param sampling: fields of `Sampling`. Greedy, if it has no temperature."""
         sink = Collected()
         asked = Sampling(**{"temperature": 0.0, **sampling})
-        generation = Generation(f"contract-{next(NAMES)}", prompt, asked, stream, scores=sink if scored else None)
+        generation = Generation(
+            f"contract-{next(NAMES)}", prompt, asked, stream, scores=sink if scored else None, apart=apart
+        )
         request = self.engine.request(generation, sink)
         self.engine.loop.call(request.begin)
         return request, sink

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from engine_starts import SLOTS, StartedEngine
 from waiting import WITHIN, eventually
 
 from handler.engine.api_routes import Route
+from handler.engine.generation.generation import Grammar
 from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PlainTextOnly
 from sample_model.facts import by_name
@@ -25,7 +28,7 @@ SAMPLED = {"temperature": 2.0, "max_tokens": 32, "ignore_eos": True}
 @pytest.fixture(scope="module", params=["as proven", "public"])
 def started(request: pytest.FixtureRequest) -> Iterator[StartedEngine]:
     public = request.param == "public"
-    if public and accelerators(version()) in (None, Accelerators()):
+    if public and not (accelerators(version()) or Accelerators()).sequence_queue:
         pytest.skip("this version is used by its public interface anyway")
     started = StartedEngine(public=public)
     yield started
@@ -101,6 +104,20 @@ def test_log_probabilities_come_with_their_tokens(started: StartedEngine, prompt
     assert [position[0].token_id for position in others if position] == prompt[1:]
 
 
+@pytest.mark.parametrize("scored", [False, True])
+def test_a_push_has_one_token_if_tokens_are_to_be_apart(
+    started: StartedEngine, prompt: list[int], scored: bool
+) -> None:
+    named = {"logprobs": 1} if scored else {}
+    _, sink = started.begin(prompt, stream=True, apart=True, scored=scored, max_tokens=100, ignore_eos=True, **named)
+    for _ in range(10):
+        started.engine.loop.call(time.sleep, 0.05)  # the loop is held up, and later tokens arrive meanwhile
+    assert sink.done.wait(WITHIN)
+    assert sink.pushes == len(sink.ids) == 100
+    assert len(sink.scores) == (100 if scored else 0)
+    assert started.engine.prompts.tokenizer.decode(sink.ids, skip_special_tokens=True) == sink.text
+
+
 def test_more_than_there_are_slots_all_end(started: StartedEngine, prompt: list[int]) -> None:
     sinks = [started.begin(prompt, stream=place % 2 == 0)[1] for place in range(2 * SLOTS)]
     for sink in sinks:
@@ -151,6 +168,16 @@ def test_a_wrong_token_is_refused_and_ends_nothing(started: StartedEngine, token
     assert 400 <= error.status < 500, error
     assert isinstance(error, InvalidField)
     assert not started.engine.dead()
+
+
+def test_a_grammar_is_kept_or_refused(started: StartedEngine, prompt: list[int]) -> None:
+    grammar = Grammar("regex", "[0-9]{3}", "parameters.grammar")
+    if started.engine._adapter.facts.grammars:
+        assert re.fullmatch("[0-9]{3}", started.answer(prompt, grammar=grammar).text)
+        grammar = Grammar("regex", "[0-9", "parameters.grammar")
+    error = refused(started, prompt, grammar=grammar)
+    assert isinstance(error, InvalidField)
+    assert error.param == "parameters.grammar"
 
 
 def test_a_prompt_without_room_is_refused(started: StartedEngine) -> None:
