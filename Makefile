@@ -80,7 +80,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -96,6 +96,7 @@ help:
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
 	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
 	echo "make lint                                            run ruff, mypy and import-linter"
+	echo "make size                                            print the lines of each package, and what its budget allows"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
 	echo "make docs                                            write docs/configuration.md, docs/guides and a table from the code and the facts"
 	echo "make notebooks                                       run the notebooks again, and save their output"
@@ -235,6 +236,9 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+size: $(DEV)
+	@$(BIN)/python -m tests.size
 
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)

@@ -33,7 +33,7 @@ PHASES = "coverage,fuzzing" if EXAMPLES >= 20 else "fuzzing"
 def test_the_endpoint_does_what_its_document_says(endpoint: ServeProcess, tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("schemathesis")
     arguments = [
-        *("--phases", PHASES, "--max-examples", str(EXAMPLES), "--seed", "6", "--workers", "2"),
+        *("--phases", PHASES, "--max-examples", str(EXAMPLES), "--seed", "6", "--workers", "1"),
         *("--no-shrink", "--suppress-health-check", "all", "--checks", ",".join(CHECKS), "--continue-on-failure"),
         # Adapters are off here, which is 501; the page is for people.
         *("--exclude-path-regex", "^/adapters", "--request-timeout", "60", "--no-color"),
