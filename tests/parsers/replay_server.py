@@ -52,7 +52,7 @@ class ParserServings:
     """As `Serving`, with one for each name of parsers. It waits for the loop, so it is made in another thread."""
 
     def __init__(self, loop: LoopThread) -> None:
-        self._directory = Path(tempfile.mkdtemp())
+        self._loop, self._directory = loop, Path(tempfile.mkdtemp())
         self._made = {name: loop.run(self._make(name)) for name in ALL}
         self.first = self._made[""]
 
