@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,6 +26,10 @@ from handler.storage.storage_errors import NotFound
 IDS: Final = re.compile(rf"(?:{FILE_PREFIX}|{BATCH_PREFIX})[0-9a-f]{{32}}")
 
 Record = TypeVar("Record", FileObject, BatchObject)
+# msgspec inspects a type when it first meets it, and crashes if two threads do so at the same time. So it is done here.
+_DECODERS: Final[dict[type[FileObject | BatchObject], msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (FileObject, BatchObject)
+}
 
 
 class BatchStore:
@@ -104,7 +108,8 @@ class BatchStore:
     def _record(self, kind: type[Record], identity: str, key: str, param: str) -> Record:
         try:
             if IDS.fullmatch(identity):
-                return msgspec.json.decode(self._objects.get(key)[0], type=kind)
+                record: Record = _DECODERS[kind].decode(self._objects.get(key)[0])
+                return record
         except NotFound:
             pass
         except msgspec.DecodeError as error:

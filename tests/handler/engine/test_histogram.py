@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from handler.engine.histogram import observe_all
+from handler.engine.v1.tokens.histogram import observe_all
 
 VALUES = [0.001, 0.01, 0.0100001, 0.02, 0.02, 0.02, 0.5, 99.0, 0.0, -1.0]
 

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import Histogram
 from vllm.v1.metrics.loggers import PrometheusStatLogger
 
-from handler.engine.histogram import observe_all
+from handler.engine.v1.tokens.histogram import observe_all
 
 
 class TokenGaps:
