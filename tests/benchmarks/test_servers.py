@@ -91,7 +91,7 @@ for n in range(1000):
     try:
         while not ask(port, "/ping"):
             time.sleep(0.02)
-        command = [sys.executable, "-m", "benchmarks.lib.probe", str(port)]
+        command = [sys.executable, "-m", "benchmarks.lib.probe", str(port), "/ping"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prober:
             assert server.stdout.readline()
             output, _ = prober.communicate(timeout=5)
