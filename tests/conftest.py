@@ -152,6 +152,12 @@ def s3(s3_url: str, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture(autouse=True)
+def log_level() -> None:
+    """Packages that vLLM imports into the tests' process set it to ERROR."""
+    logging.getLogger().setLevel(logging.WARNING)
+
+
+@pytest.fixture(autouse=True)
 def loops_end_with_their_test() -> Iterator[None]:
     """A service that is made without a loop starts one. No test ends it, and a process runs thousands of tests."""
     from handler.engine.event_loop import LoopThread

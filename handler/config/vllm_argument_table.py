@@ -87,7 +87,7 @@ class KnownArgument:
 
 @lru_cache(maxsize=1)
 def known() -> Mapping[str, KnownArgument]:
-    """Every argument of every version that has a table.
+    """Every engine argument of every version that has a table, without those of the HTTP server in any version.
 
     The newest version decides the kind. Reading accepts what any version accepts; handler/neuron/checks/line_support.py
     checks a plan against the version of its line.
@@ -95,6 +95,8 @@ def known() -> Mapping[str, KnownArgument]:
     found: dict[str, KnownArgument] = {}
     for version, table in _tables():
         for name, entry in table["engine"].items():
+            if name in server_arguments():
+                continue
             choices = tuple(entry.get("choices", ()))
             older: Mapping[str, tuple[Json, ...]] = found[name].by_version if name in found else {}
             by_version = {**older, version: choices}

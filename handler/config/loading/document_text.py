@@ -94,4 +94,9 @@ def _loader() -> type[yaml.SafeLoader]:
                 seen.add(key.value if isinstance(key.value, str) else id(key))
             return super().construct_mapping(node, deep)
 
+        def construct_date(self, node: Any) -> Any:
+            return self.construct_yaml_timestamp(node)
+
+    # lmformatenforcer, which vLLM imports, makes a date a text in every loader of the process.
+    yaml.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_date, Loader)
     return Loader
