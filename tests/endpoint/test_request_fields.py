@@ -103,6 +103,21 @@ def test_a_beam_search_with_an_even_penalty_is_answered(endpoint: ServeProcess) 
         assert endpoint.client.post(COMPLETIONS, json={**BEAMS, **fields}).status_code == 200
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (RESPONSES, {"input": "a", "include": ["message.output_text.logprobs"], "top_logprobs": None}),
+        (RESPONSES, {"input": "a", "parallel_tool_calls": None, "store": None, "truncation": None, "stop": None}),
+        (CHAT, {"messages": HELLO, "logprobs": True, "top_logprobs": None, "n": None, "stop": None}),
+        (COMPLETIONS, {"prompt": "a", "logprobs": 1, "echo": None, "presence_penalty": None, "max_tokens": None}),
+    ],
+)
+def test_null_is_the_default(endpoint: ServeProcess, path: str, body: dict[str, Any], stream: bool) -> None:
+    reply = endpoint.client.post(path, json={**body, "stream": stream})
+    assert (reply.status_code, "error" in reply.text.replace('"error":null', "")) == (200, False), reply.text
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

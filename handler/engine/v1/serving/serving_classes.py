@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from types import SimpleNamespace
-from typing import Any, Final
+from functools import cache
+from types import NoneType, SimpleNamespace
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
@@ -88,8 +89,10 @@ class VllmServing:
             does = "is served by a vLLM whose classes for it are not known here"
             raise UnsupportedTask(route, does, "use vLLM 0.16.0")
         model = next(model for key, model in api.models.items() if not key or key in document)
+        defaulted = _defaulted(model)
+        body = {name: value for name, value in document.items() if value is not None or name not in defaulted}
         try:
-            request: BaseModel = fail_fast_validation.checked(model, dict(document))
+            request: BaseModel = fail_fast_validation.checked(model, body)
         except ValidationError as error:
             raise serving_errors.from_validation(error) from None
         except EndpointError:
@@ -211,3 +214,15 @@ class VllmServing:
         if isinstance(error, EngineDeadError):
             return EngineFailed("its process ended")
         return serving_errors.from_response(serving.create_error_response(error).error, dead=self._llm.errored)
+
+
+@cache
+def _defaulted(model: type[BaseModel]) -> frozenset[str]:
+    """The fields for which null means the default, which is not null. vLLM keeps the null, and may fail of it while it
+    answers (0.16.0: `top_logprobs` of a streamed response).
+    """
+    return frozenset(
+        name
+        for name, field in model.model_fields.items()
+        if not field.is_required() and field.default is not None and NoneType in get_args(field.annotation)
+    )
