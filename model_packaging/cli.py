@@ -30,6 +30,7 @@ COMMANDS = {
     "plan": "Show the engine arguments and the environment that result from the settings.",
     "versions": "List vLLM and the Neuron packages that are installed, and the line that they mean.",
     "config": "Show the settings of an endpoint.",
+    "translate": "Translate what starts a model elsewhere (vllm serve, a script, docker run) into settings.",
     "migrate": "Translate settings of NxD Inference for the native plugin.",
     "compile": "Compile a model ahead of time: on this machine, or in a training job.",
     "pack": "Write model, compiled graphs, settings and code to a folder or archive.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -11,6 +12,7 @@ from model_packaging.console.examination_options import examination_options
 from model_packaging.console.output import print_json
 
 if TYPE_CHECKING:
+    from handler.json_value import Json
     from handler.neuron.planning.examination import Examination
 
 
@@ -28,6 +30,11 @@ def command(found: Examination, as_json: bool) -> None:
     safetensors are read, and those of a draft and of adapters. If its shape is known, check also predicts what the plan
     reaches. The exit status is 1 for errors, and 5 if there are none but something could not be looked at.
     """
+    report(found, as_json)
+
+
+def report(found: Examination, as_json: bool, more: Mapping[str, Json] | None = None) -> NoReturn:
+    """Prints the examination, after `more` in JSON, and exits with its status."""
     from handler.neuron.checkpoint.file_findings import UNCHECKED
     from handler.neuron.planning.file_examination import with_files
     from model_packaging.prediction.expected_rates import expected
@@ -35,7 +42,7 @@ def command(found: Examination, as_json: bool) -> None:
     found, predictions = with_files(found), expected(found)
     unchecked = any(finding.code == UNCHECKED for finding in found.findings)
     if as_json:
-        print_json({**found.document(), "predictions": [one.document() for one in predictions]})
+        print_json({**(more or {}), **found.document(), "predictions": [one.document() for one in predictions]})
     else:
         from model_packaging.console.tables import findings_table, memory_line, show
         from model_packaging.prediction.expected_rates import prediction_line
