@@ -5,20 +5,30 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from closed_packages import CLOSED, ClosedPackages
+from closed_packages import ClosedPackages
 
-SYSTEM = "optimum.neuron.utils.system"
-DEVICE = {"get_neuron_major": 245, "get_neuron_devices_count": 1, "get_instance_name": "trn1.2xlarge"}
+CLOSED = frozenset({"torch_xla", "torch_neuronx", "libneuronxla", "neuronxcc", "neuronx_distributed"})
+# What optimum-neuron's modules find of /proc/devices, /dev, the machine's firmware and the driver's files.
+DEVICE: Mapping[str, Mapping[str, Any]] = {
+    "optimum.neuron.utils.system": {
+        "get_neuron_major": lambda: 245,
+        "get_neuron_devices_count": lambda: 1,
+        "get_instance_name": lambda: "trn1.2xlarge",
+    },
+    "optimum.neuron.utils.neuron_device_memory": {"SYSFS_NEURON_BASE": Path(__file__).parent},
+}
 
 
 class Device(importlib.abc.MetaPathFinder):
-    """Answers what optimum-neuron reads of /proc/devices, /dev and the machine's firmware."""
+    """Loads these modules as they are, and then sets what they find."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if fullname != SYSTEM:
+        if fullname not in DEVICE:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         assert spec is not None
@@ -27,12 +37,11 @@ class Device(importlib.abc.MetaPathFinder):
 
         def with_device(module: ModuleType) -> None:
             load(module)
-            for name, value in DEVICE.items():
-                setattr(module, name, lambda value=value: value)
+            vars(module).update(DEVICE[fullname])
 
         spec.loader.exec_module = with_device  # type: ignore[method-assign]
         return spec
 
 
 sys.meta_path.insert(0, Device())
-sys.meta_path.append(ClosedPackages(CLOSED | {"neuronx_distributed"}))
+sys.meta_path.append(ClosedPackages(CLOSED))

@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-IGNORED = -3000.0
-
 
 class BaseModelInstance:
     """What a graph is compiled from. optimum-neuron's own class has the configuration."""
@@ -39,6 +37,7 @@ class Graphs(nn.Module):
         self.theta: float = config.rope_theta
         self.samples: bool = neuron.on_device_sampling
         self.top: int = neuron.max_topk
+        self.ignored = -3000.0
         self.weights = {}
         shape = (neuron.max_batch_size, self.kv_heads, neuron.sequence_length, self.head)
         self.keys = [torch.zeros(shape, dtype=neuron.torch_dtype) for _ in range(self.layers)]
@@ -60,10 +59,10 @@ class Graphs(nn.Module):
     def sampled(self, logits: Tensor, parameters: Tensor) -> Tensor:
         """Tokens by top_k, top_p and temperature, in this order of columns."""
         scores, tokens = torch.topk(logits, self.top, dim=-1)
-        scores = scores.masked_fill(torch.arange(self.top) >= parameters[:, 0:1], IGNORED) / parameters[:, 2:3]
+        scores = scores.masked_fill(torch.arange(self.top) >= parameters[:, 0:1], self.ignored) / parameters[:, 2:3]
         chances = torch.softmax(scores, dim=-1)
         before = chances.cumsum(-1) - chances
-        chances = torch.softmax(scores.masked_fill(before > parameters[:, 1:2], IGNORED), dim=-1)
+        chances = torch.softmax(scores.masked_fill(before > parameters[:, 1:2], self.ignored), dim=-1)
         drawn = (torch.rand([logits.shape[0], 1]) > chances.cumsum(-1)).sum(-1, keepdim=True)
         return tokens.gather(-1, drawn.clamp(max=self.top - 1)).flatten()
 
@@ -77,7 +76,10 @@ class Graphs(nn.Module):
         angles = torch.cat([angles, angles], dim=-1).unsqueeze(1)
         hidden = F.embedding(input_ids.long(), self.weights["embed_tokens.weight"])
         cos, sin = angles.cos().to(hidden.dtype), angles.sin().to(hidden.dtype)
-        seen = torch.arange(self.keys[0].shape[2]) <= places[:, -1:]
+        # A prompt's own tokens up to each, or what the slot has up to this token.
+        mask = torch.ones([length, length], dtype=torch.bool).tril()
+        if not whole:
+            mask = (torch.arange(self.keys[0].shape[2]) <= places).view([rows, 1, 1, -1])
         for layer in range(self.layers):
             name = "layers." + str(layer)
             states = self.norm(hidden, name + ".input_layernorm.weight")
@@ -94,8 +96,7 @@ class Graphs(nn.Module):
                 key, value = self.keys[layer][slots], self.values[layer][slots]
             shared = self.heads // self.kv_heads
             key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
-            mask: Tensor | None = None if whole else seen.view([rows, 1, 1, -1])
-            states = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=whole)
+            states = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
             states = states.transpose(1, 2).reshape([rows, length, -1])
             hidden = hidden + F.linear(states, self.weights[name + ".self_attn.o_proj.weight"])
             states = self.norm(hidden, name + ".post_attention_layernorm.weight")
