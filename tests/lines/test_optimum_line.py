@@ -180,6 +180,15 @@ def test_a_second_start_compiles_nothing(served: ServeProcess, exported: Path, t
     assert digest(exported) == before
 
 
+def test_it_keeps_the_contract_of_every_engine(exported: Path) -> None:
+    suite = str(TESTS / "handler" / "engine" / "contract")
+    environ = {**os.environ, **DOUBLE, "CONTRACT_MODEL": str(exported), "ENDPOINT_INSTANCE": "ml.trn1.2xlarge"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", suite]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, done.stdout[-6000:]
+    print(done.stdout.splitlines()[-1])
+
+
 def digest(directory: Path) -> str:
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     assert directory / "model.pt" in files
