@@ -87,8 +87,8 @@ def expected(prompt: str) -> str:
 
     tokenizer = AutoTokenizer.from_pretrained(sample_model.path())
     model = AutoModelForCausalLM.from_pretrained(sample_model.path(), dtype="auto")
-    inputs = tokenizer(prompt, return_tensors="pt")
-    tokens = model.generate(**inputs, do_sample=False, max_new_tokens=64)[0, inputs["input_ids"].shape[1] :]
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    tokens = model.generate(ids, do_sample=False, max_new_tokens=64)[0, ids.shape[1] :]
     return str(tokenizer.decode(tokens, skip_special_tokens=True))
 
 
