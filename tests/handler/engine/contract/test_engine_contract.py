@@ -174,6 +174,7 @@ def test_a_wrong_token_is_refused_and_ends_nothing(started: StartedEngine, token
 
 
 def test_a_grammar_is_kept_or_refused(started: StartedEngine, prompt: list[int]) -> None:
+    started.require("grammar")
     grammar = Grammar("regex", "[0-9]{3}", "parameters.grammar")
     if started.engine._adapter.facts.grammars:
         assert re.fullmatch("[0-9]{3}", started.answer(prompt, grammar=grammar).text)
