@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
+import sample_model
 from handler.config.finding import Severity
+from model_packaging.cli import main
 
 # neuron_config.json, as optimum-neuron 0.4.5 writes it.
 EXPORTED: dict[str, Any] = {
@@ -69,3 +74,23 @@ def test_an_export_completes_the_plan(asked: dict[str, int], instance: Any) -> N
         **asked,
     }
     assert "optimum-needs-export" not in {finding.code for finding in result.findings}
+
+
+def test_check_reads_an_exported_directory(tmp_path: Path) -> None:
+    """As a user types it. Its weights are below `checkpoint`, and an export without graphs was interrupted."""
+    for file in sample_model.path().glob("*.json"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "neuron_config.json").write_text(json.dumps({**EXPORTED, "tp_degree": 2}))
+
+    def errors(**environ: str) -> list[tuple[str, str]]:
+        variables = [f"{name}={value}" for name, value in environ.items()]
+        (tmp_path / "endpoint.env").write_text("\n".join(["ENDPOINT_LINE=optimum", *variables]))
+        words = ["check", "--json", "--env-file", str(tmp_path / "endpoint.env"), "--instance", "ml.trn1.2xlarge"]
+        result = CliRunner().invoke(main, [*words, str(tmp_path)], catch_exceptions=False)
+        found = json.loads(result.stdout)["findings"]
+        return [(one["code"], one["setting"]) for one in found if one["severity"] == "error"]
+
+    assert errors() == [("model-files", "model.pt")]
+    (tmp_path / "model.pt").write_bytes(b"graphs")
+    assert errors() == []
+    assert errors(SM_VLLM_MAX_MODEL_LEN="4096") == [("artifacts-differ-sequence-length", "SM_VLLM_MAX_MODEL_LEN")]
