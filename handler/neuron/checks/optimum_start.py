@@ -75,8 +75,9 @@ def export(context: CheckContext) -> Iterator[Finding]:
             fits = value <= compiled
         if None not in (value, compiled) and not fits:
             yield _differs(context.setting(name), key, compiled, value, f"Set {name} to {compiled}, or {EXPORT}.")
-    prompt, length = saved.get("max_context_length"), context.draft.number("max_model_len")
-    if isinstance(prompt, int) and length is not None and prompt < length:
+    prompt, sequence = saved.get("max_context_length"), saved.get("sequence_length")
+    length = context.draft.number("max_model_len") or 0
+    if isinstance(prompt, int) and isinstance(sequence, int) and prompt < min(length, sequence):
         fix = f"Set max_model_len to {prompt}, or {EXPORT}."
         yield _differs(context.setting("max_model_len"), "max_context_length", prompt, length, fix)
     batch = saved.get("batch_size")
