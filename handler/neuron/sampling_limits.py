@@ -78,6 +78,10 @@ PLUGIN_ON_CPU: Final = SamplingLimits(
     supported=NATIVE_ON_CPU - {"seed"} | {"logprobs", "grammar"},
     settings={"seed": "", "min_p": "", "logit_bias": ""},
 )
+# optimum-neuron's runner has no generators and no grammars, an empty list of logits processors, and returns no log
+# probabilities. Its masks would ban what is allowed, in the rows of other requests (0.4.5, vllm/runner.py).
+PENALTIES: Final = frozenset({"repetition_penalty", "frequency_penalty", "presence_penalty"})
+OPTIMUM_SETTINGS: Final = dict.fromkeys(NATIVE_ON_CPU | NATIVE_SETTINGS.keys(), "")
 
 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
@@ -86,6 +90,8 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
         return _nxd(_section(plan, "override_neuron_config"), {}, PLUGIN_ON_CPU)
     if plan.line.startswith("native"):
         return _native(_section(plan, "neuron_config"), plan.engine_args.get("async_scheduling") is False)
+    if plan.line == "optimum":
+        return _optimum(_section(plan, "neuron_config"))
     if plan.line.startswith("fork"):
         if plan.env.get("NEURON_ON_DEVICE_SAMPLING_DISABLED", "0") not in ("", "0"):
             return NXD_ON_CPU
@@ -136,3 +142,10 @@ def _native(keys: Mapping[str, Json], synchronous: bool) -> SamplingLimits:
     supported = frozenset() if greedy else SUPPORTED
     most = most if isinstance(most, int) else MOST
     return SamplingLimits(True, most, supported | extra, settings=NATIVE_SETTINGS, greedy=greedy)
+
+
+def _optimum(exported: Mapping[str, Json]) -> SamplingLimits:
+    """The limits of an export: where it samples, and from how many tokens, on the CPU too (vllm/sampler.py)."""
+    most, on_device = exported.get("max_topk"), exported.get("on_device_sampling") is not False
+    supported = SUPPORTED if on_device else SUPPORTED | PENALTIES
+    return SamplingLimits(on_device, most if isinstance(most, int) else MOST, supported, settings=OPTIMUM_SETTINGS)

@@ -23,6 +23,7 @@ from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
@@ -38,7 +39,7 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
         values.
     """
     config = state.config
-    if not config.compiled_artifacts or plan.line == "cpu":
+    if not config.compiled_artifacts or plan.line in ("cpu", OPTIMUM):
         return plan
     setting = config.source("compiled_artifacts").name or "compiled_artifacts"
     directory = Path(config.compiled_artifacts)

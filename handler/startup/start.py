@@ -22,6 +22,7 @@ from handler.model.model_source import Model, fetch_model
 from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
@@ -164,7 +165,7 @@ def _start_engine(
     """Starts the engine: with restored or newly compiled artifacts if there is a store, else directly."""
     config = state.config
     start_engine = partial(_launch_engine, state, companions, steps)
-    if not config.artifact_store or config.compiled_artifacts:
+    if not config.artifact_store or config.compiled_artifacts or plan.line == OPTIMUM:
         with explained_start_failure():
             start_engine(with_scratch_artifacts(config, plan, model, companions))
     elif model.size:

@@ -25,6 +25,8 @@ PLATFORM = "trn2"
 class Anything:
     """An object of a closed package. As a decorator it leaves a function as it is; as a base class it adds nothing."""
 
+    __name__ = "anything"  # torch.fx asks a function for it
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         pass
 
@@ -61,9 +63,14 @@ class _ClosedModule(types.ModuleType):
         return Anything()
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class ClosedPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of packages that are not installed."""
+
+    def __init__(self, names: frozenset[str] = CLOSED) -> None:
+        self._names = names
+
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        closed = fullname.partition(".")[0] in CLOSED
+        closed = fullname.partition(".")[0] in self._names
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True) if closed else None
 
     def create_module(self, spec: Any) -> types.ModuleType:
@@ -78,6 +85,6 @@ def stand_in_for_closed_packages() -> None:
     """For this process, where they are not installed."""
     import torch
 
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+    if not any(isinstance(finder, ClosedPackages) for finder in sys.meta_path):
+        sys.meta_path.append(ClosedPackages())
         torch.classes.neuron = Anything()  # type: ignore[attr-defined]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 LM_HEAD = "lm_head.weight"
+# optimum-neuron writes it beside the graphs (configuration_utils.py). NxD Inference's has another shape.
+EXPORT, EXPORTER = "neuron_config.json", "optimum_neuron_version"
 THREADS = 16
 
 
@@ -96,7 +98,10 @@ def _facts(files: CheckpointFiles, *, local: bool) -> ModelFacts | None:
         raise SettingError(SETTING, f"{files.where} has no config.json", "Put the model's files at its top level.")
     parameters, weight_bytes, dtypes, tensors = _sizes(files)
     facts = facts_from(config, files.where, local, parameters, weight_bytes, dtypes)
-    return replace(facts, lm_head=any(name.endswith(LM_HEAD) for name in tensors) if tensors else None)
+    facts = replace(facts, lm_head=any(name.endswith(LM_HEAD) for name in tensors) if tensors else None)
+    # An export's weights are below it, or on the hub. From S3 every file is a request.
+    exported = None if tensors and isinstance(files, S3Files) else read_json(files, EXPORT)
+    return replace(facts, exported=exported) if exported and EXPORTER in exported else facts
 
 
 def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str, int], list[str]]:

@@ -47,6 +47,7 @@ class Loader:
     indexed: bool  # weights in several files need an index, as for NxD Inference; vLLM reads every file
     trust: bool  # the model may bring a class of its own
     plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
+    exports: bool = False  # it loads what optimum-neuron has exported
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from handler.json_value import Json
 
@@ -23,6 +23,7 @@ class ModelFacts:
     :param experts: the experts of each mixture-of-experts layer; 0 for a dense model.
     :param expert_intermediate_size: the width of one expert. `intermediate_size` is the width of a dense layer or a
         shared expert.
+    :param exported: neuron_config.json of a model that optimum-neuron has exported; empty for any other.
     """
 
     where: str
@@ -47,6 +48,7 @@ class ModelFacts:
     experts: int = 0
     experts_per_token: int = 0
     expert_intermediate_size: int = 0
+    exported: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def quantized(self) -> bool:

@@ -14,6 +14,7 @@ from handler.neuron.checks.model_checks import MODELS
 from handler.neuron.checks.native_buckets import BUCKETS
 from handler.neuron.checks.native_start import NATIVE
 from handler.neuron.checks.neuron_config import rules, silent, spelling
+from handler.neuron.checks.optimum_start import OPTIMUM
 from handler.neuron.checks.sampling import SAMPLING
 from handler.neuron.checks.several_nodes import NODES
 from handler.neuron.checks.start_values import START
@@ -35,4 +36,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     *DRAFTS,
     *NATIVE,
     *BUCKETS,
+    *OPTIMUM,
 )

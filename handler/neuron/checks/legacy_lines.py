@@ -1,4 +1,4 @@
-"""Checks the lines for plans only: the legacy fork, optimum-neuron, and those that newer lines have taken over."""
+"""Checks the lines for plans only: the legacy fork, and those that newer lines have taken over."""
 
 from __future__ import annotations
 

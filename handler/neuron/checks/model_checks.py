@@ -10,6 +10,7 @@ from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 
 RUNTIME_LORA: Final = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 
@@ -128,7 +129,7 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
     if context.line.keys is ConfigKeys.NATIVE:
         why = "NEURON_COMPILED_ARTIFACTS may be ignored: vllm-neuron issue 38 contradicts the documentation"
         yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT instead.")
-    elif context.line.keys is ConfigKeys.TRANSFORMERS_NEURONX or context.line.name == "optimum":
+    elif context.line.keys is ConfigKeys.TRANSFORMERS_NEURONX or context.line.name == OPTIMUM:
         yield warning("artifacts-unread", setting, f"{context.line.title} does not read the variable", "Remove it.")
     else:
         ignored = sorted(key for key in context.draft.override if key not in MULTIMODAL_KEYS)

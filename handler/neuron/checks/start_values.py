@@ -7,7 +7,7 @@ from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import CheckContext, error, info, warning
+from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
@@ -146,13 +146,6 @@ def scheduler(context: CheckContext) -> Iterator[Finding]:
         yield warning("token-budget-replaced", context.setting("max_num_batched_tokens"), why, "Remove it.")
 
 
-def optimum_compiles_nothing(context: CheckContext) -> Iterator[Finding]:
-    if context.line.name == "optimum":
-        why = "optimum-neuron does not compile at the start: the model must be exported or in the hub's cache"
-        fix = "Export it with optimum-cli, or look up the configuration in the hub's cache."
-        yield info("optimum-needs-export", context.setting("model"), why, fix)
-
-
 START: Final = (
     positive,
     length_of_model,
@@ -161,5 +154,4 @@ START: Final = (
     numeric_variables,
     model_type,
     scheduler,
-    optimum_compiles_nothing,
 )

@@ -49,7 +49,7 @@ def pin_grammar_backend(draft: PlanDraft) -> None:
     cannot read gets a 400. The setting is needed with sampling on the device too: artifacts may sample on the CPU.
 
     The fork's lines do not need it: their vLLM has `guided_decoding_backend` and makes a logits processor for each
-    request. Optimum's line does not have it: its vLLM version is not known, and 0.9 has no such argument.
+    request. Optimum's line does not need it: there every grammar is a 400.
     """
     name = "structured_outputs_config"
     given: Json = draft.args.get(name)

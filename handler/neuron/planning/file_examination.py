@@ -18,16 +18,19 @@ from handler.neuron.checkpoint import file_findings as rules
 from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
 from handler.neuron.checkpoint.chat_template import configured_template
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
-from handler.neuron.checkpoint.checkpoint_reader import open_checkpoint
+from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.planning.examination import ORDER, Examination, masked
 from handler.neuron.planning.vllm_versions import version_of
 
 # The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
 TRANSFORMERS_5 = (0, 24)
 HUB_SECONDS = 5
+# The graphs of a model that optimum-neuron has exported. Its weights are below `checkpoint`, or on the hub.
+GRAPHS = "model.pt"
 
 
 def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Finding, ...]:
@@ -37,7 +40,7 @@ def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Find
     vllm = version_of(line, installed) or ""
     transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
     plain = not {"runner", "convert", "task"} & config.engine_args.keys()
-    loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain)
+    loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM)
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
     found = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
     if not any(finding.severity is Severity.ERROR for finding in found):
@@ -78,7 +81,10 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         return
     yield from rules.config_findings(document, loader)
     if config.engine_args.get("load_format") in (None, "auto", "safetensors"):
-        here = complete and not config.compiled_artifacts and config.line != "optimum"
+        exported = loader.exports and EXPORT in files.listing()
+        if exported and GRAPHS not in files.listing():
+            yield rules.error(GRAPHS, f"it is missing beside {EXPORT}: the export was interrupted", "Export it again.")
+        here = complete and not config.compiled_artifacts and not exported
         yield from rules.collected(rules.weight_findings(files, document, loader, complete=here))
     if field == "model" and config.tool_parser_plugin is None:
         yield from rules.parser_findings(config.tool_call_parser, loader)

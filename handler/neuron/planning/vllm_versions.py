@@ -20,6 +20,7 @@ OF_LINE: Final[Mapping[str, str]] = {
     "native-0.21": "0.21.0",
     "fork-0.9.1": "0.9.1",
     "fork-0.7.2": "0.7.2",
+    "optimum": "0.11.0",
     "cpu": "0.16.0",
 }
 # On the sample model (docs/neuron-lines.md). No Neuron device was available.

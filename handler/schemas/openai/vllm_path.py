@@ -72,6 +72,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     document_limits.fill_arguments(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)
+    if engine.serving is None:  # the error of plain text names no field
+        sampling_check.check_document(document, engine.limits.sampling)
     serving = engine.require_serving()
     document_limits.check_request_id(document.get("request_id"))
     media.check(document, engine.allowed_media_domains, multimodal=engine.traits.multimodal)

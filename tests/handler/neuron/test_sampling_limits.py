@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import planned
+from neuron_plans import llama, planned
 
+from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.sampling_limits import (
     NATIVE_ON_CPU,
     NXD_ON_CPU,
     ON_CPU,
+    PENALTIES,
     PLUGIN_ON_CPU,
     SUPPORTED,
     SamplingLimits,
     sampling_limits,
 )
+
+
+def exported(**keys: Any) -> ModelFacts:
+    return llama(exported={"on_device_sampling": True, "max_topk": 256, **keys})
+
 
 SPECULATIVE = {"speculative_model": "/d", "num_speculative_tokens": 4}
 TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
@@ -58,7 +65,9 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         ("fork-0.9.1", SPECULATIVE, SamplingLimits(True, 256, frozenset(), greedy=True)),
         ("fork-0.9.1", {"on_device_sampling": False}, NXD_ON_CPU),
         ("fork-0.7.2", TNX, SamplingLimits(True, 256, SUPPORTED)),
-        ("optimum", {}, ON_CPU),
+        ("optimum", {}, SamplingLimits(True, 256, SUPPORTED)),
+        ("optimum", {"facts": exported(max_topk=64)}, SamplingLimits(True, 64, SUPPORTED)),
+        ("optimum", {"facts": exported(on_device_sampling=False)}, SamplingLimits(False, 256, SUPPORTED | PENALTIES)),
         ("cpu", {}, ON_CPU),
     ],
 )

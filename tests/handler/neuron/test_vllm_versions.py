@@ -42,7 +42,8 @@ def test_make_has_pins_for_every_version_seen() -> None:
         ("native-0.24", {"vllm": "0.16.0+cpu"}, "0.24.0"),
         ("cpu", {"vllm": "0.24.0+cpu"}, "0.24.0"),
         ("nxdi-0.13", {"vllm": "0.13.1", "vllm-neuron": "0.4.1"}, "0.13.1"),
-        ("optimum", {}, None),
+        ("optimum", {}, "0.11.0"),
+        ("no-line", {}, None),
     ],
 )
 def test_the_installed_version_counts_where_it_makes_the_line(

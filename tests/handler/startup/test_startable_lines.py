@@ -27,7 +27,6 @@ LINE = "ENDPOINT_LINE"
         {LINE: "fork-0.9.1"},
         {LINE: "fork-0.7.2"},
         {LINE: "fork-0.7.2", "VLLM_NEURON_FRAMEWORK": "transformers-neuronx"},
-        {LINE: "optimum"},
     ],
     ids=str,
 )
@@ -41,7 +40,7 @@ def test_a_line_for_plans_only_does_not_start(environ: dict[str, str]) -> None:
     assert caught.value.setting == finding.setting
 
 
-@pytest.mark.parametrize(("framework", "line"), [("transformers-neuronx", "fork-0.7.2"), ("optimum-neuron", "optimum")])
+@pytest.mark.parametrize(("framework", "line"), [("transformers-neuronx", "fork-0.7.2")])
 def test_a_framework_without_a_served_line_is_an_error_with_a_fix_that_works(
     framework: str, line: str, tmp_path: Path
 ) -> None:

@@ -7,9 +7,11 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from waiting import WITHIN
 
 import sample_model
@@ -25,6 +27,8 @@ from handler.startup.checked_plan import checked_plan, use_environment, with_mod
 
 NAMES = itertools.count()
 SLOTS = 4
+# Names the sample model in another form, such as an export.
+MODEL = "CONTRACT_MODEL"
 SETTINGS = {"SM_VLLM_MAX_MODEL_LEN": "512", "SM_VLLM_MAX_NUM_SEQS": str(SLOTS), "SM_VLLM_ENFORCE_EAGER": "true"}
 
 
@@ -57,13 +61,14 @@ class Collected:
 
 
 class StartedEngine:
-    """An engine over the sample model, on a CPU.
+    """An engine over the sample model, on a CPU, or on the line of the environment.
 
     :param public: by vLLM's public interface alone, as a version that is not known.
     """
 
     def __init__(self, *, public: bool = False) -> None:
-        self.model, self.loop = sample_model.path(), LoopThread.start("engine")
+        self.model = Path(os.environ.get(MODEL) or sample_model.path())
+        self.loop = LoopThread.start("engine")
         config = load({**os.environ, **SETTINGS}, model=str(self.model))
         plan = checked_plan(config)
         use_environment(plan)
@@ -71,6 +76,12 @@ class StartedEngine:
         unknown = patch("handler.engine.v1.accelerators.PROVEN", {}) if public else nullcontext()
         with unknown:
             self.engine: Engine = launch(plan, config, self.loop)
+
+    def require(self, *parameters: str) -> None:
+        """Skips a test of sampling parameters that the line does not have. A request with them is a 400."""
+        for parameter in parameters:
+            if not self.engine.limits.sampling.supports(parameter):
+                pytest.skip(f"the line has no {parameter}")
 
     def prompt(self, question: str) -> list[int]:
         return self.engine.prompts.chat([{"role": "user", "content": question}])

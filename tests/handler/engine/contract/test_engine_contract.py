@@ -61,6 +61,7 @@ def test_greedy_tokens_are_the_answer(started: StartedEngine, prompt: list[int],
 
 
 def test_a_seed_repeats_what_is_sampled(started: StartedEngine, prompt: list[int]) -> None:
+    started.require("seed")
     first, again, other = (started.answer(prompt, **{**SAMPLED, "seed": seed}) for seed in (7, 7, 8))
     assert first.ids == again.ids != other.ids
     assert first.finish == ("length", None)
@@ -93,6 +94,7 @@ def test_the_limit_of_tokens_is_kept(started: StartedEngine, prompt: list[int], 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_log_probabilities_come_with_their_tokens(started: StartedEngine, prompt: list[int], stream: bool) -> None:
+    started.require("logprobs")
     got = started.answer(prompt, stream=stream, scored=True, max_tokens=4, logprobs=2, prompt_logprobs=0)
     assert [position[0].token_id for position in got.scores] == got.ids
     for position in got.scores:
@@ -109,6 +111,7 @@ def test_a_push_has_one_token_if_tokens_are_to_be_apart(
     started: StartedEngine, prompt: list[int], scored: bool
 ) -> None:
     named = {"logprobs": 1} if scored else {}
+    started.require(*named)
     _, sink = started.begin(prompt, stream=True, apart=True, scored=scored, max_tokens=100, ignore_eos=True, **named)
     for _ in range(10):
         started.engine.loop.call(time.sleep, 0.05)  # the loop is held up, and later tokens arrive meanwhile
@@ -171,6 +174,7 @@ def test_a_wrong_token_is_refused_and_ends_nothing(started: StartedEngine, token
 
 
 def test_a_grammar_is_kept_or_refused(started: StartedEngine, prompt: list[int]) -> None:
+    started.require("grammar")
     grammar = Grammar("regex", "[0-9]{3}", "parameters.grammar")
     if started.engine._adapter.facts.grammars:
         assert re.fullmatch("[0-9]{3}", started.answer(prompt, grammar=grammar).text)

@@ -205,8 +205,14 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "engine_args": {"device": "neuron"},
             "neuron_env": {"VLLM_NEURON_FRAMEWORK": "optimum-neuron"},
         },
-        {"model": "unsloth/Llama-3.2-1B-Instruct", "max_num_seqs": 4, "max_model_len": 4096, "tensor_parallel_size": 2},
-        {},
+        {
+            "model": "unsloth/Llama-3.2-1B-Instruct",
+            "max_num_seqs": 4,
+            "max_model_len": 4096,
+            "tensor_parallel_size": 2,
+            "max_num_batched_tokens": 4100,
+        },
+        {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"},
     ),
     "transformers-neuronx: offline": (
         "fork-0.7.2",

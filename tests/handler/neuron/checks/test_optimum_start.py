@@ -1,0 +1,96 @@
+"""What optimum-neuron's plugin would end of, or ignore, is a finding with its setting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
+
+import sample_model
+from handler.config.finding import Severity
+from model_packaging.cli import main
+
+# neuron_config.json, as optimum-neuron 0.4.5 writes it.
+EXPORTED: dict[str, Any] = {
+    "optimum_neuron_version": "0.4.5",
+    "batch_size": 4,
+    "sequence_length": 2048,
+    "max_context_length": 2048,
+    "tp_degree": 8,
+    "torch_dtype": "bfloat16",
+    "target": "trn1",
+    "continuous_batching": True,
+    "on_device_sampling": True,
+    "max_topk": 256,
+}
+
+
+def export(**changes: Any) -> dict[str, Any]:
+    return {"facts": llama(exported={**EXPORTED, **changes})}
+
+
+@pytest.mark.parametrize(
+    ("code", "settings", "setting"),
+    [
+        ("not-on-optimum", {"engine_args": {"pipeline_parallel_size": 2}}, "pipeline_parallel_size"),
+        ("not-on-optimum", {"engine_args": {"data_parallel_size": 2}}, "data_parallel_size"),
+        ("not-on-optimum", {"engine_args": {"speculative_config": {"method": "ngram"}}}, "speculative_config"),
+        ("not-on-optimum", {"structured_outputs": True}, "structured_outputs"),
+        ("not-on-optimum", {"logprobs": True}, "logprobs"),
+        ("unsupported-model", {"facts": llama(model_type="mamba")}, "model"),
+        ("token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
+        ("artifacts-differ-sequence-length", {**export(), "max_model_len": 4096}, "max_model_len"),
+        ("artifacts-differ-batch-size", {**export(), "max_num_seqs": 5}, "max_num_seqs"),
+        ("artifacts-differ-tp-degree", {**export(), "tensor_parallel_size": 4}, "tensor_parallel_size"),
+        ("artifacts-differ-torch-dtype", {**export(), "dtype": "float32"}, "dtype"),
+        ("artifacts-differ-on-device-sampling", {**export(), "on_device_sampling": False}, "on_device_sampling"),
+        ("artifacts-differ-max-context-length", export(max_context_length=1024), "max_model_len"),
+        ("artifacts-differ-continuous-batching", export(continuous_batching=False), "model"),
+        ("artifacts-differ-target", {**export(target="trn2"), "instance": INF2}, "instance"),
+        ("line-platform", {"instance": TRN2}, "line"),
+    ],
+)
+def test_what_the_plugin_does_not_have_or_has_compiled_otherwise(
+    code: str, settings: dict[str, Any], setting: str
+) -> None:
+    result = outcome("optimum", **settings)
+    finding = found(result, code)
+    assert (finding.severity, finding.setting) == (Severity.ERROR, setting)
+    assert result.plan is None
+
+
+@pytest.mark.parametrize("asked", [{}, {"max_model_len": 1024, "max_num_seqs": 2}])
+@pytest.mark.parametrize("instance", [INF2, TRN1])
+def test_an_export_completes_the_plan(asked: dict[str, int], instance: Any) -> None:
+    result = outcome("optimum", **export(), **asked, instance=instance)
+    assert result.plan is not None, result.errors
+    args = result.plan.engine_args
+    assert {name: args[name] for name in ("max_model_len", "max_num_seqs", "tensor_parallel_size", "dtype")} == {
+        **{"max_model_len": 2048, "max_num_seqs": 4, "tensor_parallel_size": 8, "dtype": "bfloat16"},
+        **asked,
+    }
+    assert "optimum-needs-export" not in {finding.code for finding in result.findings}
+
+
+def test_check_reads_an_exported_directory(tmp_path: Path) -> None:
+    """As a user types it. Its weights are below `checkpoint`, and an export without graphs was interrupted."""
+    for file in sample_model.path().glob("*.json"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "neuron_config.json").write_text(json.dumps({**EXPORTED, "tp_degree": 2}))
+
+    def errors(**environ: str) -> list[tuple[str, str]]:
+        variables = [f"{name}={value}" for name, value in environ.items()]
+        (tmp_path / "endpoint.env").write_text("\n".join(["ENDPOINT_LINE=optimum", *variables]))
+        words = ["check", "--json", "--env-file", str(tmp_path / "endpoint.env"), "--instance", "ml.trn1.2xlarge"]
+        result = CliRunner().invoke(main, [*words, str(tmp_path)], catch_exceptions=False)
+        found = json.loads(result.stdout)["findings"]
+        return [(one["code"], one["setting"]) for one in found if one["severity"] == "error"]
+
+    assert errors() == [("model-files", "model.pt")]
+    (tmp_path / "model.pt").write_bytes(b"graphs")
+    assert errors() == []
+    assert errors(SM_VLLM_MAX_MODEL_LEN="4096") == [("artifacts-differ-sequence-length", "SM_VLLM_MAX_MODEL_LEN")]
