@@ -99,7 +99,9 @@ class RequestRouter:
                 exchange.send(response.status_code, headers, start)
                 return
             length = response.content_length
-            exchange.begin(response.status_code, [one for one in headers if one[0] != "Content-Length"], length)
+            exchange.begin(
+                response.status_code, [header for header in headers if header[0] != "Content-Length"], length
+            )
             exchange.write(start)
             await send_pieces(exchange, response.iter_encoded(), self._threads)
         finally:

@@ -54,8 +54,8 @@ def main() -> None:
         check_shared_memory()
         listener = listen(config)
     except SettingError as error:
-        for one in each(error):
-            print(f"serve: {one.message}", file=sys.stderr, flush=True)
+        for problem in each(error):
+            print(f"serve: {problem.message}", file=sys.stderr, flush=True)
         sys.exit(EXIT_SETTING)
     prepare(os.environ, config)
     event_log.use(config)

@@ -142,7 +142,7 @@ class Exchange:
             all_headers, body = (*headers, *self.headers), b""
         else:
             length = () if status in BODILESS else (("Content-Length", str(len(body))),)
-            all_headers = (*(one for one in headers if one[0] != "Content-Length"), *length, *self.headers)
+            all_headers = (*(header for header in headers if header[0] != "Content-Length"), *length, *self.headers)
         head = self.connection.heads.head(status, all_headers, keep_alive=self.keep_alive, chunked=False)
         self._end(head + body, whole=True)
 

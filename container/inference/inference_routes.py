@@ -54,12 +54,12 @@ class InferenceRoutes:
             return InferenceRoute(WEBSOCKET, self._converse) if path == WEBSOCKET and exchange.method == "GET" else None
         if exchange.method != "POST":
             return None
-        found = self._routes.get(path) or self._routes.get(path.rstrip("/"))
-        if found is None and self._service.config.multi_model and path.startswith(MODEL):
+        route = self._routes.get(path) or self._routes.get(path.rstrip("/"))
+        if route is None and self._service.config.multi_model and path.startswith(MODEL):
             name = path.rstrip("/").removeprefix(MODEL).removesuffix(INVOKE)
             if name and path.rstrip("/") == f"{MODEL}{name}{INVOKE}":
                 return InferenceRoute(MODEL_RULE, partial(self._invoke, name))
-        return found
+        return route
 
     async def _invoke(self, name: str, exchange: Exchange) -> None:
         self._service.model(name)

@@ -69,8 +69,8 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
 
     :param served: the schemas of vLLM's models for the routes' bodies; empty if its serving classes are not known.
     """
-    _, found = msgspec.json.schema_components((*TABLES.values(), *OTHERS), ref_template=REF + "{name}")
-    components: dict[str, Schema] = dict(found)
+    _, tables = msgspec.json.schema_components((*TABLES.values(), *OTHERS), ref_template=REF + "{name}")
+    components: dict[str, Schema] = dict(tables)
     components["Message"] = MESSAGE
     for route, name in NAMES.items():
         table = TABLES.get(route)

@@ -71,14 +71,14 @@ def document(
 
 def _used(paths: object, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
     """The components that the paths refer to, directly or through others."""
-    found: dict[str, Schema] = {}
+    used: dict[str, Schema] = {}
     pending = list(_refs(paths))
     while pending:
         name = pending.pop()
-        if name not in found:
-            found[name] = schemas[name]
+        if name not in used:
+            used[name] = schemas[name]
             pending += _refs(schemas[name])
-    return {name: found[name] for name in sorted(found)}
+    return {name: used[name] for name in sorted(used)}
 
 
 def _refs(value: object) -> Iterable[str]:

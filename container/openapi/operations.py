@@ -72,8 +72,8 @@ class RouteOperation:
             operation["parameters"] = list(self.parameters)
         if self.body:
             operation["requestBody"] = {"required": True, "content": _content(self.body)}
-        found = {str(status): _reply(content) for status, content in self.replies.items()}
-        operation["responses"] = {**failures.responses(self.errors), **found}
+        replies = {str(status): _reply(content) for status, content in self.replies.items()}
+        operation["responses"] = {**failures.responses(self.errors), **replies}
         return operation
 
 

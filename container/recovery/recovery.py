@@ -106,8 +106,8 @@ class Recovery:
             return False
         body, handed_over = record.body, False
         # An engine that a body alone has ended does not count, so another follows.
-        wanted = body and record.may_rerun and (self._trying or self._successor())
-        if wanted and descriptor is not None and deadline is not None:
+        rerun = body and record.may_rerun and (self._trying or self._successor())
+        if rerun and descriptor is not None and deadline is not None:
             note = RequestNote(record.request_id, record.began, deadline)
             try:
                 self._channel.send(descriptor, request_bytes(environ, body), note)
@@ -137,7 +137,7 @@ class Recovery:
         lost, self._lost = self._lost, []
         if not lost:
             return
-        again = sum(bool(isinstance(one, dict) and one["run_again"]) for one in lost)
+        again = sum(bool(isinstance(request, dict) and request["run_again"]) for request in lost)
         message = f"{reason}: {len(lost)} requests were in the engine, and {again} of them run again"
         event(logger, "engine_died", message, {"reason": reason, "requests": lost})
 

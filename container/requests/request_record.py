@@ -105,7 +105,7 @@ class RequestRecord:
             self.prompt_tokens, self.one_sequence = len(call.generation.prompt), True
         elif isinstance(call, MultipleCall):
             self.request_id = call.generations[0].request_id
-            self.prompt_tokens = sum(len(one.prompt) for one in call.generations)
+            self.prompt_tokens = sum(len(generation.prompt) for generation in call.generations)
         elif isinstance(call, ServedCall):
             self.assign_id()
 
@@ -143,8 +143,8 @@ class RequestRecord:
 
 def record_of(environ: Mapping[str, Any]) -> RequestRecord:
     """The request's record. Without an observer around the application: a new one that nobody reads."""
-    found = environ.get(KEY)
-    return found if isinstance(found, RequestRecord) else RequestRecord(environ)
+    record = environ.get(KEY)
+    return record if isinstance(record, RequestRecord) else RequestRecord(environ)
 
 
 def _first(pairs: Mapping[str, str], keys: tuple[str, ...]) -> str | None:

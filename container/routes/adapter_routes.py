@@ -63,8 +63,8 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/adapters")
     def listing() -> Response:
-        found, token = page(request, [described(adapter) for adapter in adapters_of(service).all()])
-        return reply({"adapters": found} | ({"nextPageToken": token} if token else {}))
+        adapters, token = page(request, [described(adapter) for adapter in adapters_of(service).all()])
+        return reply({"adapters": adapters} | ({"nextPageToken": token} if token else {}))
 
     @routes.get("/adapters/<path:name>")
     def describe(name: str) -> Response:

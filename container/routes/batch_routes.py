@@ -33,7 +33,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/v1/files")
     def upload() -> Response:
-        found = batches()
+        served = batches()
         if request.mimetype != FORM:
             raise UnsupportedMediaType(request.headers.get("Content-Type", ""), FORM)
         file, purpose = request.files.get("file"), request.form.get("purpose")
@@ -41,12 +41,12 @@ def blueprint(service: Service) -> Blueprint:
             raise MissingField("file", "send a form with 'file' and 'purpose'")
         if not purpose:
             raise MissingField("purpose", "send 'batch'")
-        return reply(found.add_file(file.filename or "file", purpose, file.read()))
+        return reply(served.add_file(file.filename or "file", purpose, file.read()))
 
     @routes.get("/v1/files")
     def files() -> Response:
-        found = batches()
-        return listing(found.store.file_ids(), found.store.file, FILES_LIMIT)
+        served = batches()
+        return listing(served.store.file_ids(), served.store.file, FILES_LIMIT)
 
     @routes.get("/v1/files/<identity>")
     def file(identity: str) -> Response:
@@ -54,10 +54,10 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/v1/files/<identity>/content")
     def content(identity: str) -> Response:
-        found = batches().store
-        size = found.file(identity).bytes
+        store = batches().store
+        size = store.file(identity).bytes
         headers = {"Content-Length": str(size)}
-        return Response(found.content(identity), headers=headers, content_type="application/octet-stream")
+        return Response(store.content(identity), headers=headers, content_type="application/octet-stream")
 
     @routes.delete("/v1/files/<identity>")
     def delete(identity: str) -> Response:
@@ -66,14 +66,14 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/v1/batches")
     def create() -> Response:
-        found = batches()
+        served = batches()
         fields = convert(json_document(request), BatchFields)
-        return reply(found.create(fields))
+        return reply(served.create(fields))
 
     @routes.get("/v1/batches")
     def created() -> Response:
-        found = batches()
-        return listing(found.store.batch_ids(), found.get, BATCHES_LIMIT)
+        served = batches()
+        return listing(served.store.batch_ids(), served.get, BATCHES_LIMIT)
 
     @routes.get("/v1/batches/<identity>")
     def batch(identity: str) -> Response:

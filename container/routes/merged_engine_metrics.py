@@ -34,9 +34,9 @@ class MergedRegistry:
 def vllm_registry(service: Service) -> CollectorRegistry:
     """vLLM's metrics of all engines of this process."""
     further = [] if service.models is None else [engine.metrics_registry for engine in service.models.engines()]
-    found = [registry for registry in further if registry is not None]
-    if not found:
+    registries = [registry for registry in further if registry is not None]
+    if not registries:
         return REGISTRY
     registry = CollectorRegistry()
-    registry.register(MergedRegistry((REGISTRY, *found)))
+    registry.register(MergedRegistry((REGISTRY, *registries)))
     return registry

@@ -20,9 +20,10 @@ def blueprint(service: Service) -> Blueprint:
         # Without a setting, names after the first one are the model's places. They are accepted and not shown.
         last = None if service.config.served_model_name else 1
         lists = [
-            model_list(one.base_names[:last], one.limits.max_model_len, one.adapter_names) for one in service.engines()
+            model_list(engine.base_names[:last], engine.limits.max_model_len, engine.adapter_names)
+            for engine in service.engines()
         ]
-        return [model for found in lists for model in found]
+        return [model for models in lists for model in models]
 
     @routes.get("/v1/models")
     def models() -> Response:
@@ -30,10 +31,10 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/v1/models/<path:name>")
     def model(name: str) -> Response:
-        found = listed()
-        for one in found:
-            if one["id"] == name:
-                return Response(encode(one), content_type="application/json")
-        raise ModelNotFound(name, tuple(one["id"] for one in found))
+        listing = listed()
+        for entry in listing:
+            if entry["id"] == name:
+                return Response(encode(entry), content_type="application/json")
+        raise ModelNotFound(name, tuple(entry["id"] for entry in listing))
 
     return routes

@@ -34,8 +34,8 @@ def page_state(service: Service) -> dict[str, object]:
         "progress": progress(status),
         "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
         "steps": steps(service.lifecycle),
-        "model": ", ".join(one.served_names[0] for one in engines) or None,
-        "slots": sum(one.slots for one in engines) or None,
+        "model": ", ".join(engine.served_names[0] for engine in engines) or None,
+        "slots": sum(engine.slots for engine in engines) or None,
         "in_flight": service.admission.count,
         "running": max(0, unfinished - queued),
         "queued": queued,
@@ -93,11 +93,11 @@ def progress(status: Status | TimedStep) -> dict[str, object]:
 
 def vllm_metrics(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:
     """The vLLM metrics that the page shows, each summed over its labels."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     # The registry of several engines does not know its names before it has read all values.
     families = registry.restricted_registry(NAMES) if registry is REGISTRY else registry
     for family in families.collect():
         for sample in family.samples:
             if sample.name in NAMES:
-                found[sample.name] = found.get(sample.name, 0.0) + sample.value
-    return found
+                values[sample.name] = values.get(sample.name, 0.0) + sample.value
+    return values

@@ -75,8 +75,10 @@ def document(ended: Sequence[tuple[RequestRecord, float]], model: str, in_flight
         "OutputTokens": sum(record.output_tokens or 0 for record in records),
         "RequestsInFlight": in_flight,
         "RequestTime": [_ms(seconds) for _, seconds in ended],
-        "TimeToFirstToken": [_ms(one.first_token_seconds) for one in records if one.first_token_seconds is not None],
-        "TimeBetweenTokens": [_ms(one.between_tokens) for one in records if one.between_tokens is not None],
+        "TimeToFirstToken": [
+            _ms(record.first_token_seconds) for record in records if record.first_token_seconds is not None
+        ],
+        "TimeBetweenTokens": [_ms(record.between_tokens) for record in records if record.between_tokens is not None],
     }
     values = {name: value for name, value in values.items() if value != []}
     # Each list has times in milliseconds, each number is a count.

@@ -73,17 +73,17 @@ class RequestMetrics:
 
     def observe_padding(self, padded: Iterable[PaddedTokens]) -> None:
         """Counts the tokens of a request by phase and bucket."""
-        for one in padded:
-            self._child(self._asked, one.phase, str(one.bucket)).inc(one.asked)
-            self._child(self._computed, one.phase, str(one.bucket)).inc(one.computed)
+        for tokens in padded:
+            self._child(self._asked, tokens.phase, str(tokens.bucket)).inc(tokens.asked)
+            self._child(self._computed, tokens.phase, str(tokens.bucket)).inc(tokens.computed)
 
     def _child(self, metric: Metric, *labels: str) -> Metric:
         """`metric.labels(...)`, cached: each call of it takes a lock and converts the labels to strings."""
         key = (metric, *labels)
-        found = self._children.get(key)
-        if found is None:
-            found = self._children[key] = metric.labels(*labels)
-        return found
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child
 
 
 def end_of(record: RequestRecord) -> str:

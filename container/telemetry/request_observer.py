@@ -134,12 +134,12 @@ def _reported(report: Callable[[], None]) -> None:
 
 def _padding(padded: Iterable[PaddedTokens]) -> dict[str, Json]:
     """The fields of the log: both phases, each in all its buckets."""
-    prefill = [one for one in padded if one.phase == PREFILL]
-    decode = [one for one in padded if one.phase != PREFILL]
+    prefill = [tokens for tokens in padded if tokens.phase == PREFILL]
+    decode = [tokens for tokens in padded if tokens.phase != PREFILL]
     return {
-        "prompt_tokens_computed": sum(one.computed for one in prefill) or None,
-        "context_tokens": sum(one.asked for one in decode) or None,
-        "context_tokens_computed": sum(one.computed for one in decode) or None,
+        "prompt_tokens_computed": sum(tokens.computed for tokens in prefill) or None,
+        "context_tokens": sum(tokens.asked for tokens in decode) or None,
+        "context_tokens_computed": sum(tokens.computed for tokens in decode) or None,
     }
 
 

@@ -156,7 +156,9 @@ class CoreQueue:
             self._trial = None
         if group.held == 0 and group in self._further:
             del self._further[group]
-            later = next((at for at, one in enumerate(self._first) if self._turn_of(one) > self._turn_of(group)), None)
+            later = next(
+                (at for at, waiting in enumerate(self._first) if self._turn_of(waiting) > self._turn_of(group)), None
+            )
             self._first.insert(len(self._first) if later is None else later, group)
         if self.waiting and not self._scheduled:
             # In the loop's next iteration: many sequences may leave in this one.

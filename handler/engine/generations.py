@@ -21,7 +21,7 @@ def generation(version: str | None = None) -> EngineGeneration:
 
     :param version: None: the installed one.
     """
-    found = (version or public(installed_versions().get("vllm", ""))).split(".")[:2]
-    number = tuple(map(int, found)) if len(found) == 2 and all(map(str.isdecimal, found)) else GENERATIONS[0][0]
+    parts = (version or public(installed_versions().get("vllm", ""))).split(".")[:2]
+    number = tuple(map(int, parts)) if len(parts) == 2 and all(map(str.isdecimal, parts)) else GENERATIONS[0][0]
     module = next(module for first, module in GENERATIONS if number >= first)
     return cast(EngineGeneration, import_module(module))

@@ -38,5 +38,5 @@ def limit_exporter_logs() -> None:
     """Installs the filter. Further calls in the same process do nothing."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
-        if not any(isinstance(found, RateLimitFilter) for found in logger.filters):
+        if not any(isinstance(installed, RateLimitFilter) for installed in logger.filters):
             logger.addFilter(RateLimitFilter())

@@ -32,21 +32,21 @@ def request_attributes(call: AnyCall, model: str) -> dict[str, Value]:
     :param model: the model that answers if the body names none.
     """
     if isinstance(call, ServedCall):
-        found: dict[str, Value | None] = {
+        attributes: dict[str, Value | None] = {
             "gen_ai.operation.name": OPERATIONS.get(call.route),
             "gen_ai.request.model": call.model or None,
         }
     elif isinstance(call, Call):
-        found = _of_generation(call.generation, CHAT if isinstance(call.reply, ChatReply) else TEXT)
+        attributes = _of_generation(call.generation, CHAT if isinstance(call.reply, ChatReply) else TEXT)
     elif isinstance(call, MultipleCall):
-        found = _of_generation(call.generations[0], TEXT)
+        attributes = _of_generation(call.generations[0], TEXT)
     else:
         return {}
     if call.stream:
-        found["gen_ai.request.stream"] = True
-    found["gen_ai.provider.name"] = PROVIDER
-    found["gen_ai.response.model"] = found["gen_ai.request.model"] or model
-    return {name: value for name, value in found.items() if value is not None}
+        attributes["gen_ai.request.stream"] = True
+    attributes["gen_ai.provider.name"] = PROVIDER
+    attributes["gen_ai.response.model"] = attributes["gen_ai.request.model"] or model
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _of_generation(generation: Generation, operation: str) -> dict[str, Value | None]:
@@ -68,12 +68,12 @@ def reply_attributes(document: object) -> dict[str, Value]:
     """Attributes from a whole reply of vLLM's serving classes."""
     usage = getattr(document, "usage", None)
     reasons = [getattr(choice, "finish_reason", None) for choice in getattr(document, "choices", None) or ()]
-    found: dict[str, Value | None] = {
+    attributes: dict[str, Value | None] = {
         "gen_ai.usage.input_tokens": _first(usage, "prompt_tokens", "input_tokens"),
         "gen_ai.usage.output_tokens": _first(usage, "completion_tokens", "output_tokens"),
         "gen_ai.response.finish_reasons": [str(reason) for reason in reasons if reason] or None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _first(usage: object, *names: str) -> int | None:
@@ -83,7 +83,7 @@ def _first(usage: object, *names: str) -> int | None:
 def attributes_of(record: RequestRecord) -> dict[str, Value]:
     """All attributes of a request at its end."""
     first = record.first_token_seconds
-    found: dict[str, Value | None] = {
+    attributes: dict[str, Value | None] = {
         "http.request.method": record.method,
         "http.route": record.route,
         "http.response.status_code": record.status or None,
@@ -95,11 +95,11 @@ def attributes_of(record: RequestRecord) -> dict[str, Value]:
         "endpoint.left": record.left,
     }
     if record.error is not None:
-        found["error.type"] = record.error
+        attributes["error.type"] = record.error
     # Ids of plain replies have a hyphen. For vLLM's serving classes `reply_attributes` has the finish reasons.
     elif record.end is not None and "-" in record.request_id:
-        found["gen_ai.response.finish_reasons"] = [record.end]
-    return {**record.span_attributes, **{name: value for name, value in found.items() if value is not None}}
+        attributes["gen_ai.response.finish_reasons"] = [record.end]
+    return {**record.span_attributes, **{name: value for name, value in attributes.items() if value is not None}}
 
 
 def failed(record: RequestRecord) -> bool:

@@ -23,17 +23,17 @@ def carrier(environ: Mapping[str, Any], attributes: Mapping[str, str]) -> dict[s
     :param attributes: the custom attributes.
     """
     if environ.get("HTTP_TRACEPARENT"):
-        found = {name: str(environ.get(f"HTTP_{name.upper()}", "")) for name in ("traceparent", "tracestate")}
+        headers = {name: str(environ.get(f"HTTP_{name.upper()}", "")) for name in ("traceparent", "tracestate")}
     elif attributes.get("traceparent"):
-        found = {name: attributes.get(name, "") for name in ("traceparent", "tracestate")}
+        headers = {name: attributes.get(name, "") for name in ("traceparent", "tracestate")}
     else:
         header = str(environ.get("HTTP_X_AMZN_TRACE_ID", ""))
         parts = dict(part.strip().partition("=")[::2] for part in header.split(";"))
         if not header and XRAY in attributes:
             parts = {"Root": attributes[XRAY].removeprefix("Root="), "Parent": attributes.get("parent", "")}
             parts["Sampled"] = attributes.get("sampled", "")
-        found = {"traceparent": traceparent_of_xray(parts)}
-    return {name: value for name, value in found.items() if value and len(value) <= MAX_LENGTH}
+        headers = {"traceparent": traceparent_of_xray(parts)}
+    return {name: value for name, value in headers.items() if value and len(value) <= MAX_LENGTH}
 
 
 def traceparent_of_xray(parts: Mapping[str, str]) -> str:

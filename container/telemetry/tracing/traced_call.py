@@ -37,5 +37,5 @@ def _traced(call: AnyCall, record: RequestRecord) -> AnyCall:
     if isinstance(call, Call):
         return replace(call, generation=with_trace(call.generation))
     if isinstance(call, MultipleCall):
-        return replace(call, generations=tuple(with_trace(one) for one in call.generations))
+        return replace(call, generations=tuple(with_trace(generation) for generation in call.generations))
     return call

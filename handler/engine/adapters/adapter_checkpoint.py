@@ -36,8 +36,8 @@ def copy_checked(
     target.mkdir(parents=True)
     try:
         for file in (CONFIG, WEIGHTS):
-            with open_regular(source / file, source) as given, (target / file).open("wb") as copy:
-                shutil.copyfileobj(given, copy, 1 << 20)
+            with open_regular(source / file, source) as original, (target / file).open("wb") as copy:
+                shutil.copyfileobj(original, copy, 1 << 20)
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         raise InvalidAdapter(name, f"it cannot be copied ({error.strerror})") from None

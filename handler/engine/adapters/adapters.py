@@ -96,10 +96,10 @@ class Adapters:
 
     def get(self, name: str) -> Adapter:
         """:raises AdapterNotFound: no adapter has this name."""
-        found = self._by_name.get(name)
-        if found is None:
+        adapter = self._by_name.get(name)
+        if adapter is None:
             raise adapter_errors.AdapterNotFound(name)
-        return found
+        return adapter
 
     def begin(self, name: str | None) -> Adapter | None:
         """Counts a new request, and returns the adapter that it must use. Call on the loop.

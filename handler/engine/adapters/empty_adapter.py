@@ -23,10 +23,10 @@ def write_empty_adapter(model: Path, target: Path) -> bool:
     import torch
     from safetensors.torch import save_file
 
-    found = _module(model)
-    if found is None:
+    module = _module(model)
+    if module is None:
         return False
-    name, (outputs, inputs) = found
+    name, (outputs, inputs) = module
     shapes = {f"{name}.lora_A.weight": (1, inputs), f"{name}.lora_B.weight": (outputs, 1)}
     target.mkdir(parents=True, exist_ok=True)
     tensors = {f"base_model.model.{key}": torch.zeros(shape, dtype=torch.bfloat16) for key, shape in shapes.items()}

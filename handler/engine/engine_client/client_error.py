@@ -19,5 +19,5 @@ def client_error(message: str, parameter: str | None = None) -> Exception:
 
     :param parameter: the wrong field.
     """
-    found: Exception = VALIDATION_ERROR(message, parameter=parameter) if VALIDATION_ERROR else ValueError(message)
-    return found
+    refusal: Exception = VALIDATION_ERROR(message, parameter=parameter) if VALIDATION_ERROR else ValueError(message)
+    return refusal

@@ -62,10 +62,10 @@ def sampling_params(
     :param further: what only some versions have.
     :raises InvalidField: vLLM rejects a parameter.
     """
-    given = {name: getattr(sampling, name) for name in SAMPLING_FIELDS}
+    fields = {name: getattr(sampling, name) for name in SAMPLING_FIELDS}
     try:
         return SamplingParams(
-            **{name: defaults.get(name) if value is None else value for name, value in given.items()},
+            **{name: defaults.get(name) if value is None else value for name, value in fields.items()},
             max_tokens=max_tokens,
             stop=list(sampling.stop),
             stop_token_ids=list(sampling.stop_token_ids),
@@ -176,7 +176,7 @@ class ClientRequests:
 
 def _position(entry: Mapping[int, Any]) -> Position:
     """vLLM's first entry for a position is its token (vllm/logprobs.py)."""
-    return [Score(token, found.logprob, found.decoded_token or "") for token, found in entry.items()]
+    return [Score(token, score.logprob, score.decoded_token or "") for token, score in entry.items()]
 
 
 def as_invalid_field(error: Exception, otherwise: str) -> InvalidField:

@@ -33,4 +33,4 @@ def with_own_registry(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry
 
 def _of_vllm() -> set[Any]:
     """vLLM's metrics, which vLLM itself finds by their name."""
-    return {found for found in list(REGISTRY._collector_to_names) if "vllm" in getattr(found, "_name", "")}
+    return {collector for collector in list(REGISTRY._collector_to_names) if "vllm" in getattr(collector, "_name", "")}

@@ -51,10 +51,10 @@ class InputGate:
                 check_ids("prompt", ids, self.largest_id)
                 return False
             whole = sampling.output_kind is RequestOutputKind.FINAL_ONLY
-            given = EngineInput(ids, salt, sampling, whole, self.vocab_size)
+            engine_input = EngineInput(ids, salt, sampling, whole, self.vocab_size)
             cost = COST.get() or RequestCost()
-            check_values(given, self.largest_id)
-            self.cost.charge(given, cost)
+            check_values(engine_input, self.largest_id)
+            self.cost.charge(engine_input, cost)
             return whole and not cost.searching
         except InvalidField as error:
             raise client_error(f"{error.field}: {error.problem}", error.field) from None

@@ -60,9 +60,9 @@ def check_document(document: Mapping[str, Any]) -> None:
         empty text and 0.24 with an internal error.
     """
     for field in ("structured_outputs", "response_format", "text"):
-        given = document.get(field)
-        check(given, field)
-        if _is_endless(_schema_of(given)):
+        value = document.get(field)
+        check(value, field)
+        if _is_endless(_schema_of(value)):
             raise InvalidField(field, "its schema refers to itself and defines nothing")
     if document.get("ignore_eos") and any(
         map(_is_grammar, map(document.get, ("structured_outputs", "response_format")))
@@ -81,16 +81,16 @@ def check_document(document: Mapping[str, Any]) -> None:
             )
 
 
-def _is_grammar(given: object) -> bool:
-    return isinstance(given, dict) and bool(given) and given.get("type") != "text"
+def _is_grammar(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and value.get("type") != "text"
 
 
-def _schema_of(given: object) -> object:
+def _schema_of(value: object) -> object:
     """The JSON schema in `structured_outputs` or `response_format`, if there is one."""
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         return None
-    about = given.get("json_schema")
-    return about.get("schema") if isinstance(about, dict) else given.get("json")
+    about = value.get("json_schema")
+    return about.get("schema") if isinstance(about, dict) else value.get("json")
 
 
 def _is_endless(schema: object) -> bool:
@@ -124,7 +124,7 @@ def _nested_repetitions(text: str) -> int:
 
     :param text: a regular expression, or an EBNF.
     """
-    found, outer = 1, list[tuple[int, int]]()
+    deepest, outer = 1, list[tuple[int, int]]()
     # The product and the depth of counts: of the current group, and of its last item.
     group = item = (1, 0)
     for token in (EBNF if "::=" in text else EXPRESSION).finditer(text):
@@ -139,10 +139,10 @@ def _nested_repetitions(text: str) -> int:
             item = (item[0] * int(count[:DIGITS]), item[1] + 1)
             group = max(group, item)
             if item[1] > 1:
-                found = max(found, item[0])
+                deepest = max(deepest, item[0])
         elif token[0] not in "*+?":
             item = (1, 0)
-    return found
+    return deepest
 
 
 def _depth(text: str) -> int:

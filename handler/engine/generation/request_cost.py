@@ -64,23 +64,27 @@ class EngineInput:
         return tokens * (1 + (self.vocab_size if likeliest < 0 else likeliest))
 
 
-def _sequences(given: EngineInput) -> dict[str, int]:
-    return {"n" if given.parameters.n > 1 else "prompt": given.parameters.n}
+def _sequences(engine_input: EngineInput) -> dict[str, int]:
+    return {"n" if engine_input.parameters.n > 1 else "prompt": engine_input.parameters.n}
 
 
-def _copied(given: EngineInput) -> dict[str, int]:
+def _copied(engine_input: EngineInput) -> dict[str, int]:
     """The bytes of each field that is sent to the core once for each sequence."""
-    parameters, sequences = given.parameters, given.parameters.n
+    parameters, sequences = engine_input.parameters, engine_input.parameters.n
     sizes = {name: ID_BYTES * len(getattr(parameters, name, None) or ()) for name in TOKEN_IDS}
     sizes |= {name: sum(map(len, getattr(parameters, name) or ())) for name in ("stop", "bad_words")}
-    sizes |= {"cache_salt": len(given.salt), "prompt": ID_BYTES * len(given.ids)}
+    sizes |= {"cache_salt": len(engine_input.salt), "prompt": ID_BYTES * len(engine_input.ids)}
     return {name: sequences * size for name, size in sizes.items()}
 
 
-def _scores(given: EngineInput) -> dict[str, int]:
-    parameters = given.parameters
-    output = given.scores(parameters.n * (parameters.max_tokens or 0), parameters.logprobs) if given.whole else 0
-    prompt = given.scores(len(given.ids), parameters.prompt_logprobs)
+def _scores(engine_input: EngineInput) -> dict[str, int]:
+    parameters = engine_input.parameters
+    output = (
+        engine_input.scores(parameters.n * (parameters.max_tokens or 0), parameters.logprobs)
+        if engine_input.whole
+        else 0
+    )
+    prompt = engine_input.scores(len(engine_input.ids), parameters.prompt_logprobs)
     return {"logprobs": output, "prompt_logprobs" if parameters.logprobs is None else "echo": prompt}
 
 
@@ -132,15 +136,15 @@ class CostLimits:
     def of(cls, config: EndpointConfig) -> CostLimits:
         return cls({bound.setting: getattr(config, bound.setting) for bound in BOUNDS})
 
-    def charge(self, given: EngineInput, cost: RequestCost) -> None:
+    def charge(self, engine_input: EngineInput, cost: RequestCost) -> None:
         """Adds one prompt to a request's cost. Lowers the output tokens of an open-ended request to what is allowed.
 
         :raises InvalidField: the request asks for too much. The error names the field and the setting.
         """
-        if cost.open_ended and given.whole:
-            self._close(given, cost)
+        if cost.open_ended and engine_input.whole:
+            self._close(engine_input, cost)
         for bound in BOUNDS:
-            amounts, most = bound.amounts(given), self.most[bound.setting]
+            amounts, most = bound.amounts(engine_input), self.most[bound.setting]
             total = cost.amounts.get(bound, 0) + sum(amounts.values())
             if total > most:
                 setting = f"ENDPOINT_{bound.setting.upper()}"
@@ -149,28 +153,28 @@ class CostLimits:
             if not cost.searching:
                 cost.amounts[bound] = total
 
-    def _close(self, given: EngineInput, cost: RequestCost) -> None:
-        parameters, scores = given.parameters, BOUNDS[-1]
-        token = given.scores(parameters.n, parameters.logprobs)
+    def _close(self, engine_input: EngineInput, cost: RequestCost) -> None:
+        parameters, scores = engine_input.parameters, BOUNDS[-1]
+        token = engine_input.scores(parameters.n, parameters.logprobs)
         if token and parameters.max_tokens is not None:
-            prompt = given.scores(len(given.ids), parameters.prompt_logprobs)
+            prompt = engine_input.scores(len(engine_input.ids), parameters.prompt_logprobs)
             left = self.most[scores.setting] - cost.amounts.get(scores, 0) - prompt
             parameters.max_tokens = max(1, min(parameters.max_tokens, left // token))
 
 
-def check_values(given: EngineInput, largest_id: int) -> None:
+def check_values(engine_input: EngineInput, largest_id: int) -> None:
     """Checks the values of one prompt's parameters.
 
     :param largest_id: the largest token id that a prompt may have.
     :raises InvalidField: a token id is outside the vocabulary, or a number is not one that the engine can store.
     """
-    check_ids("prompt", given.ids, largest_id)
+    check_ids("prompt", engine_input.ids, largest_id)
     for name in TOKEN_IDS:
-        ids = getattr(given.parameters, name, None)
+        ids = getattr(engine_input.parameters, name, None)
         if ids:
-            check_ids(name, ids, given.vocab_size - 1)
+            check_ids(name, ids, engine_input.vocab_size - 1)
     for name, most in NUMBERS.items():
-        value = getattr(given.parameters, name, None)
+        value = getattr(engine_input.parameters, name, None)
         if value is not None and not -most <= value < most:  # also for what is not a number (NaN)
             raise InvalidField(name, "it is not a number that the engine can store")
 

@@ -23,8 +23,8 @@ def token_pieces(tokenizer: Any, text: str, ids: Sequence[int]) -> list[tuple[st
         elif token in added:
             end = place + len(added[token]) if text.startswith(added[token], place) else place
         else:
-            later = (text.find(added[one], place) for one in ids[position:] if one in added)
-            mark = next((found for found in later if found >= 0), len(text))
+            later = (text.find(added[token], place) for token in ids[position:] if token in added)
+            mark = next((mark_place for mark_place in later if mark_place >= 0), len(text))
             end = min(place + len(tokenizer.decode([token])), mark)
         pieces.append((text[place:end], token))
         place = end

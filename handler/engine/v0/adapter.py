@@ -125,7 +125,7 @@ def _template(client: Any, tokenizer: Any, settings: EngineSettings) -> tuple[st
     """The chat template that vLLM would use, and whether it expects a message's content as parts."""
     model, front = client.model_config, settings.front_end
     template = resolve_hf_chat_template(tokenizer, front.chat_template, None, model_config=model)
-    found = resolve_chat_template_content_format(
+    content_format = resolve_chat_template_content_format(
         template, None, front.chat_template_content_format, tokenizer, model_config=model
     )
-    return template, bool(found == "openai")
+    return template, bool(content_format == "openai")

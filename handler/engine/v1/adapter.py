@@ -196,10 +196,10 @@ def _template(llm: AsyncLLM, tokenizer: Any, settings: EngineSettings) -> tuple[
     """
     model, front = llm.model_config, settings.front_end
     template = resolve_chat_template(tokenizer, front.chat_template, None, model_config=model)
-    found = resolve_chat_template_content_format(
+    content_format = resolve_chat_template_content_format(
         template, None, front.chat_template_content_format, tokenizer, model_config=model
     )
-    return template, bool(found == "openai")
+    return template, bool(content_format == "openai")
 
 
 def _installs_token_path(llm: AsyncLLM, sequences: Any) -> bool:

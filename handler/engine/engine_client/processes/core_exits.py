@@ -26,7 +26,7 @@ def core_exits(error: BaseException) -> list[int]:
 
 
 def _statuses_in_frames(traceback: TracebackType | None) -> list[int]:
-    found: dict[int, int] = {}
+    statuses: dict[int, int] = {}
     while traceback is not None:
         for name in HOLDERS:
             holder = traceback.tb_frame.f_locals.get(name)
@@ -34,6 +34,6 @@ def _statuses_in_frames(traceback: TracebackType | None) -> list[int]:
             for process in getattr(holder, "processes", None) or alone:
                 process.join(REAPED_WITHIN)
                 if process.pid is not None and process.exitcode is not None:
-                    found[process.pid] = process.exitcode
+                    statuses[process.pid] = process.exitcode
         traceback = traceback.tb_next
-    return list(found.values())
+    return list(statuses.values())

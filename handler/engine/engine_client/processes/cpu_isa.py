@@ -46,9 +46,9 @@ def has_kernels(isa: str) -> bool:
     plan = getattr(torch.ops._C, "get_scheduler_metadata", None)
     if plan is None:
         return True
-    one, ends = torch.ones(1, dtype=torch.int32), torch.tensor([0, 1], dtype=torch.int32)
+    length, ends = torch.ones(1, dtype=torch.int32), torch.tensor([0, 1], dtype=torch.int32)
     try:
-        plan(1, 1, 1, 32, one, torch.bfloat16, ends, True, -1, isa, False)
+        plan(1, 1, 1, 32, length, torch.bfloat16, ends, True, -1, isa, False)
     except RuntimeError:
         return False
     return True

@@ -116,8 +116,8 @@ def spec_of(structured: Any) -> tuple[str, str] | None:
     vLLM turns choices into EBNF before the core has them, and up to 0.29 Lark grammars too (validate_xgrammar_grammar).
     """
     if structured.json is not None:
-        given = structured.json
-        return "json", given if isinstance(given, str) else json.dumps(given)
+        schema = structured.json
+        return "json", schema if isinstance(schema, str) else json.dumps(schema)
     if structured.regex is not None:
         return "regex", structured.regex
     if structured.choice is not None:

@@ -118,14 +118,14 @@ class VllmServing:
         if not self.traits.pooling:
             fix = "serve a model that does, or set SM_VLLM_RUNNER=pooling"
             return UnsupportedTask(route, "generates text, and does not embed, score or classify", fix)
-        known = [str(one) for one, api in SERVED_ROUTES.items() if api.tasks & self.traits.tasks]
+        known = [str(path) for path, api in SERVED_ROUTES.items() if api.tasks & self.traits.tasks]
         tasks = ", ".join(sorted(self.traits.tasks))
         return UnsupportedTask(route, f"has other tasks ({tasks})", f"use {', '.join(known)}")
 
     def _serving(self, api: ServedRoute) -> Any:
         """The serving object of a route. None if the installed vLLM, or the model's task, has none."""
-        found = (getattr(self._state, name, None) for name in api.state)
-        return next((serving for serving in found if hasattr(serving, api.method)), None)
+        servings = (getattr(self._state, name, None) for name in api.state)
+        return next((serving for serving in servings if hasattr(serving, api.method)), None)
 
     def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
         """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop.
@@ -208,9 +208,9 @@ class VllmServing:
             await source.aclose()
 
     def _error(self, error: Exception, serving: Any) -> EndpointError:
-        found = serving_errors.from_exception(error)
-        if found is not None:
-            return found
+        failure = serving_errors.from_exception(error)
+        if failure is not None:
+            return failure
         if isinstance(error, EngineDeadError):
             return EngineFailed("its process ended")
         return serving_errors.from_response(serving.create_error_response(error).error, dead=self._llm.errored)

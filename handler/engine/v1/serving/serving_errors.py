@@ -35,7 +35,7 @@ def from_validation(error: ValidationError) -> errors.ClientError:
     """
     details = error.errors(include_url=False, include_input=False, include_context=False)
     deepest = max(details, key=lambda detail: len(_path(detail["loc"])))
-    cause = next((found.get("ctx", {}).get("error") for found in error.errors(include_url=False)), None)
+    cause = next((problem.get("ctx", {}).get("error") for problem in error.errors(include_url=False)), None)
     parameter = getattr(cause, "parameter", None)  # VLLMValidationError
     problem = clean(deepest["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "))
     path = _path(deepest["loc"])

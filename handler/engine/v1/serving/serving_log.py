@@ -30,7 +30,7 @@ class _NoTraceback(logging.Filter):
 def shorten_errors() -> None:
     """Makes vLLM's handlers print one line for a client's error, without the request's text."""
     for handler in logging.getLogger("vllm").handlers:
-        if not any(isinstance(found, _NoTraceback) for found in handler.filters):
+        if not any(isinstance(installed, _NoTraceback) for installed in handler.filters):
             handler.addFilter(_NoTraceback())
 
 

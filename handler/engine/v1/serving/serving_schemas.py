@@ -46,10 +46,10 @@ def schemas(
     parts: dict[str, Schema] = {}
     bodies: dict[Route, Schema] = {}
     for route, models in requests.items():
-        found = [
+        alternatives = [
             _extract(model.model_json_schema(ref_template=REQUEST_REF), "vllm.", parts) for model in models.values()
         ]
-        bodies[route] = found[0] if len(found) == 1 else {"anyOf": found}
+        bodies[route] = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
     replies = {
         route: _extract(model.model_json_schema(mode="serialization", ref_template=REPLY_REF), "vllm.reply.", parts)
         for route, model in REPLIES.items()

@@ -107,8 +107,8 @@ def complete(name: str, base: type[ToolParser]) -> type[ToolParser]:
             self._streams: dict[int, _Stream] = {}
 
         def extract_tool_calls(self, model_output: str, request: Any) -> ExtractedToolCallInformation:
-            found = super().extract_tool_calls(model_output, request)
-            return _with_types(found, request.tools) if name in TEXT_ONLY else found
+            whole_text = super().extract_tool_calls(model_output, request)
+            return _with_types(whole_text, request.tools) if name in TEXT_ONLY else whole_text
 
         def extract_tool_calls_streaming(self, **step: Any) -> DeltaMessage | None:
             """:param step: the arguments that vLLM passes, all by name."""
@@ -123,8 +123,8 @@ def complete(name: str, base: type[ToolParser]) -> type[ToolParser]:
                 message = stream.message(*_own_stream(stream, step))
             if finished:
                 # vLLM's parsers for whole texts keep state, so each text gets a parser of its own.
-                found = type(self)(self.model_tokenizer).extract_tool_calls(text, request)
-                message = _last(message, _rest(stream, found))
+                whole_text = type(self)(self.model_tokenizer).extract_tool_calls(text, request)
+                message = _last(message, _rest(stream, whole_text))
             self.prev_tool_call_arr = [{"name": call[0]} for call in stream.calls]
             return message
 
@@ -161,14 +161,14 @@ def _plain_text(text: str, marks: Sequence[str]) -> str:
     return text[:end]
 
 
-def _rest(stream: _Stream, found: ExtractedToolCallInformation) -> DeltaMessage | None:
+def _rest(stream: _Stream, whole_text: ExtractedToolCallInformation) -> DeltaMessage | None:
     """What a whole reply has, and the stream lacks."""
-    content = found.content or ""
-    if found.tools_called and not content.strip():
+    content = whole_text.content or ""
+    if whole_text.tools_called and not content.strip():
         content = ""
     missing = content[len(stream.content) :] if content.startswith(stream.content) else ""
     calls: list[DeltaToolCall] = []
-    for index, call in enumerate(found.tool_calls):
+    for index, call in enumerate(whole_text.tool_calls):
         name, arguments = call.function.name, call.function.arguments
         sent = stream.calls[index] if index < len(stream.calls) else ["", ""]
         if not sent[0]:
@@ -202,14 +202,14 @@ def _last(message: DeltaMessage | None, rest: DeltaMessage | None) -> DeltaMessa
     return DeltaMessage(**fields) if fields else None
 
 
-def _with_types(found: ExtractedToolCallInformation, tools: Sequence[Any] | None) -> ExtractedToolCallInformation:
+def _with_types(extracted: ExtractedToolCallInformation, tools: Sequence[Any] | None) -> ExtractedToolCallInformation:
     """Gives the arguments of calls the types of the tool's schema: a text becomes the value that it is as JSON."""
     schemas = {tool.function.name: (tool.function.parameters or {}).get("properties", {}) for tool in tools or ()}
-    for call in found.tool_calls:
+    for call in extracted.tool_calls:
         arguments, properties = json.loads(call.function.arguments), schemas.get(call.function.name, {})
         typed = {name: _typed(value, properties.get(name)) for name, value in arguments.items()}
         call.function.arguments = json.dumps(typed, ensure_ascii=False)
-    return found
+    return extracted
 
 
 def _typed(value: object, schema: object) -> object:
@@ -218,7 +218,7 @@ def _typed(value: object, schema: object) -> object:
     if not isinstance(value, str) or "string" in names:
         return value
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
         return value
-    return found if any(type(found) in PYTHON_TYPES.get(name, ()) for name in names) else value
+    return parsed if any(type(parsed) in PYTHON_TYPES.get(name, ()) for name in names) else value
