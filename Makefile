@@ -87,7 +87,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions test-lines fuzz test-clients test-neuron test-nxdi plans docs notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions test-lines fuzz test-clients test-neuron test-nxdi plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -107,6 +107,7 @@ help:
 	echo "make size                                            print the lines of each package, and what its budget allows"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
 	echo "make docs                                            write docs/configuration.md, docs/guides and a table from the code and the facts"
+	echo "make site                                            write the documents as a site with search to build/site"
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
 	echo "make image [IMAGE=cpu|neuron] [BASE=image|stand-in] [OCI=1]  build an image with docker, podman or buildah: docs/images.md"
@@ -242,6 +243,12 @@ docs: $(DEV)
 	@$(BIN)/python -m handler.config.loading.settings_reference
 	$(BIN)/python -m tests.guides.guide_pages
 	$(BIN)/python -m tests.request_field_table
+
+# The documents as a site with search. A dead link ends it.
+site:
+	@[ -x .venv-site/bin/mkdocs ] || { $(PYTHON) -m venv .venv-site; .venv-site/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/site.txt; }
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --strict
+	echo "build/site/index.html"
 
 notebooks: $(DEV)
 	@$(BIN)/python -m notebooks

@@ -61,6 +61,11 @@ def test_everything_is_drawn() -> None:
             (400, "application/json", b'{"error":{"message":"not with stream"}}'),
             False,
         ),
+        (
+            (504, "application/json", b'{"error":{"code":"deadline_exceeded"}}'),
+            (200, "text/event-stream", b"data: [DONE]\n\n"),
+            False,
+        ),
     ],
 )
 def test_what_is_different_whole_and_streamed(
