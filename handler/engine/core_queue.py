@@ -14,8 +14,8 @@ scheduler prefills one prompt per step and decodes nothing in that step (vllm-pr
 While thirty prompts wait, a running stream stops for thirty prefills. vLLM's own scheduler puts all prompts into one
 long step together with the decodes. So a burst of prompts is admitted in parts, and the running requests get their
 tokens in between. Measurements are in benchmarks/README.md. There is no limit while no running request streams, because
-nobody waits for single tokens then. There is also none if replies are short, because steps would then hold nothing but
-a few prompts. A burst is spread over at most a quarter of a reply's steps, in the mean of the last replies.
+nobody waits for single tokens then. If replies are short, steps would hold nothing but a few prompts. So a burst is
+spread over at most a quarter of a reply's steps, in the mean of the last replies, as far as one step can hold it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from handler.engine.queue_limits import QueueLimits
+from handler.engine.queue_limits import STEP_TOKENS, QueueLimits
 
 CHECK_SECONDS: Final = 0.25
 # Later prompts stop waiting for one that has no token after so long. The engine may have another reason to wait (a full
@@ -282,9 +282,10 @@ class CoreQueue:
         if pace is None or not self._streaming or not entry.paced or entry.group.alone:
             return True
         burst = prefills + min(self.waiting + arriving, self._limits.first - len(self._inside))
-        if prefills < max(pace.requests, burst * 4 / self._mean_tokens):
+        tokens = sum(running.tokens for running in self._prefills.values()) + entry.tokens
+        if prefills < pace.requests or tokens <= pace.tokens:
             return True
-        return sum(running.tokens for running in self._prefills.values()) + entry.tokens <= pace.tokens
+        return prefills < burst * 4 / self._mean_tokens and tokens <= STEP_TOKENS
 
     def _scheduled_step(self) -> None:
         self._scheduled = False

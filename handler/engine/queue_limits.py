@@ -24,6 +24,9 @@ class PaceLimit:
 # On a CPU, 128 prompt tokens take about as long as one decode step. So 128 are computed while 128 are queued.
 MIXED: Final = PaceLimit(2, 256)
 ONE_BY_ONE: Final = PaceLimit(1, 0)
+# Prompt tokens that vLLM computes in one step, unless `max_num_batched_tokens` says otherwise. What enters beyond them
+# only waits in the core, before all that comes later.
+STEP_TOKENS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> WheelVenv:
 def test_the_wheel_has_the_packages_and_nothing_of_the_tests(installed: WheelVenv) -> None:
     assert {path.suffix for path in installed.wheel.parent.iterdir() if path.name[0] != "."} == {".whl", ".gz", ".md"}
     names = zipfile.ZipFile(installed.wheel).namelist()
-    packages = {"container", "handler", "model_packaging", "local_sagemaker", "benchmarks", "sample_model"}
+    packages = {"container", "handler", "model_packaging", "local_sagemaker"}
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name and ".data/" not in name}
     assert tops == packages
     assert {Path(name).suffix for name in names if name.startswith("container/page/")} >= {".html"}

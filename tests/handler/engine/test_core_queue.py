@@ -136,11 +136,22 @@ def test_a_burst_is_spread_over_no_more_than_a_quarter_of_a_replys_steps(reply: 
     run(story)
 
 
+def test_a_burst_of_long_prompts_is_no_more_than_a_step_holds() -> None:
+    async def story() -> None:
+        engine = Scripted(paced(MIXED), reply=1)
+        await engine.ask(*(f"{number}" for number in range(32)), tokens=1000)
+        assert engine.order == ["0", "1"]
+        await engine.step("0")
+        assert engine.order == ["0", "1", "2"]
+
+    run(story)
+
+
 def test_nobody_waits_before_anything_is_known_of_the_replies() -> None:
     async def story() -> None:
         fresh = CoreQueue(paced(ONE_BY_ONE), asyncio.get_running_loop(), lambda name: True)
         fresh.step(streams=True)
-        turns = [asyncio.create_task(fresh.turn(name, 1000, lambda: True)) for name in "abcdef"]
+        turns = [asyncio.create_task(fresh.turn(name, 100, lambda: True)) for name in "abcdef"]
         await settled()
         assert [turn.done() for turn in turns] == [True] * 6
         for _ in range(200):
