@@ -70,7 +70,7 @@ def main() -> int:
     path.watch(PromptRenderer, "text")
     path.watch(PromptRenderer, "chat")
     path.watch(LoopThread, "task")
-    path.watch(engine._llm.engine_core, "add_request_async")
+    path.watch(engine._adapter.client.engine_core, "add_request_async")
     path.watch(ClientConnection, "write")
     ours, theirs = socket.socketpair()
     service.loop.call(connections.take, theirs)

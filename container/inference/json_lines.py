@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from container.http.exchange import Exchange
-from container.inference.work_threads import WorkThreads
 from container.requests.error_responses import unexpected
 from container.requests.http_limits import Deadline
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
+from handler.engine.event_loop import WorkThreads
 from handler.schemas.batch import Batch
 from handler.schemas.dispatch import Parse
 from handler.schemas.reply import JSON_LINES, RunningCall

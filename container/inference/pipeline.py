@@ -20,7 +20,6 @@ from container.inference.outcome import record_outcome
 from container.inference.session_requests import manage_session, session_headers
 from container.inference.sinks import CallSink, CollectingSink, EventSink, WholeSink
 from container.inference.trial import try_suspect
-from container.inference.work_threads import WorkThreads
 from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
 from container.requests.request_body import require_json
@@ -29,6 +28,7 @@ from container.service import Service
 from container.telemetry.tracing.traced_call import traced_call
 from handler.engine.api_routes import Route
 from handler.engine.engine import Engine
+from handler.engine.event_loop import WorkThreads
 from handler.errors import EndpointError
 from handler.schemas import dispatch
 from handler.schemas.anthropic.messages import MessagesRoute

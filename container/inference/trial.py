@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from contextvars import copy_context
 
 from container.inference.sinks import CallSink
-from container.inference.work_threads import WorkThreads
 from container.recovery.recovery import Recovery
 from container.requests.http_limits import Deadline
 from container.requests.request_record import RequestRecord
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
+from handler.engine.event_loop import WorkThreads
 from handler.engine.generation.generation import StopReason
 from handler.errors import ClientError, EndpointError, EngineFailed
 from handler.schemas.dispatch import Parse

@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from handler.engine import core_end
 from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.api_routes import PLAIN
 from handler.engine.contract import EngineAdapter, PreparedRequest, Serving, WholeReply
-from handler.engine.core_queue import GROUP
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import FrontendSettings
@@ -117,7 +115,7 @@ class Engine:
         """
         max_tokens = self.limits.check(generation)
         params = self._adapter.sampling_params(generation.sampling, max_tokens, generation.stream)
-        return EngineRequest(self, generation, params, sink)
+        return EngineRequest(self, self._adapter, generation, params, sink)
 
     def require_serving(self) -> Serving:
         """vLLM's own OpenAI serving classes, over this engine.
@@ -133,22 +131,6 @@ class Engine:
     ) -> ServingRequest:
         """A request that vLLM's serving classes answer. It starts when its `begin` is called."""
         return ServingRequest(self, self.require_serving(), prepared, sink, keep)
-
-    async def add(self, generation: Generation, params: Any, request: EngineRequest) -> None:
-        """Queues a request. Call on the loop."""
-        GROUP.set(request.group)
-        try:
-            lora = None if request.adapter is None else request.adapter.request
-            request.internal_id = await self._adapter.add(generation, params, request, lora)
-        except Exception as error:
-            request.fail(self._adapter.as_endpoint_error(error))
-            return
-        if request.cancelled and request.internal_id is not None:
-            await self._adapter.abort(request.internal_id)
-
-    def abort(self, internal_id: str) -> None:
-        """Frees a request's slot. Call on the loop."""
-        self.loop.task(self._adapter.abort(internal_id))
 
     def unfinished(self) -> int:
         """How many requests hold a slot or wait for one."""

@@ -8,26 +8,19 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from handler.engine.adapters.adapters import Adapter, Adapters
+from handler.engine.contract import EngineAdapter
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 
-class RequestQueue(Protocol):
+class RequestOwner(Protocol):
     """The part of the engine that a request uses."""
 
     loop: LoopThread
     adapters: Adapters | None
     failure: EndpointError | None
-
-    async def add(self, generation: Generation, params: object, request: EngineRequest) -> None:
-        """Queues a request."""
-        ...
-
-    def abort(self, internal_id: str) -> None:
-        """Frees a request's slot."""
-        ...
 
 
 def failure_of(error: EndpointError, failure: EndpointError | None, group: RequestGroup) -> EndpointError:
@@ -48,7 +41,8 @@ class EngineRequest:
     before, while or after vLLM queues it. Every method runs on the engine's loop.
     """
 
-    _engine: RequestQueue
+    _engine: RequestOwner
+    _vllm: EngineAdapter
     _generation: Generation
     _params: object
     _sink: Sink
@@ -75,7 +69,18 @@ class EngineRequest:
                 return
         if seconds is not None and late is not None:
             self._timer = self._engine.loop.loop.call_later(seconds, self.end, late)
-        self._engine.loop.task(self._engine.add(self._generation, self._params, self))
+        self._engine.loop.task(self._add())
+
+    async def _add(self) -> None:
+        GROUP.set(self.group)
+        try:
+            lora = None if self.adapter is None else self.adapter.request
+            self.internal_id = await self._vllm.add(self._generation, self._params, self, lora)
+        except Exception as error:
+            self.fail(self._vllm.as_endpoint_error(error))
+            return
+        if self.cancelled and self.internal_id is not None:
+            await self._vllm.abort(self.internal_id)
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self.ended:
@@ -105,7 +110,7 @@ class EngineRequest:
         self._finish()
         self.cancelled = True
         if self.internal_id is not None:
-            self._engine.abort(self.internal_id)
+            self._engine.loop.task(self._vllm.abort(self.internal_id))
 
     def _finish(self) -> None:
         self.ended = True

@@ -77,26 +77,23 @@ class ScriptedEngine:
         self.limits.check(generation)
         if text_of(generation.prompt) == "<bug>":
             raise RuntimeError("a scripted bug")
-        return EngineRequest(self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
+        return EngineRequest(self, self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
 
-    async def add(self, generation: Generation, params: object, request: EngineRequest) -> None:
-        script = text_of(generation.prompt)
+    async def add(
+        self, generation: Generation, params: object, request: EngineRequest, lora: object = None
+    ) -> str | None:
+        script, name = text_of(generation.prompt), generation.request_id
         if script == "<refuse>":
-            request.fail(InvalidField("prompt", "vLLM refuses it"))
-            return
-        name = generation.request_id
-        try:
-            if not await self.queue.turn(name, 0, lambda: not request.ended, group=request.group):
-                return
-        except EndpointError as error:
-            request.fail(error)
-            return
+            raise InvalidField("prompt", "vLLM refuses it")
+        if not await self.queue.turn(name, 0, lambda: not request.ended, group=request.group):
+            return None
         self._without_token.add(name)
         self.begun += 1
-        request.internal_id = name
-        self._running[generation.request_id] = (asyncio.ensure_future(self._play(generation, script, request)), request)
-        if request.cancelled:
-            self.abort(generation.request_id)
+        self._running[name] = (asyncio.ensure_future(self._play(generation, script, request)), request)
+        return name
+
+    def as_endpoint_error(self, error: object) -> EndpointError:
+        return error if isinstance(error, EndpointError) else GenerationFailed(type(error).__name__)
 
     async def _play(self, generation: Generation, script: str, request: EngineRequest) -> None:
         text, ids, finish = "", [], "stop"
@@ -140,7 +137,7 @@ class ScriptedEngine:
             elif name == "abort":
                 raise InterruptedError
 
-    def abort(self, internal_id: str) -> None:
+    async def abort(self, internal_id: str) -> None:
         task, _ = self._running.pop(internal_id, (None, None))
         if task is not None:
             self.cancelled += 1
