@@ -270,7 +270,7 @@ dashboard: $(DEV)
 	@$(BIN)/python -m compose $(or $(URL),http://127.0.0.1:$(PORT))
 
 soak: $(DEV)
-	@$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),30)
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30)
 
 bench-restore: $(DEV)
 	@$(BIN)/python -m benchmarks restore

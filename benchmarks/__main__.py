@@ -11,7 +11,6 @@ from benchmarks.serving.gateway_ceiling import gateway
 from benchmarks.serving.ping_times import ping_times
 from benchmarks.serving.serving_command import serving_command
 from benchmarks.serving.steps import steps
-from benchmarks.soak.soak_command import soak_command
 from benchmarks.start.first_replies import first_replies
 from benchmarks.start.installs import installs
 from benchmarks.start.overlap import overlap
@@ -34,7 +33,6 @@ COMMANDS = (
     installs,
     gateway,
     ping_times,
-    soak_command,
     steps,
     tune_log,
     on_aws,

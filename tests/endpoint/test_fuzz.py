@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from serve_process import ServeProcess, session_members
 
-from benchmarks.fuzz.fuzz_check import FuzzClient, finding
-from benchmarks.fuzz.fuzz_requests import sent
 from sample_model.facts import by_name
+from tests.fuzz.fuzz_check import FuzzClient, finding
+from tests.fuzz.fuzz_requests import sent
 
 pytestmark = pytest.mark.engine
 

@@ -16,7 +16,7 @@ import pytest
 from serve_process import ServeProcess
 
 import sample_model
-from benchmarks.fuzz.fuzz_run import FuzzRun
+from tests.fuzz.fuzz_run import FuzzRun
 
 pytestmark = pytest.mark.engine
 

@@ -8,8 +8,8 @@ import os
 import pytest
 from serve_process import ServeProcess
 
-from benchmarks.soak.soak import SoakPlan, soak
-from benchmarks.soak.soak_state import StateWatch
+from tests.soak.soak import SoakPlan, soak
+from tests.soak.soak_state import StateWatch
 
 pytestmark = pytest.mark.engine
 

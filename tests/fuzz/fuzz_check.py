@@ -8,7 +8,7 @@ import re
 import socket
 from typing import Any
 
-from benchmarks.fuzz.fuzz_requests import Sent
+from tests.fuzz.fuzz_requests import Sent
 
 LONGEST_WAIT = 60.0
 # A CPU engine does not make more tokens before a request's deadline of 58 s.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from benchmarks.soak.soak_state import Held
+from tests.soak.soak_state import Held
 
 # The largest growth of a process's own memory, as a part of its resident memory.
 GROWTH = 0.05

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from benchmarks.soak.soak_hostile import hostile_requests, hostile_visit, send_hostile
-from benchmarks.soak.soak_requests import OURS, Maker, SoakRequest, large, one_of_each_size
-from benchmarks.soak.soak_result import Soak
-from benchmarks.soak.soak_state import Held, StateWatch
-from benchmarks.soak.soak_visit import HOST, Visitor, WrongReply, message
+from tests.soak.soak_hostile import hostile_requests, hostile_visit, send_hostile
+from tests.soak.soak_requests import OURS, Maker, SoakRequest, large, one_of_each_size
+from tests.soak.soak_result import Soak
+from tests.soak.soak_state import Held, StateWatch
+from tests.soak.soak_visit import HOST, Visitor, WrongReply, message
 
 # How long a server without clients may hold resources. gunicorn waits 2 s for a client to close its end.
 SETTLE_S = 30.0

@@ -7,8 +7,8 @@ import sys
 
 from psutil import Process
 
-from benchmarks.soak.soak_state import trial_descriptors
 from handler.engine.grammar.trial_lane import UNREADABLE, TrialLane, TrialProcess
+from tests.soak.soak_state import trial_descriptors
 
 # The process without the grammar library. The grammar `crash` ends the child that tries it.
 WITHOUT_LIBRARY = """

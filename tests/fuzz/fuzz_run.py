@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Protocol
 
-from benchmarks.fuzz.fuzz_check import FuzzClient
-from benchmarks.fuzz.fuzz_sequences import FuzzStep, sequence
-from benchmarks.fuzz.fuzz_step import finding_of
-from benchmarks.fuzz.fuzz_watch import ENGINE, TOKEN, Waited, Watch
+from tests.fuzz.fuzz_check import FuzzClient
+from tests.fuzz.fuzz_sequences import FuzzStep, sequence
+from tests.fuzz.fuzz_step import finding_of
+from tests.fuzz.fuzz_watch import ENGINE, TOKEN, Waited, Watch
 
 CLIENTS = 16
 # Seconds, and times the median of an idle server: a longer wait of another client is a finding.

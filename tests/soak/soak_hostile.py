@@ -11,10 +11,10 @@ from random import Random
 import websockets
 from websockets.asyncio.client import connect
 
-from benchmarks.fuzz.fuzz_sequences import sequence
 from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
-from benchmarks.soak.soak_requests import question
-from benchmarks.soak.soak_visit import HOST, TIMEOUT_S, WEBSOCKET, WrongReply
+from tests.fuzz.fuzz_sequences import sequence
+from tests.soak.soak_requests import question
+from tests.soak.soak_visit import HOST, TIMEOUT_S, WEBSOCKET, WrongReply
 
 # The engine's core keeps the grammars that it has compiled, so a soak has a fixed number of bodies.
 BODIES = 200

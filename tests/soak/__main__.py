@@ -1,4 +1,4 @@
-"""`python -m benchmarks soak`: starts a server, runs the soak test on it, and prints what it still holds."""
+"""`python -m tests.soak`: starts a server, runs the soak test on it, and prints what it still holds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import psutil
 
 from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape
 from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
-from benchmarks.soak.soak import SIZES, SoakPlan, soak
-from benchmarks.soak.soak_requests import OPENAI, OURS
-from benchmarks.soak.soak_result import Soak
-from benchmarks.soak.soak_state import Held, StateWatch
 from handler.processes import free_port
+from tests.soak.soak import SIZES, SoakPlan, soak
+from tests.soak.soak_requests import OPENAI, OURS
+from tests.soak.soak_result import Soak
+from tests.soak.soak_state import Held, StateWatch
 
 SLOTS = 16
 PARTS = 10
@@ -111,3 +111,7 @@ def _contestant(kind: str, scratch: Path, kv_blocks: int) -> Contestant:
         return dataclasses.replace(made, environment={**made.environment, **OURS_SETTINGS, **blocks})
     more = ("--num-gpu-blocks-override", str(kv_blocks)) if kv_blocks else ()
     return dataclasses.replace(made, command=(*made.command, *more))
+
+
+if __name__ == "__main__":
+    soak_command()

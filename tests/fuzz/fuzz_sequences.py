@@ -7,7 +7,7 @@ import json
 import random
 from dataclasses import dataclass
 
-from benchmarks.fuzz.fuzz_bodies import (
+from tests.fuzz.fuzz_bodies import (
     TEXTS,
     Body,
     batch,
@@ -19,9 +19,9 @@ from benchmarks.fuzz.fuzz_bodies import (
     pooling,
     responses,
 )
-from benchmarks.fuzz.fuzz_grammars import inputs_grammar, openai_fields, responses_fields
-from benchmarks.fuzz.fuzz_mutations import coerced, encoded, multiplied, mutated
-from benchmarks.fuzz.fuzz_requests import Sent
+from tests.fuzz.fuzz_grammars import inputs_grammar, openai_fields, responses_fields
+from tests.fuzz.fuzz_mutations import coerced, encoded, multiplied, mutated
+from tests.fuzz.fuzz_requests import Sent
 
 MAKERS = {
     "/v1/chat/completions": chat,

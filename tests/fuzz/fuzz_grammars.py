@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.fuzz.fuzz_bodies import Body
-from benchmarks.fuzz.fuzz_mutations import STRANGE
-from benchmarks.fuzz.fuzz_regexes import damaged, ebnf, hostile_ebnf, hostile_regex, regex
-from benchmarks.fuzz.fuzz_schemas import deep_text, hostile_schema, odd_schema, schema
+from tests.fuzz.fuzz_bodies import Body
+from tests.fuzz.fuzz_mutations import STRANGE
+from tests.fuzz.fuzz_regexes import damaged, ebnf, hostile_ebnf, hostile_regex, regex
+from tests.fuzz.fuzz_schemas import deep_text, hostile_schema, odd_schema, schema
 
 # How often a grammar is odd, and how often it is hostile. The rest can be compiled.
 ODD, HOSTILE = 0.3, 0.12

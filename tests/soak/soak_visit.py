@@ -11,7 +11,7 @@ import websockets
 from websockets.asyncio.client import connect
 
 from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
-from benchmarks.soak.soak_requests import SoakRequest, question
+from tests.soak.soak_requests import SoakRequest, question
 
 HOST = "127.0.0.1"
 TIMEOUT_S = 120.0

@@ -8,8 +8,8 @@ import math
 import random
 from typing import Any
 
-from benchmarks.fuzz.fuzz_bodies import Body
 from handler.schemas.request_fields import TABLE
+from tests.fuzz.fuzz_bodies import Body
 
 # What a field may be given instead of what it takes.
 STRANGE: tuple[Any, ...] = (

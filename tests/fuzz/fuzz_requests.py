@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from benchmarks.fuzz.fuzz_bodies import FILES, MAKERS, Body, inputs
-from benchmarks.fuzz.fuzz_mutations import broken, coerced, encoded, mutated
+from tests.fuzz.fuzz_bodies import FILES, MAKERS, Body, inputs
+from tests.fuzz.fuzz_mutations import broken, coerced, encoded, mutated
 
 ROUTES = (
     "/invocations",

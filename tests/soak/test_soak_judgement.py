@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.soak.soak_requests import OURS, SoakRequest, wrong
-from benchmarks.soak.soak_result import Soak
-from benchmarks.soak.soak_state import Held
-from benchmarks.soak.soak_visit import WrongReply, check
+from tests.soak.soak_requests import OURS, SoakRequest, wrong
+from tests.soak.soak_result import Soak
+from tests.soak.soak_state import Held
+from tests.soak.soak_visit import WrongReply, check
 
 IDLE = Held(0, 0, 0, 4, 100, 0, 40, 50, 80, 1000.0, 700.0, 2000.0, 1500.0, 7)
 

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.fuzz.fuzz_mutations import STRANGE, places
-from benchmarks.fuzz.fuzz_regexes import hostile_regex, regex
+from tests.fuzz.fuzz_mutations import STRANGE, places
+from tests.fuzz.fuzz_regexes import hostile_regex, regex
 
 NAMES = ("a", "b", "name", "city", "0", "é", "a b", 'q"', "", "$ref", "x" * 60)
 FORMATS = ("date-time", "date", "email", "uuid", "ipv4", "uri", "hostname", "duration", "regex", "nonsense")

@@ -8,8 +8,8 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from benchmarks.fuzz.fuzz_check import LONGEST_WAIT, FuzzClient, document_finding, finding, is_long
-from benchmarks.fuzz.fuzz_sequences import FuzzStep
+from tests.fuzz.fuzz_check import LONGEST_WAIT, FuzzClient, document_finding, finding, is_long
+from tests.fuzz.fuzz_sequences import FuzzStep
 
 WEBSOCKET = "ws://127.0.0.1:{port}/invocations-bidirectional-stream"
 # The last message of a WebSocket. Its error, which names the field, comes after the replies to the others.

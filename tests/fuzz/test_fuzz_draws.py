@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.fuzz.fuzz_run import Ran, overlapping, too_long
-from benchmarks.fuzz.fuzz_sequences import sequence
-from benchmarks.fuzz.fuzz_step import differs, reason_of
-from benchmarks.fuzz.fuzz_watch import Waited
+from tests.fuzz.fuzz_run import Ran, overlapping, too_long
+from tests.fuzz.fuzz_sequences import sequence
+from tests.fuzz.fuzz_step import differs, reason_of
+from tests.fuzz.fuzz_watch import Waited
 
 EVERYTHING = (
     *(b'"%s":' % kind for kind in (b"json", b"regex", b"choice", b"grammar", b"structural_tag", b"json_object")),
