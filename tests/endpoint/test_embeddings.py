@@ -10,8 +10,7 @@ from serve_process import ServeProcess
 
 import sample_model
 
-POOLING = "vLLM's pooling classes are known as 0.16.0 has them; on others their routes are a 400"
-pytestmark = [pytest.mark.engine, pytest.mark.vllm_016(POOLING)]
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import sample_model
 if TYPE_CHECKING:
     import torch
 
-POOLING = "vLLM's pooling classes are known as 0.16.0 has them; on others their routes are a 400"
-pytestmark = [pytest.mark.engine, pytest.mark.vllm_016(POOLING)]
+pytestmark = pytest.mark.engine
 
 QUERY = "What does /ping mean?"
 DOCUMENTS = ["The endpoint is ready.", "Paris is a city.", "a"]

@@ -1,4 +1,4 @@
-"""Which of vLLM's serving objects answers each route, and with which request models. Tested on 0.16.0."""
+"""Which of vLLM's serving objects answers each route, and with which request models. Tested on 0.16.0 to 0.32.0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ServedRoute:
     """How one route is served by vLLM.
 
     :param state: the names of vLLM's serving object. Versions have different names.
-    :param method: the method that answers a request.
+    :param method: the method that answers a request. Of a pooling model on 0.24.0 and later, the object itself answers.
     :param models: vLLM's request models, by the key that a body must have. "" is for all other bodies.
     :param tasks: the model must have one of these tasks. Empty: any model will do.
     """
@@ -51,7 +51,7 @@ SERVED_ROUTES: Final[Mapping[Route, ServedRoute]] = {
     ),
     Route.RESPONSES: ServedRoute(("openai_serving_responses",), "create_responses", {"": ResponsesRequest}, GENERATE),
     Route.EMBEDDINGS: ServedRoute(
-        ("openai_serving_embedding",),
+        ("openai_serving_embedding", "serving_embedding"),
         "create_embedding",
         {"messages": EmbeddingChatRequest, "": EmbeddingCompletionRequest},
         frozenset({"embed"}),

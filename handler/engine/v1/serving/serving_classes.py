@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
@@ -87,7 +88,7 @@ class VllmServing:
             raise self._unsupported(route)
         if self._serving(api) is None:
             does = "is served by a vLLM whose classes for it are not known here"
-            raise UnsupportedTask(route, does, "use vLLM 0.16.0")
+            raise UnsupportedTask(route, does, "use vLLM 0.16 or later")
         model = next(model for key, model in api.models.items() if not key or key in document)
         defaulted = _defaulted(model)
         body = {name: value for name, value in document.items() if value is not None or name not in defaulted}
@@ -125,7 +126,7 @@ class VllmServing:
     def _serving(self, api: ServedRoute) -> Any:
         """The serving object of a route. None if the installed vLLM, or the model's task, has none."""
         servings = (getattr(self._state, name, None) for name in api.state)
-        return next((serving for serving in servings if hasattr(serving, api.method)), None)
+        return next((each for each in servings if hasattr(each, api.method) or callable(each)), None)
 
     def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
         """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop.
@@ -157,24 +158,27 @@ class VllmServing:
         """
         api = SERVED_ROUTES[prepared.route]
         serving = self._serving(api)
+        prompt = "input" if hasattr(prepared.request, "input") else "prompt"
         generate_wrapper.COUNTED.set(prepared.tokens)
         COST.set(_cost(prepared))
         try:
-            result = await self._result(prepared, getattr(serving, api.method))
+            result = await self._result(prepared, getattr(serving, api.method, serving))
         except Exception as error:
-            raise self._error(error, serving) from None
+            raise self._error(error, serving, prompt) from None
         encoded = ""
         if isinstance(result, UnbuiltReply):
             result, encoded = await asyncio.to_thread(build, result)
         if isinstance(result, ErrorResponse):
-            prompt = "input" if hasattr(prepared.request, "input") else "prompt"
             raise serving_errors.from_response(result.error, dead=self._llm.errored, prompt=prompt)
+        if isinstance(result, Response):  # of a pooling model on 0.24.0 and later
+            content = bytes(result.body).decode()
+            return WholeReply(None, lambda: content)
         if isinstance(result, BaseModel):
             document = result
             return WholeReply(document, lambda: encoded or "".join(json_pieces(document)))
         if prepared.route is Route.RESPONSES:
             result = response_events.events(result, fix=not serving.use_harmony)
-        return self._frames(result, serving)
+        return self._frames(result, serving, prompt)
 
     async def _result(self, prepared: PreparedRequest, method: Callable[..., Any]) -> Any:
         """What vLLM's method returns, asked again when its grammar had to be tried first."""
@@ -193,7 +197,7 @@ class VllmServing:
                 assert guard is not None, "nobody else raises it"
                 await guard.check(untried.params)
 
-    async def _frames(self, source: Any, serving: Any) -> AsyncIterator[str]:
+    async def _frames(self, source: Any, serving: Any, prompt: str) -> AsyncIterator[str]:
         """vLLM's frames. An error frame becomes an exception, because vLLM would send [DONE] after it."""
         try:
             async for frame in source:
@@ -203,17 +207,18 @@ class VllmServing:
         except EndpointError:
             raise
         except Exception as error:
-            raise self._error(error, serving) from None
+            raise self._error(error, serving, prompt) from None
         finally:
             await source.aclose()
 
-    def _error(self, error: Exception, serving: Any) -> EndpointError:
+    def _error(self, error: Exception, serving: Any, prompt: str) -> EndpointError:
         failure = serving_errors.from_exception(error)
         if failure is not None:
             return failure
         if isinstance(error, EngineDeadError):
             return EngineFailed("its process ended")
-        return serving_errors.from_response(serving.create_error_response(error).error, dead=self._llm.errored)
+        response = serving.create_error_response(error)
+        return serving_errors.from_response(response.error, dead=self._llm.errored, prompt=prompt)
 
 
 @cache

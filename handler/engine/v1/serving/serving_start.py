@@ -34,6 +34,11 @@ except ImportError:  # 0.29.0
     from vllm.entrypoints.launchers.cli_args import FrontendArgs
 
 try:
+    from vllm.entrypoints.pooling.utils import enable_scoring_api  # 0.24.0 and later, whose models have no task for it
+except ImportError:
+    enable_scoring_api = None
+
+try:
     from vllm.entrypoints.utils import get_max_tokens  # 0.16.0
 except ImportError:
     get_max_tokens = None
@@ -149,8 +154,9 @@ def _encode_kwargs(params: TokenizeParams) -> dict[str, Any]:
 
 def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits:
     tokenizer: TokenizerLike | None = llm.tokenizer
+    scores = "generate" not in tasks and enable_scoring_api and enable_scoring_api(tasks, llm.model_config)
     return Traits(
-        tasks=frozenset(tasks),
+        tasks=frozenset((*tasks, "score") if scores else tasks),
         multimodal=bool(llm.model_config.is_multimodal_model),
         priorities=llm.vllm_config.scheduler_config.policy == "priority",
         plain_chat=not (
