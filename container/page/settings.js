@@ -22,7 +22,7 @@ function item(setting) {
 
 function show() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const onlySet = byId("only-set").checked && !words.length;
+  const onlySet = byId("only-set").checked && !words.length && settings.some((setting) => setting.given);
   const matches = settings.filter((setting) => {
     const searched = [setting.field, text(setting.value), setting.source, setting.doc, ...setting.overridden].join(" ").toLowerCase();
     return (setting.given || !onlySet) && words.every((word) => searched.includes(word));

@@ -57,7 +57,10 @@ def blueprint(service: Service) -> Blueprint:
     def requests() -> Response:
         return json_reply(list(service.observer.recent.copy()))
 
-    @routes.get("/", defaults={"name": "page.html"})
+    @routes.get("/")
+    def page() -> Response:
+        return page_file("page.html")
+
     @routes.get("/page/<path:name>")
     def page_file(name: str) -> Response:
         path = served.get(name)

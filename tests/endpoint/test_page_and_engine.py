@@ -1,4 +1,4 @@
-"""The page in a real Chromium beside a real engine: its start, a chat, an adapter, a stop, its death, a failed start."""
+"""The page in a real Chromium beside a real engine: start, chat, adapter, stop, death, a failed start."""
 
 from __future__ import annotations
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-import boto3
 import pytest
 from browser import Browser, installed
 from scripted_process import Server
@@ -24,7 +23,9 @@ PROGRAM = installed()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (apt-get install chromium)")
 SEED = 42
 SIZES, SCHEMES = (375, 800, 1440), ("light", "dark")
-PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 # What a model could say to whoever shows it as markup. `broken` is the sign that a script has run.
 HOSTILE = (
     "<img src=x onerror=document.title='broken'>",
@@ -46,6 +47,15 @@ HOSTILE = (
     "```html\n<img src=x onerror=document.title='broken'>\n```",
     "**bold** [ok](https://ok.example/)",
 )
+# Instead of boto3: it answers with the body that it was given.
+BOTO3 = """
+import io, json
+def client(service):
+    assert service == "sagemaker-runtime"
+    return type("Runtime", (), {"invoke_endpoint": staticmethod(invoke)})
+def invoke(EndpointName, ContentType, Body):
+    return {"Body": io.StringIO(json.dumps({"choices": [{"message": {"content": Body}}]}))}
+"""
 TAGS = {*("A", "BLOCKQUOTE", "BR", "CODE", "DEL", "EM", "HR", "LI", "OL", "P", "PRE", "STRONG", "UL"), "H3", "H4"}
 ATTRIBUTES = {"href", "target", "rel", "tabindex", "start"}
 
@@ -104,7 +114,7 @@ def test_a_chat_while_its_stream_runs(page: Browser, server: Server) -> None:
     eventually(lambda: "0 of 3 slots running" in page.text("#charts"))
     assert "tokens · first after" in page.text("#messages .speed")
     assert page.run("document.title") == "scripted: ready"
-    eventually(lambda: page.text("#request-table tbody tr td:nth-child(3)") == "200 stop")
+    eventually(lambda: "200 stop" in page.text("#request-table tbody"))
     assert "Hello" not in page.text("#request-table")
 
 
@@ -120,7 +130,10 @@ def test_what_a_model_says_is_never_more_than_text_and_harmless_markup(page: Bro
             box.replaceChildren(markdown(text));
             for (const node of box.querySelectorAll("*")) {
                 seen.tags[node.tagName] = text;
-                for (const {name, value} of node.attributes) seen[name === "href" ? "addresses" : "attributes"][name === "href" ? value : name] = text;
+                for (const {name, value} of node.attributes) {
+                    seen.attributes[name] = text;
+                    if (name === "href") seen.addresses[value] = text;
+                }
             }
         }
         return seen; })"""
@@ -128,8 +141,8 @@ def test_what_a_model_says_is_never_more_than_text_and_harmless_markup(page: Bro
     assert seen["tags"].keys() <= TAGS, seen
     assert seen["attributes"].keys() <= ATTRIBUTES, seen
     assert {address.partition(":")[0] for address in seen["addresses"]} <= {"https", "http"}, seen
-    ask(page, HOSTILE[0])
-    eventually(lambda: HOSTILE[0].replace("'", "") in answer(page).replace("'", ""))
+    ask(page, f"so: {HOSTILE[0]}")
+    eventually(lambda: answer(page) == f"so: {HOSTILE[0]}")
     assert page.run("document.querySelectorAll('#messages .text img, #messages script').length") == 0
     assert page.run("document.title") == "scripted: ready"
 
@@ -158,15 +171,13 @@ def test_an_error_is_shown_in_words_and_the_chat_goes_on(page: Browser, script: 
     eventually(lambda: answer(page) == "again")
 
 
-def test_the_parameters_a_reply_again_and_its_request_as_code(
-    page: Browser, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_parameters_a_reply_again_and_its_request_as_code(page: Browser, server: Server, tmp_path: Path) -> None:
     page.click("#parameters summary")
-    for selector, text in (("#system", "It's “so”: "), ("#temperature", "0.5"), ("#max-tokens", "200")):
+    for selector, text in (("#system", "It's “so”:"), ("#temperature", "0.5"), ("#max-tokens", "200")):
         page.write(selector, text)
     ask(page, "one")
     eventually(lambda: page.text("#messages .regenerate"))
-    assert answer(page) == "It's “so”: one"
+    assert answer(page) == "It's “so”:one"
     begun = server.seen()["begun"]
     page.click("#messages .regenerate")
     eventually(lambda: server.seen()["begun"] == begun + 1 and page.text("#messages .regenerate"))
@@ -174,24 +185,21 @@ def test_the_parameters_a_reply_again_and_its_request_as_code(
 
     page.click("#messages .code")
     curl = page.text("#code-text")
-    assert {"temperature": 0.5, "max_tokens": 200}.items() <= json.loads(curl.split("\n", 1)[1].rsplit("\n", 1)[0]).items()
+    body = json.loads(curl.split("\n", 1)[1].rsplit("\n", 1)[0])
+    assert (body["temperature"], body["max_tokens"]) == (0.5, 200)
     replied = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, timeout=60, check=True).stdout
     assert "data: [DONE]" in replied
 
     page.click("#languages button:nth-child(3)")
     ran = [sys.executable, "-c", page.text("#code-text")]
-    assert subprocess.run(ran, capture_output=True, text=True, timeout=60, check=True).stdout == "It's “so”: one"
+    assert subprocess.run(ran, capture_output=True, text=True, timeout=60, check=True).stdout == "It's “so”:one"
 
     page.click("#languages button:nth-child(2)")
-    sent: dict[str, str] = {}
-
-    def invoke(**fields: str) -> dict[str, object]:
-        sent.update(fields)
-        return {"Body": SimpleNamespace(read=lambda: '{"choices": [{"message": {"content": ""}}]}')}
-
-    monkeypatch.setattr(boto3, "client", lambda service: SimpleNamespace(invoke_endpoint=invoke))
-    exec(page.text("#code-text"), {})
-    assert json.loads(sent["Body"])["messages"][0] == {"role": "system", "content": "It's “so”:"}
+    (tmp_path / "boto3.py").write_text(BOTO3)
+    ran = [sys.executable, "-c", page.text("#code-text")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(ran, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    assert json.loads(done.stdout)["messages"][0] == {"role": "system", "content": "It's “so”:"}
     page.click("#code-close")
 
 
@@ -218,7 +226,10 @@ def test_images_and_sessions_are_sent_where_the_endpoint_has_them(page: Browser,
     eventually(lambda: "what is it" in page.run("sent.at(-1)[1]"))
     (message,) = json.loads(page.run("sent.at(-1)[1]"))["messages"]
     url = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
-    assert message["content"] == [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what is it"}]
+    assert message["content"] == [
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "what is it"},
+    ]
     eventually(lambda: page.text("#messages .error"))  # the scripted engine has no vision
 
 
@@ -241,8 +252,7 @@ def test_charts_are_kept_over_a_reload_and_say_the_values_under_the_pointer(page
 
 def test_settings_are_found_by_any_of_their_words(page: Browser) -> None:
     eventually(lambda: " of " in page.text("#settings-count"))
-    assert page.text("#setting-list .field") == "model"
-    page.write("#search", "seconds DRAIN")
+    page.write("#search", "DRAIN default")
     eventually(lambda: "drain" in page.text("#setting-list"))
     assert "default" in page.text("#setting-list .source")
 
