@@ -18,7 +18,7 @@ const CHARTS = [
     title: "From a request's arrival at the engine to its first token: the mean of those that got one in this second",
   },
   {
-    name: "Requests", unit: "at a time", least: 2, format: whole, series: { running: "running", queued: "waiting" },
+    name: "Requests", unit: "", least: 2, format: whole, series: { running: "running", queued: "waiting" },
     title: "Running: they hold a slot of the engine. Waiting: they wait for one",
   },
   {
@@ -79,9 +79,9 @@ function latest(chart) {
 
 // What the caption says: the values under the pointer, else the latest ones.
 function caption(chart, index) {
-  const slots = chart.series.running && now?.slots && index === undefined ? ` of ${now.slots} slots` : "";
+  const slots = chart.series.running && now?.slots && index === undefined ? ` running of ${now.slots}` : " running";
   const time = index === undefined ? "" : `${clock(samples.time[index])} `;
-  chart.output.textContent = time + said(chart, index ?? latest(chart)).replace(" running", `${slots} running`);
+  chart.output.textContent = time + said(chart, index ?? latest(chart)).replace(" running", slots);
   chart.plot.ariaLabel = `${chart.name} ${chart.unit}, the last 15 minutes. Now: ${said(chart, latest(chart))}`;
 }
 
@@ -94,7 +94,7 @@ function times(plot, ticks) {
 
 function draw(chart) {
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
-  const line = (stroke, fill) => ({ stroke: colour(stroke), fill: fill && colour(fill), width: 1.5, spanGaps: "first" in chart.series, points: { size: 4 } });
+  const line = (stroke, fill) => ({ stroke: colour(stroke), fill: fill && colour(fill), width: 1.5, spanGaps: "first" in chart.series, points: { show: "first" in chart.series, size: 5, fill: colour(stroke) } });
   const plot = new uPlot({
     width: chart.plot.clientWidth,
     height: HEIGHT,
@@ -102,7 +102,7 @@ function draw(chart) {
     legend: { show: false },
     cursor: { sync: { key: "load" }, y: false, drag: { x: false, y: false } },
     scales: {
-      x: { range: () => [Math.min(samples.time[0], samples.time.at(-1) - NARROWEST), samples.time.at(-1)] },
+      x: { range: () => [samples.time[0], Math.max(samples.time[0] + NARROWEST, samples.time.at(-1))] },
       y: { range: (_, least, most) => [0, chart.format === percent ? 1 : Math.max(chart.least, 1.15 * (most ?? 0))] },
     },
     axes: [

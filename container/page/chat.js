@@ -1,6 +1,6 @@
 // A chat over /v1/chat/completions: streamed markdown, its parameters, and the speed of each reply.
 
-import { afterPaint, byId, element, milliseconds, rate } from "./dom.js";
+import { afterPaint, byId, copy, element, milliseconds, rate } from "./dom.js";
 import { hasMarkdown, loadMarkdown, markdown } from "./markdown.js";
 import { SNIPPETS } from "./snippets.js";
 
@@ -129,7 +129,7 @@ class Reply {
     const button = (name, title, click) => element("button", { type: "button", className: `quiet ${name.toLowerCase()}`, textContent: name, title, onclick: click });
     const speed = element("span", { className: "speed muted", textContent: this.speed(stopped), title: "Measured in this browser, from the moment it sent the request" });
     this.line.append(element("footer", {}, speed,
-      button("Copy", "Copies the reply's text", () => navigator.clipboard?.writeText(this.answer)),
+      button("Copy", "Copies the reply's text", (event) => copy(this.answer, event.target)),
       button("Code", "This request as curl, boto3 or openai", () => showCode(this.body)),
       button("Regenerate", "Asks again for this reply", () => regenerate(this))));
     scroll(this.line);
@@ -258,6 +258,6 @@ export function startChat() {
   byId("clear").addEventListener("click", clear);
   byId("picture").addEventListener("change", (event) => { readPictures(event.target.files); event.target.value = ""; });
   byId("code-close").addEventListener("click", () => byId("code").close());
-  byId("code-copy").addEventListener("click", () => navigator.clipboard?.writeText(byId("code-text").textContent));
+  byId("code-copy").addEventListener("click", (event) => copy(byId("code-text").textContent, event.target));
   afterPaint(loadMarkdown);
 }

@@ -16,6 +16,7 @@ export const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}
 export const rate = (value) => (value < 10 ? value.toFixed(1) : count(Math.round(value)));
 
 export function duration(seconds) {
+  if (seconds < 0.01) return "< 10 ms";
   if (seconds < 0.1) return `${Math.round(1000 * seconds)} ms`;
   if (seconds < 100) return `${seconds.toFixed(1)} s`;
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
@@ -28,6 +29,14 @@ export function bytes(value) {
 
 // Runs it once the page has been painted and is idle.
 export const afterPaint = (run) => (globalThis.requestIdleCallback ?? setTimeout)(() => run());
+
+// Copies a text, and says so on the button. A browser has no clipboard for an address that is neither local nor https.
+export async function copy(text, button) {
+  const name = button.textContent;
+  const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  button.textContent = done ? "Copied" : "No clipboard here";
+  setTimeout(() => { button.textContent = name; }, 1500);
+}
 
 const loaded = new Map();
 

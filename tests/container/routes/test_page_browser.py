@@ -102,7 +102,7 @@ def answer(page: Browser) -> str:
 def test_a_chat_while_its_stream_runs(page: Browser, server: Server) -> None:
     ask(page, "Hello |<gate:chat>|**you**|!")
     eventually(lambda: answer(page) == "Hello")
-    eventually(lambda: "1 of 3 slots running" in page.text("#charts"))
+    eventually(lambda: "1 running of 3" in page.text("#charts"))
     assert page.run("document.getElementById('send').hidden")
     page.click("#parameters summary")  # the page stays usable meanwhile
     assert page.run("document.getElementById('parameters').open")
@@ -111,7 +111,7 @@ def test_a_chat_while_its_stream_runs(page: Browser, server: Server) -> None:
     eventually(lambda: answer(page) == "Hello you!")
     assert page.text("#messages strong") == "you"
     eventually(lambda: not page.run("document.getElementById('send').hidden"))
-    eventually(lambda: "0 of 3 slots running" in page.text("#charts"))
+    eventually(lambda: "0 running of 3" in page.text("#charts"))
     assert "tokens · first after" in page.text("#messages .speed")
     assert page.run("document.title") == "scripted: ready"
     eventually(lambda: "200 stop" in page.text("#request-table tbody"))
