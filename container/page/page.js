@@ -86,6 +86,10 @@ byId("notice-hide").addEventListener("click", () => {
   hidden = byId("notice-text").textContent;
   byId("notice").hidden = true;
 });
+// What scrolls stays below the header, which grows with a notice.
+new ResizeObserver(([{ target }]) => {
+  document.documentElement.style.setProperty("--header", `${target.offsetHeight}px`);
+}).observe(document.querySelector("header"));
 startChat();
 startSettings();
 poll();

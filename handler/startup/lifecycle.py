@@ -169,7 +169,8 @@ class Lifecycle:
         A stage waited for the one before it. A stage that only waited for a step of its name is left out.
         """
         status, steps = self._status, self.steps
-        rows, began, before = list(steps.values()), self.began, ()
+        rows, began = list(steps.values()), self.began
+        before: tuple[str, ...] = ()
         for stage, seconds in self.stages:
             if stage not in steps:
                 rows.append(TimedStep(stage, before, began, began + seconds))
