@@ -57,7 +57,7 @@ class Browser:
             pages = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False).json()
             address = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
             self._stack = ExitStack()
-            self._socket = self._stack.enter_context(connect(address, max_size=None, proxy=None))
+            self._socket = self._stack.enter_context(connect(address, max_size=None, proxy=None, ping_interval=None))
         except BaseException:
             self.process.kill()
             raise
