@@ -43,6 +43,7 @@ class Service(ServingState):
     :ivar monitor: None where neuron-monitor is not installed.
     :ivar batches: files and batches; None where they are off.
     :ivar recovery: what becomes of requests whose engine has died.
+    :ivar last_failure: why the serving process before this one ended, and when, in Unix seconds; None for the first.
     """
 
     observer: RequestObserver
@@ -51,6 +52,7 @@ class Service(ServingState):
     monitor: NeuronMonitor | None = None
     batches: Batches | None = None
     recovery: Recovery = field(default_factory=Recovery)
+    last_failure: dict[str, object] | None = None
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, loop: LoopThread | None = None) -> Service:

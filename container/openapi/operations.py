@@ -198,6 +198,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ("GET", "/openapi.json"): RouteOperation("This document", {}, {200: {JSON: {"type": "object"}}}, failures.READY),
     ("GET", "/"): RouteOperation("A page that shows the endpoint's state", {}, {200: {"text/html": TEXT}}),
     ("GET", "/page/state"): RouteOperation("The data of the page", {}, {200: {JSON: {"type": "object"}}}),
-    ("GET", "/page/page.css"): RouteOperation("The page's stylesheet", {}, {200: {"text/css": TEXT}}),
-    ("GET", "/page/page.js"): RouteOperation("The page's script", {}, {200: {"text/javascript": TEXT}}),
+    ("GET", "/page/settings"): RouteOperation("The settings with their sources", {}, {200: {JSON: {"type": "array"}}}),
+    ("GET", "/page/requests"): RouteOperation("The latest requests", {}, {200: {JSON: {"type": "array"}}}),
+    ("GET", "/page/{name}"): RouteOperation(
+        "A script or stylesheet of the page", {}, {200: {"text/javascript": TEXT, "text/css": TEXT, "text/html": TEXT}}
+    ),
 }

@@ -1,186 +1,96 @@
-"use strict";
-// The page's whole script: charts from /page/state once a second, and a chat over /v1/chat/completions.
-// Text from the model or the endpoint becomes text nodes only.
+// Asks for the endpoint's state once a second, and shows it: header, notice, and what the other modules show.
 
-const KEPT = 120; // seconds of a chart
-const SVG = "http://www.w3.org/2000/svg";
-const of = (id) => document.getElementById(id);
+import { showCharts, startCharts } from "./charts.js";
+import { startChat, showChat } from "./chat.js";
+import { afterPaint, byId, clock, duration, json } from "./dom.js";
+import { showRequests } from "./requests.js";
+import { startSettings } from "./settings.js";
+import { progress, showStart } from "./start.js";
 
-const series = { tokens: [], first: [], running: [], queued: [], kv: [] };
-let before = null;
+const EVERY = 1000;
+const QUIET = 2500; // milliseconds between two tries while nothing answers
+const RECENT = 900; // seconds for which a failure that is over is mentioned
+let silentSince = null;
+let hidden = ""; // the notice that the reader has hidden
 
-function keep(name, value) {
-  series[name].push(value);
-  if (series[name].length > KEPT) series[name].shift();
+function doing(now) {
+  if (now.state !== "starting") return "";
+  const step = now.timeline?.find((row) => row.end === null && row.total_bytes);
+  const waiting = now.waiting ? `, waits for ${now.waiting}` : "";
+  return `${now.stage}${step ? `, ${progress(step)}` : ""}${waiting}, ${duration(now.seconds)}`;
 }
 
-function draw(id, names, least) {
-  const top = Math.max(least, ...names.flatMap((name) => series[name].map((value) => value ?? 0)));
-  of(id).replaceChildren(...names.map((name, index) => {
-    const line = document.createElementNS(SVG, "polyline");
-    const values = series[name];
-    const points = values.map((value, at) => [240 - (values.length - 1 - at) * (240 / (KEPT - 1)), value])
-      .filter(([, value]) => value !== null)
-      .map(([x, value]) => `${x.toFixed(1)},${(58 - (56 * value) / top).toFixed(1)}`);
-    line.setAttribute("points", points.join(" "));
-    if (index) line.setAttribute("class", "second");
-    return line;
-  }));
+// What the reader has to know, if anything.
+function noticeOf(now) {
+  const failure = now.last_failure;
+  const at = now.stage === "ready" ? "" : ` at “${now.stage}”`;
+  if (now.state === "failed") return `The endpoint has failed${at}: ${now.reason}`;
+  if (now.reason) return `The endpoint is unhealthy: ${now.reason}`;
+  if (!failure) return "";
+  const what = `The engine failed at ${clock(failure.at)}: ${failure.reason.replace(/\.$/, "")}.`;
+  if (now.state === "starting") return `${what} It is starting again.`;
+  return Date.now() / 1000 - failure.at < RECENT ? `${what} The endpoint is back.` : "";
 }
 
-function rows(table, lines) {
-  of(table).tBodies[0].replaceChildren(...lines.map((texts) => {
-    const row = document.createElement("tr");
-    for (const text of texts) row.insertCell().textContent = text;
-    return row;
-  }));
+function notice(text, over) {
+  byId("notice").hidden = !text || text === hidden;
+  byId("notice").classList.toggle("over", over);
+  byId("notice-hide").hidden = !over;
+  if (byId("notice-text").textContent !== text) byId("notice-text").textContent = text;
+}
+
+function header(state, text) {
+  const pill = byId("state");
+  if (pill.textContent !== state) pill.textContent = state;
+  pill.className = `state ${state.replace(" ", "-")}`;
+  document.body.dataset.state = state;
+  byId("doing").textContent = text;
+  document.title = `${byId("model").textContent}: ${state}`;
 }
 
 function show(now) {
-  const state = of("state");
-  state.textContent = now.state;
-  state.className = `state ${now.state}`;
-  const percent = (one) => (one.total_bytes ? `${Math.floor((100 * one.done_bytes) / one.total_bytes)} %` : "");
-  const share = now.progress.total_bytes ? ` ${percent(now.progress)}` : "";
-  of("doing").textContent = now.reason || (now.state === "starting" ? `${now.stage}${share}, ${now.stage_seconds} s` : "");
-  if (now.model) of("model").textContent = now.model;
-  document.title = `${now.model || "endpoint"}: ${now.state}`;
-  rows("stages", now.stages.map((one) => [one.stage, one.seconds]));
-  rows("steps", now.steps.map((one) => [one.step, one.seconds, one.running ? percent(one) || "running" : "done"]));
+  silentSince = null;
+  const models = now.models.filter((model) => !model.parent).map((model) => model.id);
+  if (models.length) byId("model").textContent = models.join(", ");
+  header(now.state, doing(now));
+  notice(noticeOf(now), now.state === "ready");
+  showStart(now);
+  showCharts(now);
+  showChat(now);
+  showRequests(now);
 }
 
-function chart(now) {
-  const at = performance.now() / 1000;
-  const last = before ?? { at, now };
-  const seconds = at - last.at;
-  const came = (name) => Math.max(0, (now[name] ?? 0) - (last.now[name] ?? 0));
-  const rate = seconds > 0 ? came("output_tokens") / seconds : 0;
-  const firsts = came("first_token_count");
-  const first = firsts ? (1000 * came("first_token_sum")) / firsts : null;
-  keep("tokens", rate);
-  keep("first", first);
-  keep("running", now.running);
-  keep("queued", now.queued);
-  keep("kv", now.kv_use);
-  draw("tokens", ["tokens"], 1);
-  draw("first", ["first"], 1);
-  draw("queue", ["running", "queued"], now.slots || 1);
-  draw("kv", ["kv"], 1);
-  of("tokens-now").textContent = rate.toFixed(rate < 10 ? 1 : 0);
-  if (first !== null) of("first-now").textContent = first.toFixed(0);
-  of("queue-now").textContent = `${now.running} of ${now.slots ?? "–"}, ${now.queued}`;
-  of("kv-now").textContent = now.kv_use === null ? "–" : `${(100 * now.kv_use).toFixed(1)} %`;
-  const padding = Object.entries(now.padding).map(([phase, share]) => `${phase} ${(100 * share).toFixed(0)} %`);
-  of("padding-now").textContent = padding.join(", ") || "–";
-  before = { at, now };
+// The serving process does not answer. /ping comes from another process, which may know more.
+async function silent() {
+  silentSince ??= Date.now() / 1000;
+  showCharts(null);
+  try {
+    const { document: ping } = await json("/ping", 2000);
+    header(ping.status, `${ping.stage}`);
+    notice(ping.reason ? `The endpoint is unhealthy: ${ping.reason}` : "", false);
+  } catch {
+    header("no answer", "");
+    notice(`Nothing answers at this address since ${clock(silentSince)}. This page goes on trying.`, false);
+  }
+  showChat({ state: "no answer" });
 }
 
 async function poll() {
-  try {
-    const reply = await fetch("/page/state", { cache: "no-store" });
-    if (!reply.ok) throw new Error(`HTTP ${reply.status}`);
-    const now = await reply.json();
-    show(now);
-    chart(now);
-  } catch (error) {
-    of("state").textContent = "unreachable";
-    of("state").className = "state failed";
-    of("doing").textContent = String(error.message ?? error);
-  }
-  setTimeout(poll, 1000);
+  const now = await json("/page/state").then(({ ok, document }) => (ok ? document : null), () => null);
+  if (now) show(now);
+  else await silent();
+  setTimeout(poll, now ? EVERY : QUIET);
 }
 
-let messages = [];
-let running = null;
-
-function say(role, text) {
-  const line = document.createElement("div");
-  line.className = `message ${role}`;
-  line.textContent = text;
-  of("messages").append(line);
-  line.scrollIntoView({ block: "nearest" });
-  return line;
-}
-
-// The documents of a stream of server-sent events, however its bytes were cut.
-async function* documents(body) {
-  const reader = body.getReader();
-  const decoder = new TextDecoder();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const events = (rest + decoder.decode(value, { stream: true })).split("\n\n");
-    rest = events.pop();
-    for (const event of events) {
-      const data = event.replace(/^data: /, "");
-      if (data === "[DONE]") return;
-      yield JSON.parse(data);
-    }
-  }
-}
-
-async function ask(text) {
-  messages.push({ role: "user", content: text });
-  say("user", text);
-  const line = say("assistant", "");
-  const mine = (running = new AbortController());
-  let answer = "";
-  busy(true);
-  try {
-    const reply = await fetch("/v1/chat/completions", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ messages, stream: true }),
-      signal: mine.signal,
-    });
-    if (!reply.ok) throw new Error((await reply.json()).error.message);
-    for await (const chunk of documents(reply.body)) {
-      if (chunk.error) throw new Error(chunk.error.message);
-      const piece = chunk.choices?.[0]?.delta?.content;
-      if (piece) {
-        answer += piece;
-        line.append(piece);
-        line.scrollIntoView({ block: "nearest" });
-      }
-    }
-  } catch (error) {
-    // A failed stream is closed without its end mark. The browser may drop its last event, which has the reason.
-    const broken = error instanceof TypeError ? "The reply ended early. The reason is in the container's log." : null;
-    if (error.name !== "AbortError") say("error", broken ?? String(error.message ?? error));
-  }
-  if (running !== mine) return; // a new chat has begun meanwhile
-  if (answer) messages.push({ role: "assistant", content: answer });
-  else messages.pop();
-  running = null;
-  busy(false);
-}
-
-function busy(is) {
-  of("send").disabled = is;
-  of("stop").disabled = !is;
-}
-
-of("ask").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const text = of("prompt").value.trim();
-  if (!text || running) return;
-  of("prompt").value = "";
-  ask(text);
+byId("notice-hide").addEventListener("click", () => {
+  hidden = byId("notice-text").textContent;
+  byId("notice").hidden = true;
 });
-of("prompt").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    of("ask").requestSubmit();
-  }
-});
-of("stop").addEventListener("click", () => running?.abort());
-of("clear").addEventListener("click", () => {
-  running?.abort();
-  running = null;
-  messages = [];
-  of("messages").replaceChildren();
-  busy(false);
-  of("prompt").focus();
-});
+// What scrolls stays below the header, which grows with a notice.
+new ResizeObserver(([{ target }]) => {
+  document.documentElement.style.setProperty("--header", `${target.offsetHeight}px`);
+}).observe(document.querySelector("header"));
+startChat();
+startSettings();
 poll();
+afterPaint(startCharts);

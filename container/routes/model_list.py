@@ -17,13 +17,7 @@ def blueprint(service: Service) -> Blueprint:
 
     def listed() -> list[dict[str, Any]]:
         service.require_engine()
-        # Without a setting, names after the first one are the model's places. They are accepted and not shown.
-        last = None if service.config.served_model_name else 1
-        lists = [
-            model_list(engine.base_names[:last], engine.limits.max_model_len, engine.adapter_names)
-            for engine in service.engines()
-        ]
-        return [model for models in lists for model in models]
+        return listed_models(service)
 
     @routes.get("/v1/models")
     def models() -> Response:
@@ -38,3 +32,14 @@ def blueprint(service: Service) -> Blueprint:
         raise ModelNotFound(name, tuple(entry["id"] for entry in listing))
 
     return routes
+
+
+def listed_models(service: Service) -> list[dict[str, Any]]:
+    """The entries of the list. None before there is an engine."""
+    # Without a setting, names after the first one are the model's places. They are accepted and not shown.
+    last = None if service.config.served_model_name else 1
+    lists = [
+        model_list(engine.base_names[:last], engine.limits.max_model_len, engine.adapter_names)
+        for engine in service.engines()
+    ]
+    return [model for models in lists for model in models]

@@ -1,4 +1,4 @@
-"""The data of the page's charts: the state of the start, counters, and current values."""
+"""The data of the page: the state, the timeline of the start, counters, and current values."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from container.routes.merged_engine_metrics import vllm_registry
+from container.routes.model_list import listed_models
 from container.service import Service
 from handler.neuron.buckets.padding import ASKED, COMPUTED
 from handler.startup.lifecycle import Lifecycle, ServingStatus, Status, TimedStep
@@ -27,14 +28,18 @@ def page_state(service: Service) -> dict[str, object]:
     state = status.state.value if problem is None else "stalled"
     seen = vllm_metrics(vllm_registry(service))
     unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
+    requests = service.observer.recent
     return {
         "state": state,
         "reason": status.reason or problem or "",
+        "waiting": status.waiting,
+        "last_failure": service.last_failure,
         **stage_times(status, service.lifecycle.began),
-        "progress": progress(status),
-        "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
-        "steps": steps(service.lifecycle),
-        "model": ", ".join(engine.served_names[0] for engine in engines) or None,
+        "timeline": timeline(service.lifecycle),
+        "models": [{"id": model["id"], "parent": model["parent"]} for model in listed_models(service)],
+        "images": any(engine.traits.multimodal for engine in engines),
+        "sessions": service.sessions is not None,
+        "last_request": requests[-1]["at"] if requests else None,
         "slots": sum(engine.slots for engine in engines) or None,
         "in_flight": service.admission.count,
         "running": max(0, unfinished - queued),
@@ -72,17 +77,17 @@ def stage_times(status: Status, began: float) -> dict[str, object]:
     }
 
 
-def steps(lifecycle: Lifecycle) -> list[dict[str, object]]:
-    """The steps of the start that run, or ran, beside each other, in the order in which they began."""
-    now = time.monotonic()
+def timeline(lifecycle: Lifecycle) -> list[dict[str, object]]:
+    """The steps and stages of the start. `begin` and `end` are in seconds since it began; None: it runs."""
     return [
         {
             "step": step.name,
-            "running": step.ended is None,
-            "seconds": round((step.ended or now) - step.began, 1),
+            "begin": round(step.began - lifecycle.began, 2),
+            "end": None if step.ended is None else round(step.ended - lifecycle.began, 2),
+            "waited_for": step.waited_for,
             **progress(step),
         }
-        for step in lifecycle.steps.values()
+        for step in lifecycle.timeline()
     ]
 
 

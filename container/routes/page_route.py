@@ -7,8 +7,9 @@ from other servers, and never runs text as code.
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
-from flask import Blueprint, Response, render_template_string, request
+from flask import Blueprint, Response, abort, request
 
 from container.requests.origin_check import check_host
 from container.routes.page_metrics import page_state
@@ -26,33 +27,45 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-CONTENT_TYPES = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+}
 
 
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("page", __name__)
     if not service.config.page:
         return routes
-    page_files = files("container").joinpath("page")
-    template = page_files.joinpath("page.html").read_text(encoding="utf-8")
-
+    directory = Path(str(files("container").joinpath("page")))
+    served = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*")}
     routes.before_request(lambda: check_host(request))
 
-    @routes.get("/")
-    def page() -> Response:
-        settings = sorted(rows(service.config), key=lambda row: not row.given)
-        html = render_template_string(template, now=page_state(service), settings=settings)
-        return Response(html, content_type="text/html; charset=utf-8", headers=HEADERS)
+    def json_reply(document: object) -> Response:
+        return Response(encode(document), content_type="application/json", headers=HEADERS)
 
     @routes.get("/page/state")
     def state() -> Response:
-        return Response(encode(page_state(service)), content_type="application/json", headers=HEADERS)
+        return json_reply(page_state(service))
 
+    @routes.get("/page/settings")
+    def settings() -> Response:
+        return json_reply([{**row.document(), "given": row.given} for row in rows(service.config)])
+
+    @routes.get("/page/requests")
+    def requests() -> Response:
+        return json_reply(list(service.observer.recent.copy()))
+
+    @routes.get("/")
+    def page() -> Response:
+        return page_file("page.html")
+
+    @routes.get("/page/<path:name>")
     def page_file(name: str) -> Response:
-        return Response(page_files.joinpath(name).read_bytes(), content_type=CONTENT_TYPES[name], headers=HEADERS)
+        path = served.get(name)
+        if path is None or path.suffix not in CONTENT_TYPES:
+            abort(404)
+        return Response(path.read_bytes(), content_type=CONTENT_TYPES[path.suffix], headers=HEADERS)
 
-    for name in CONTENT_TYPES:
-        routes.add_url_rule(
-            f"/page/{name}", endpoint=name.replace(".", "_"), view_func=page_file, defaults={"name": name}
-        )
     return routes

@@ -9,7 +9,7 @@ import time
 
 from flask import Blueprint, Response
 
-from container.routes.page_metrics import progress, stage_times
+from container.routes.page_metrics import progress, stage_times, timeline
 from container.service import Service
 from handler.neuron.hardware.monitor_report import MonitorReport
 from handler.neuron.hardware.runtime_version import runtime_versions
@@ -55,6 +55,8 @@ def ping_reply(service: Service) -> tuple[int, bytes]:
         body["waiting"] = status.waiting
     if reason:
         body["reason"] = reason
+    if status.state is ServingStatus.FAILED and not service.lifecycle.served:
+        body["timeline"] = timeline(service.lifecycle)
     if service.monitor is not None and (report := service.monitor.latest()) is not None:
         body["neuron"] = _neuron(report)
     return code, encode(body)

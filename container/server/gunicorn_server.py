@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.server.acceptor_process import AcceptorProcess
+from container.server.failed_start import last_words, serve_page
 from container.server.listener import BACKLOG
 from container.server.preload import Preload, preload, preloads
 from container.service import Service
@@ -32,6 +34,8 @@ BUDGET_SECONDS = 3600.0
 IN_MEMORY = "/dev/shm"  # noqa: S108
 # What /ping answers until another serving process has taken the place of one that has ended.
 RESTARTING = (503, b'{"status":"starting","stage":"start serving process","stage_seconds":0.0,"seconds":0.0}')
+# The reason of a failure that the serving process could not report.
+KILLED = "the serving process ended without a reason; the container's log may have one"
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
@@ -48,6 +52,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self.acceptor = acceptor
         self._starts: list[float] = []
         self.restarted = False
+        self._last_failure: dict[str, object] | None = None
         self._preload = Preload(partial(preload, config), acceptor.state, config.preload_after)
         self._channel, self._deaths = RequestChannel(), DeathLog()
         self.service: Service
@@ -82,6 +87,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self.service.recovery = Recovery(
             self._channel, self._deaths, self._starts[-1], lambda: self._may_start(time.monotonic())
         )
+        self.service.last_failure = self._last_failure
         return self.service
 
     def _may_start(self, now: float) -> bool:
@@ -103,6 +109,8 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self._deaths.forget(now - WINDOW)
         self.acceptor.start()
         if len(self._starts) > 1:
+            reason = last_words(self.acceptor.state.read()[1]).get("reason", KILLED)
+            self._last_failure = {"reason": reason, "at": time.time()}
             self.acceptor.state.write(*RESTARTING)
         if preloads(self.config):
             self._preload.settle()
@@ -119,9 +127,14 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             return
 
     def _on_exit(self, arbiter: Any) -> None:
-        """Answers requests that no serving process has taken over: the container was stopped between two of them."""
+        """Answers requests that no serving process has taken over: the container was stopped between two of them.
+
+        Then it shows why the endpoint failed, if it did and the page is on.
+        """
         reply = ReplyHeads().closing_reply(Draining())
         while (handed := self._channel.receive()) is not None:
             with handed.connection as connection, suppress(OSError):
                 connection.send(reply)
+        if self.config.page and isinstance(sys.exception(), HaltServer):
+            serve_page(self.config, self.acceptor, KILLED)
         self.acceptor.stop()

@@ -6,6 +6,8 @@ Whoever reads the log may be slow. So a request that is logged is reported in a 
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
@@ -28,6 +30,20 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
 logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
 MAX_IGNORED_NAMES = 256
+# The latest requests that the page shows, and what it shows of each: never text.
+RECENT, SHOWN_ID = 50, 64
+RECENT_FIELDS = (
+    "route",
+    "status",
+    "stream",
+    "prompt_tokens",
+    "output_tokens",
+    "first_token_seconds",
+    "between_tokens_seconds",
+    "seconds",
+    "end",
+    "error_code",
+)
 # Time for the last log lines when the process ends.
 LAST_SECONDS = 2.0
 
@@ -36,6 +52,7 @@ class RequestObserver:
     """Observes the requests of one serving process. Its methods are called on the loop, and block nobody.
 
     :ivar registry: the request metrics of this container, without vLLM's.
+    :ivar recent: the latest POST requests, if the page is on; each with its end in Unix seconds (`at`).
     :ivar buckets: returns the buckets by which padding is counted; None before the engine has started.
     """
 
@@ -45,6 +62,7 @@ class RequestObserver:
         self.registry = CollectorRegistry()
         self._metrics = RequestMetrics(self.registry)
         self._thread = ThreadPoolExecutor(1, "request-log") if logs_requests(config) else None
+        self.recent: deque[dict[str, Json]] = deque(maxlen=RECENT if config.page else 0)
         self.buckets: Callable[[], CompiledBuckets | None] = lambda: None
         self._prompts = config.log_prompts
         self._ignored: set[str] = set()
@@ -103,7 +121,8 @@ class RequestObserver:
         self._metrics.observe_padding(padded)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
-        if self._thread is None or record.route in POLLED:
+        keeps = self.recent.maxlen and record.method == "POST"
+        if record.route in POLLED or (self._thread is None and not keeps):
             return
         end, first = end_of(record), record.first_token_seconds
         fields: dict[str, Json] = {
@@ -120,6 +139,11 @@ class RequestObserver:
             "error_code": record.error,
             "left": record.left,
         }
+        if keeps:
+            recent = {name: fields[name] for name in RECENT_FIELDS}
+            self.recent.append({"at": time.time(), **recent, "request_id": record.request_id[:SHOWN_ID]})
+        if self._thread is None:
+            return
         tokens = "" if record.output_tokens is None else f", {record.output_tokens} tokens"
         name = record.request_id or "(no id)"
         event(logger, "request_end", f"{name} {record.route} {record.status} {end}, {seconds:.3f} s{tokens}", fields)

@@ -163,6 +163,23 @@ class Lifecycle:
         self.changed()
         self._failed(reason)
 
+    def timeline(self) -> list[TimedStep]:
+        """The steps and stages of the start, in the order in which they began; the stage that runs, or failed, too.
+
+        A stage waited for the one before it. A stage that only waited for a step of its name is left out.
+        """
+        status, steps = self._status, self.steps
+        rows, began = list(steps.values()), self.began
+        before: tuple[str, ...] = ()
+        for stage, seconds in self.stages:
+            if stage not in steps:
+                rows.append(TimedStep(stage, before, began, began + seconds))
+            began, before = began + seconds, (stage,)
+        if not self.served and status.stage not in steps:
+            ended = status.since if status.state is ServingStatus.FAILED else None
+            rows.append(TimedStep(status.stage, before, began, ended, status.done, status.total, status.rate))
+        return sorted(rows, key=lambda row: row.began)
+
     def require_ready(self) -> None:
         """:raises NotReady, Draining, EngineFailed: no request can be accepted now."""
         status = self._status

@@ -28,6 +28,7 @@ ARGUMENTS = (
     "--window-size=1200,900",
 )
 STARTED_WITHIN = 60.0
+AXE = Path(__file__).with_name("axe.min.js")  # axe-core 4.14.1 of npm, MPL-2.0
 
 
 def installed() -> str | None:
@@ -56,7 +57,7 @@ class Browser:
             pages = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False).json()
             address = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
             self._stack = ExitStack()
-            self._socket = self._stack.enter_context(connect(address, max_size=None, proxy=None))
+            self._socket = self._stack.enter_context(connect(address, max_size=None, proxy=None, ping_interval=None))
         except BaseException:
             self.process.kill()
             raise
@@ -96,6 +97,11 @@ class Browser:
         assert "exceptionDetails" not in reply, reply
         return reply["result"].get("value")
 
+    def run_node(self, selector: str) -> str:
+        """The remote object of an element, for calls that need one."""
+        reply = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")
+        return str(reply["result"]["objectId"])
+
     def text(self, selector: str) -> str:
         return str(self.run(f"document.querySelector({json.dumps(selector)})?.textContent ?? ''"))
 
@@ -112,8 +118,33 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def screenshot(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    def look(self, width: int, scheme: str, height: int = 900) -> None:
+        """Sets the size of the window, and the colour scheme: `light` or `dark`."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+        )
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def violations(self) -> list[str]:
+        """What axe-core finds: rule and elements."""
+        if not self.run("'axe' in window"):
+            self.call("Runtime.evaluate", expression=AXE.read_text(encoding="utf-8"))
+        found = self.run("axe.run().then(({violations}) => violations.map(v => [v.id, ...v.nodes.map(n => n.html)]))")
+        return [" ".join(each)[:500] for each in found]
+
+    def overflow(self) -> list[str]:
+        """The elements that are wider than the window, if it can be scrolled sideways."""
+        script = """(() => { const width = document.documentElement.clientWidth;
+            if (document.documentElement.scrollWidth <= width) return [];
+            return [...document.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > width + 1)
+                .map(e => e.tagName + "#" + e.id + "." + e.className); })()"""
+        wide: list[str] = self.run(script)
+        return wide
+
+    def screenshot(self, path: Path, *, whole: bool = False) -> None:
+        """:param whole: all of the page, not only what the window shows."""
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:
         try:

@@ -10,6 +10,7 @@ import os
 import resource
 import socket
 import sys
+from dataclasses import replace
 from typing import Any
 
 from flask import Flask
@@ -69,7 +70,7 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
                 limits["max_body"] = int(given.removeprefix("--body="))
             if given.startswith("--batches="):
                 limits["batch_store"] = given.removeprefix("--batches=")
-        limits["page"] = "--page" in sys.argv
+        limits |= {"page": "--page" in sys.argv, "enable_sessions": "--sessions" in sys.argv}
         self.service = Service.of(EndpointConfig(model="scripted", **limits))
         return self.service
 
@@ -97,7 +98,9 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
 def start(service: Service) -> None:
     """Instead of bringing a model and starting vLLM."""
-    service.engine = ScriptedEngine(service.loop, quick="--threads" not in sys.argv)  # type: ignore[assignment]  # a stand-in
+    engine = ScriptedEngine(service.loop, quick="--threads" not in sys.argv)
+    engine.traits = replace(engine.traits, multimodal="--images" in sys.argv)
+    service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
 
 

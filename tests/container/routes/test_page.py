@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import html
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ import pytest
 from http_client import http_client
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from scripted_engine import SLOTS, ScriptedEngine
+from waiting import eventually
 from werkzeug.test import Client
 
 from container.routes.page_metrics import vllm_metrics
+from container.server.failed_start import failed_lifecycle
 from container.service import Service
+from container.telemetry.request_observer import RECENT
 from handler.config.loading.config_loader import load
 
 PARTS = Path(__file__).parents[3] / "container" / "page"
@@ -42,39 +45,65 @@ def page(engine: ScriptedEngine) -> Client:
 
 def test_it_is_off_unless_asked_for(service: Service) -> None:
     client = http_client(service)
-    for path in ("/", "/page/state", "/page/page.js"):
+    for path in ("/", "/page/state", "/page/settings", "/page/requests", "/page/page.js"):
         assert client.get(path).status_code == 404
 
 
-def test_it_says_state_stages_and_settings_with_their_sources(page: Client) -> None:
-    text = page.get("/").get_data(as_text=True)
-    assert '<span id="state" class="state ready" role="status">ready</span>' in text
-    assert "<td>fetch model</td>" in text
-    assert "<td>max_num_seqs</td><td>7</td><td>SM_VLLM_MAX_NUM_SEQS</td>" in text
+def test_the_settings_have_their_source_and_what_they_overrode() -> None:
+    client = client_of(None, ENDPOINT_CONFIG='{"max_num_seqs": 9}')
+    settings = {row["field"]: row for row in client.get("/page/settings").get_json()}
+    row = settings["max_num_seqs"]
+    assert (row["value"], row["source"], row["given"]) == (7, "SM_VLLM_MAX_NUM_SEQS", True)
+    assert row["overridden"] == ["9 (max_num_seqs in ENDPOINT_CONFIG)"]
+    assert (settings["drain"]["given"], settings["drain"]["source"]) == (False, "default")
+    assert all(row["doc"] for row in settings.values())
 
 
 def test_the_steps_of_a_start_show_their_progress_to_people_and_to_prometheus() -> None:
     service = Service.of(load(ENVIRONMENT))
     client = http_client(service)
+    service.lifecycle.stage("import vLLM")
     with service.lifecycle.step("import vLLM"):
         pass
-    with service.lifecycle.step("fetch model"):
+    with service.lifecycle.step("fetch model", ("import vLLM",)):
         service.lifecycle.progress(30, 40, step="fetch model")
-        page_steps = client.get("/page/state").get_json()["steps"]
+        service.lifecycle.stage("start engine")
+        timeline = client.get("/page/state").get_json()["timeline"]
         figures = client.get("/metrics").get_data(as_text=True)
-    assert [(one["step"], one["running"]) for one in page_steps] == [("import vLLM", False), ("fetch model", True)]
-    assert (page_steps[1]["done_bytes"], page_steps[1]["total_bytes"]) == (30, 40)
+    assert [(row["step"], row["waited_for"], row["end"] is None) for row in timeline] == [
+        ("bind port", [], False),
+        ("import vLLM", [], False),
+        ("fetch model", ["import vLLM"], True),
+        ("start engine", ["import vLLM"], True),
+    ]
+    assert (timeline[2]["done_bytes"], timeline[2]["total_bytes"]) == (30, 40)
     assert 'endpoint_start_step_done_bytes{step="fetch model"} 30.0' in figures
     assert 'endpoint_start_step_total_bytes{step="fetch model"} 40.0' in figures
     assert 'endpoint_start_step_seconds{step="import vLLM"}' in figures
 
 
-def test_secrets_are_masked_and_settings_are_text(page: Client) -> None:
-    text = page.get("/").get_data(as_text=True)
+def test_the_latest_requests_have_ids_lengths_and_outcome_and_no_text(page: Client) -> None:
+    for number in range(RECENT + 3):
+        body = {"prompt": f"secret {number}|<length>", "stream": number % 2 == 0}
+        page.post("/v1/completions", json=body, buffered=True)
+    page.post("/invocations", json={"prompt": 7}, buffered=True)
+    eventually(lambda: page.get("/page/requests").get_json()[-1]["status"] == 400)
+    reply = page.get("/page/requests")
+    *others, last, refused = reply.get_json()
+    assert len(others) + 2 == RECENT
+    assert (last["status"], last["end"], last["route"], last["prompt_tokens"]) == (200, "length", "/v1/completions", 19)
+    assert all(last[name] for name in ("request_id", "seconds", "output_tokens"))
+    assert refused["error_code"]
+    assert "secret" not in reply.get_data(as_text=True)
+    assert page.get("/page/state").get_json()["last_request"] == refused["at"]
+
+
+def test_secrets_are_masked_and_settings_are_data(page: Client) -> None:
+    text = "".join(page.get(path).get_data(as_text=True) for path in ("/", "/page/state", "/page/settings"))
     assert "hf_token" in text
-    assert "topsecret" not in text + page.get("/page/state").get_data(as_text=True)
-    assert "<script>alert" not in text
-    assert html.escape("org/<script>alert(1)</script>") in text
+    assert "topsecret" not in text
+    assert "alert(1)" not in page.get("/").get_data(as_text=True)
+    assert page.get("/page/settings").content_type == "application/json"
 
 
 def test_it_may_load_its_own_parts_only_and_they_are_there(page: Client) -> None:
@@ -84,22 +113,42 @@ def test_it_may_load_its_own_parts_only_and_they_are_there(page: Client) -> None
     assert "unsafe" not in policy
     text = reply.get_data(as_text=True)
     assert not re.search(r"""<script(?![^>]*\ssrc=)|\son\w+=|\sstyle=|https?://""", text)
-    for path, kind in (("/page/page.js", "text/javascript"), ("/page/page.css", "text/css")):
-        assert path in text
-        assert page.get(path).content_type.startswith(kind)
+    kinds = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
+    for path in PARTS.rglob("*.*"):
+        file = page.get(f"/page/{path.relative_to(PARTS).as_posix()}")
+        if path.suffix in kinds:
+            assert file.content_type.startswith(kinds[path.suffix])
+            assert file.data == path.read_bytes()
+            assert file.headers["Content-Security-Policy"] == policy
+        else:
+            assert file.status_code == 404
+    for path in ("/page/../page_route.py", "/page/vendor", "/page/%2e%2e/service.py", "/page/vendor/README.md"):
+        assert page.get(path).status_code == 404, path
 
 
-def test_its_script_never_makes_markup_of_text() -> None:
-    script = (PARTS / "page.js").read_text()
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script)
+def test_its_own_scripts_never_make_markup_of_text_and_are_small() -> None:
+    own = [path for path in PARTS.iterdir() if path.is_file()]
+    scripts = "".join(path.read_text() for path in own if path.suffix == ".js")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", scripts)
+    assert "vendor" not in (PARTS / "page.html").read_text(), "libraries are loaded after the first paint"
+    assert sum(path.stat().st_size for path in own) < 100_000, "the first paint"
+
+
+def test_the_libraries_are_the_files_of_their_packages() -> None:
+    table = (PARTS / "vendor" / "README.md").read_text()
+    digests = dict(re.findall(r"^\| `(.+?)` \|.*\| `([0-9a-f]{64})` \|$", table, re.MULTILINE))
+    files = [path for path in (PARTS / "vendor").iterdir() if path.suffix != ".md"]
+    assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files} == digests
 
 
 def test_the_state_while_it_starts_and_when_it_is_ready(page: Client) -> None:
     starting: dict[str, Any] = client_of(None).get("/page/state").get_json()
-    assert (starting["state"], starting["stage"], starting["model"]) == ("starting", "fetch model", None)
+    assert (starting["state"], starting["stage"], starting["models"]) == ("starting", "fetch model", [])
     ready = page.get("/page/state").get_json()
-    assert (ready["state"], ready["model"], ready["slots"]) == ("ready", "scripted", SLOTS)
-    assert [one["stage"] for one in ready["stages"]] == ["bind port", "fetch model"]
+    assert (ready["state"], ready["models"], ready["slots"]) == ("ready", [{"id": "scripted", "parent": None}], SLOTS)
+    assert [row["step"] for row in ready["timeline"]] == ["bind port", "fetch model"]
+    assert (ready["images"], ready["sessions"], ready["last_failure"]) == (False, False, None)
+    assert client_of(None, ENDPOINT_ENABLE_SESSIONS="true").get("/page/state").get_json()["sessions"] is True
 
 
 def test_a_stalled_engine_is_not_called_ready(page: Client, engine: ScriptedEngine) -> None:
@@ -107,12 +156,25 @@ def test_a_stalled_engine_is_not_called_ready(page: Client, engine: ScriptedEngi
     assert page.get("/page/state").get_json()["state"] == "stalled"
 
 
-def test_the_page_is_there_while_it_starts_and_after_it_failed() -> None:
+def test_a_failed_start_says_what_failed_and_its_last_reply_to_ping_makes_the_same_page() -> None:
+    """The master serves the page after the serving process has ended, from what that said at /ping."""
     service = Service.of(load(ENVIRONMENT))
+    with service.lifecycle.step("import vLLM", ("bind port",)):
+        service.lifecycle.stage("fetch model")
+        service.lifecycle.fail("no <memory> left")
     client = http_client(service)
-    assert client.get("/").status_code == 200
-    service.lifecycle.fail("no <memory> left")
-    assert "no &lt;memory&gt; left" in client.get("/").get_data(as_text=True)
+    first = client.get("/page/state").get_json()
+    assert (first["state"], first["stage"], first["reason"]) == ("failed", "fetch model", "no <memory> left")
+    lifecycle = failed_lifecycle(client.get("/ping").data, "unknown")
+    again = http_client(Service.of(load(ENVIRONMENT), lifecycle))
+    second = again.get("/page/state").get_json()
+    assert [(row["step"], row["waited_for"]) for row in second["timeline"]] == [
+        (row["step"], row["waited_for"]) for row in first["timeline"]
+    ]
+    assert (second["state"], second["stage"], second["reason"]) == ("failed", "fetch model", "no <memory> left")
+    assert again.get("/").status_code == 200
+    assert again.post("/v1/completions", json={"prompt": "a"}).json["error"]["code"] == "engine_failed"
+    assert failed_lifecycle(b"", "unknown").status.reason == "unknown"
 
 
 def test_vllms_figures_are_summed_over_their_labels() -> None:
@@ -125,7 +187,7 @@ def test_vllms_figures_are_summed_over_their_labels() -> None:
     assert vllm_metrics(registry) == {"vllm:generation_tokens_total": 7, "vllm:kv_cache_usage_perc": 0.25}
 
 
-@pytest.mark.parametrize("path", ["/", "/page/state", "/page/page.js"])
+@pytest.mark.parametrize("path", ["/", "/page/state", "/page/settings", "/page/requests", "/page/page.js"])
 def test_a_foreign_name_for_this_machine_gets_nothing(page: Client, path: str) -> None:
     reply = page.get(path, headers={"Host": "evil.example"})
     assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_host")

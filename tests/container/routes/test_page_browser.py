@@ -1,8 +1,18 @@
-"""The page in a real Chromium, before a real gunicorn with a scripted engine: clicks through it while a stream runs."""
+"""The page in a real Chromium, before a real gunicorn with a scripted engine: how it looks, and what people do on it.
+
+tests/endpoint/test_page_and_engine.py does the same with vLLM's engine: a start, an adapter, a death.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from browser import Browser, installed
@@ -11,13 +21,48 @@ from waiting import eventually
 
 PROGRAM = installed()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (apt-get install chromium)")
-# What a model could say to whoever shows it as markup.
-MARKUP = "x<img src=x onerror=document.title='broken'><script>document.title='broken'</script>"
+SEED = 42
+SIZES, SCHEMES = (375, 800, 1440), ("light", "dark")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+# What a model could say to whoever shows it as markup. `broken` is the sign that a script has run.
+HOSTILE = (
+    "<img src=x onerror=document.title='broken'>",
+    "<script>document.title='broken'</script>",
+    "[a](javascript:document.title='broken')",
+    "[a](JaVaScRiPt&colon;document.title='broken')",
+    "[a](data:text/html,<script>document.title='broken'</script>)",
+    "[a](vbscript:x) <javascript:x>",
+    "![b](https://other.example/x.png)",
+    "![b](data:image/svg+xml,<svg onload=document.title='broken'>)",
+    "<svg><animate onbegin=document.title='broken' attributeName=x dur=1s>",
+    "<math><mtext><table><mglyph><style><img src=x onerror=document.title='broken'>",
+    "<iframe srcdoc='<script>parent.document.title=1</script>'></iframe>",
+    "<form action=https://other.example><button>send",
+    "<style>body{display:none}</style>",
+    "<base href=https://other.example/>",
+    "<a href=https://ok.example onclick=document.title='broken' style=position:fixed id=prompt name=body>b</a>",
+    "`<b>`",
+    "```html\n<img src=x onerror=document.title='broken'>\n```",
+    "**bold** [ok](https://ok.example/)",
+)
+# Instead of boto3: it answers with the body that it was given.
+BOTO3 = """
+import io, json
+def client(service):
+    assert service == "sagemaker-runtime"
+    return type("Runtime", (), {"invoke_endpoint": staticmethod(invoke)})
+def invoke(EndpointName, ContentType, Body):
+    return {"Body": io.StringIO(json.dumps({"choices": [{"message": {"content": Body}}]}))}
+"""
+TAGS = {*("A", "BLOCKQUOTE", "BR", "CODE", "DEL", "EM", "HR", "LI", "OL", "P", "PRE", "STRONG", "UL"), "H3", "H4"}
+ATTRIBUTES = {"href", "target", "rel", "tabindex", "start"}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("page") / "errors.log", "--page")
+    server = Server(tmp_path_factory.mktemp("page") / "errors.log", "--page", "--sessions", "--images", "--body=100000")
     yield server
     server.stop()
 
@@ -36,53 +81,223 @@ def page(server: Server, browser: Browser) -> Iterator[Browser]:
     browser.complaints.clear()
     browser.requested.clear()
     url = f"http://127.0.0.1:{server.port}/"
+    browser.look(1200, "light")
     browser.open(url)
-    eventually(lambda: browser.text("#queue-now").startswith("0 of"))
+    eventually(lambda: browser.text("#state") == "ready" and browser.run("'uPlot' in window && 'DOMPurify' in window"))
     yield browser
     eventually(lambda: server.seen()["in_flight"] == 0)
     assert browser.complaints == []
     assert all(asked.startswith((url, "data:")) for asked in browser.requested), browser.requested
 
 
-def test_a_chat_while_its_stream_runs(page: Browser, server: Server) -> None:
-    page.write("#prompt", f"Hello |<gate:chat>|{MARKUP}|!")
+def ask(page: Browser, text: str) -> None:
+    page.write("#prompt", text)
     page.click("#send")
-    eventually(lambda: page.text("#messages .assistant") == "Hello ")
-    eventually(lambda: page.text("#queue-now").startswith("1 of"))
-    assert page.run("document.getElementById('send').disabled")
-    page.click("details:not([open]) summary")  # the page stays usable meanwhile
-    assert page.run("document.querySelectorAll('details')[1].open")
+
+
+def answer(page: Browser) -> str:
+    return page.text("#messages .assistant:last-of-type .text").strip()
+
+
+def test_a_chat_while_its_stream_runs(page: Browser, server: Server) -> None:
+    ask(page, "Hello |<gate:chat>|**you**|!")
+    eventually(lambda: answer(page) == "Hello")
+    eventually(lambda: "1 running of 3" in page.text("#charts"))
+    assert page.run("document.getElementById('send').hidden")
+    page.click("#parameters summary")  # the page stays usable meanwhile
+    assert page.run("document.getElementById('parameters').open")
 
     server.open("chat")
-    eventually(lambda: page.text("#messages .assistant") == f"Hello {MARKUP}!")
-    eventually(lambda: not page.run("document.getElementById('send').disabled"))
-    assert page.run("document.querySelectorAll('#messages img, #messages script').length") == 0
-    eventually(lambda: page.text("#queue-now").startswith("0 of"))
+    eventually(lambda: answer(page) == "Hello you!")
+    assert page.text("#messages strong") == "you"
+    eventually(lambda: not page.run("document.getElementById('send').hidden"))
+    eventually(lambda: "0 running of 3" in page.text("#charts"))
+    assert "tokens · first after" in page.text("#messages .speed")
     assert page.run("document.title") == "scripted: ready"
-    assert page.run("document.querySelector('#queue polyline').getAttribute('points').split(' ').length") > 1
+    eventually(lambda: "200 stop" in page.text("#request-table tbody"))
+    assert "Hello" not in page.text("#request-table")
+
+
+def test_what_a_model_says_is_never_more_than_text_and_harmless_markup(page: Browser) -> None:
+    draw = random.Random(SEED)
+    texts = [*HOSTILE, *("".join(draw.choices(HOSTILE, k=3)) for _ in range(100))]
+    cut = [text[: draw.randrange(1, len(text))] for text in texts]  # as a stream shows it on the way
+    script = """(async (texts) => {
+        const { markdown } = await import("/page/markdown.js");
+        const box = document.querySelector("#messages");
+        const seen = { tags: {}, attributes: {}, addresses: {} };
+        for (const text of texts) {
+            box.replaceChildren(markdown(text));
+            for (const node of box.querySelectorAll("*")) {
+                seen.tags[node.tagName] = text;
+                for (const {name, value} of node.attributes) {
+                    seen.attributes[name] = text;
+                    if (name === "href") seen.addresses[value] = text;
+                }
+            }
+        }
+        return seen; })"""
+    seen = page.run(f"{script}({json.dumps(texts + cut)})")
+    assert seen["tags"].keys() <= TAGS, seen
+    assert seen["attributes"].keys() <= ATTRIBUTES, seen
+    assert {address.partition(":")[0] for address in seen["addresses"]} <= {"https", "http"}, seen
+    ask(page, f"so: {HOSTILE[0]}")
+    eventually(lambda: answer(page) == f"so: {HOSTILE[0]}")
+    assert page.run("document.querySelectorAll('#messages .text img, #messages script').length") == 0
+    assert page.run("document.title") == "scripted: ready"
 
 
 def test_stop_frees_the_slot_and_a_new_chat_forgets(page: Browser, server: Server) -> None:
     before = server.seen()["cancelled"]
-    page.write("#prompt", "so far|<hold>")
-    page.click("#send")
-    eventually(lambda: page.text("#messages .assistant") == "so far")
+    ask(page, "so far|<hold>")
+    eventually(lambda: answer(page) == "so far")
     page.click("#stop")
     eventually(lambda: server.seen()["cancelled"] == before + 1)
+    eventually(lambda: "stopped" in page.text("#messages .speed"))
     page.click("#clear")
     assert page.text("#messages") == ""
-    page.write("#prompt", "anew")
-    page.click("#send")
-    eventually(lambda: page.text("#messages .assistant") == "anew")  # the script was this message alone
+    ask(page, "anew")
+    eventually(lambda: answer(page) == "anew")  # the script was this message alone
 
 
 @pytest.mark.parametrize(("script", "said"), [("<refuse>", "vLLM refuses it"), ("a|<fail>", "")])
 def test_an_error_is_shown_in_words_and_the_chat_goes_on(page: Browser, script: str, said: str) -> None:
-    page.write("#prompt", script)
-    page.click("#send")
+    ask(page, script)
     eventually(lambda: len(page.text("#messages .error")) > 20)
     assert said in page.text("#messages .error")
     page.click("#clear")
-    page.write("#prompt", "again")
-    page.click("#send")
-    eventually(lambda: page.text("#messages .assistant") == "again")
+    page.run("document.getElementById('prompt').value = ''")
+    ask(page, "again")
+    eventually(lambda: answer(page) == "again")
+
+
+def test_the_parameters_a_reply_again_and_its_request_as_code(page: Browser, server: Server, tmp_path: Path) -> None:
+    page.click("#parameters summary")
+    for selector, text in (("#system", "It's “so”:"), ("#temperature", "0.5"), ("#max-tokens", "200")):
+        page.write(selector, text)
+    ask(page, "one")
+    eventually(lambda: page.text("#messages .regenerate"))
+    assert answer(page) == "It's “so”:one"
+    begun = server.seen()["begun"]
+    page.click("#messages .regenerate")
+    eventually(lambda: server.seen()["begun"] == begun + 1 and page.text("#messages .regenerate"))
+    assert page.run("document.querySelectorAll('#messages .assistant').length") == 1
+
+    page.click("#messages .code")
+    curl = page.text("#code-text")
+    body = json.loads(curl.split("\n", 1)[1].rsplit("\n", 1)[0])
+    assert (body["temperature"], body["max_tokens"]) == (0.5, 200)
+    replied = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "data: [DONE]" in replied
+
+    page.click("#languages button:nth-child(3)")
+    ran = [sys.executable, "-c", page.text("#code-text")]
+    assert subprocess.run(ran, capture_output=True, text=True, timeout=60, check=True).stdout == "It's “so”:one"
+
+    page.click("#languages button:nth-child(2)")
+    (tmp_path / "boto3.py").write_text(BOTO3)
+    ran = [sys.executable, "-c", page.text("#code-text")]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(ran, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    assert json.loads(done.stdout)["messages"][0] == {"role": "system", "content": "It's “so”:"}
+    page.click("#code-close")
+
+
+def test_images_and_sessions_are_sent_where_the_endpoint_has_them(page: Browser, tmp_path: Path) -> None:
+    page.run("""window.sent = []; const real = window.fetch;
+        window.fetch = (url, options = {}) => { if (options.body) sent.push([options.headers, options.body]);
+            return real(url, options); }""")
+    page.click("#parameters summary")
+    page.click("#in-session")
+    for text in ("first", "second"):
+        ask(page, text)
+        eventually(lambda text=text: answer(page).endswith(text) and page.run("document.getElementById('stop').hidden"))
+    header = "X-Amzn-SageMaker-Session-Id"
+    first, second = (headers[header] for headers, _ in page.run("sent"))
+    assert (first, second) == ("NEW_SESSION", page.text("#session-id"))
+    page.click("#clear")
+    assert page.run("sent")[-1] == [{"Content-Type": "application/json", header: second}, '{"requestType": "CLOSE"}']
+
+    (tmp_path / "pixel.png").write_bytes(PIXEL)
+    node = page.run_node("#picture")
+    page.call("DOM.setFileInputFiles", files=[str(tmp_path / "pixel.png")], objectId=node)
+    eventually(lambda: page.run("document.querySelectorAll('#pictures img').length") == 1)
+    ask(page, "what is it")
+    eventually(lambda: "what is it" in page.run("sent.at(-1)[1]"))
+    (message,) = json.loads(page.run("sent.at(-1)[1]"))["messages"]
+    url = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
+    assert message["content"] == [
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "what is it"},
+    ]
+    eventually(lambda: page.text("#messages .error"))  # the scripted engine has no vision
+
+
+def test_charts_are_kept_over_a_reload_and_say_the_values_under_the_pointer(page: Browser) -> None:
+    ask(page, "a|b")
+    count = "JSON.parse(sessionStorage.samples ?? '{\"time\": []}').time.length"
+    page.run("dispatchEvent(new Event('pagehide'))")
+    kept = page.run(count)
+    assert kept >= 1
+    page.call("Page.reload")
+    eventually(lambda: page.run("document.querySelectorAll('#charts canvas').length") == 4)
+    page.run("dispatchEvent(new Event('pagehide'))")
+    assert page.run(count) > kept
+    x, y = page.run("""(() => { const plot = document.querySelector('#charts .u-over'); plot.scrollIntoView();
+        const box = plot.getBoundingClientRect(); return [box.right - 3, box.y + 20]; })()""")
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    eventually(lambda: page.text("#charts output")[2:3] == ":")
+    assert "the last 15 minutes. Now:" in page.run("document.querySelector('#charts .plot').ariaLabel")
+
+
+def test_settings_are_found_by_any_of_their_words(page: Browser) -> None:
+    eventually(lambda: " of " in page.text("#settings-count"))
+    page.write("#search", "DRAIN default")
+    eventually(lambda: "drain" in page.text("#setting-list"))
+    assert "default" in page.text("#setting-list .source")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", SIZES)
+def test_every_size_and_scheme_is_accessible_and_fits(page: Browser, width: int, scheme: str) -> None:
+    page.look(width, scheme)
+    code = "```python\n" + "x = 1  # " + "long " * 60 + "\n```"
+    ask(page, f"# Title\n\nA [link](https://ok.example/), `code` and a {'long' * 60} word.\n\n- one\n- two\n\n{code}")
+    eventually(lambda: page.text("#messages .regenerate"))
+    page.run("document.getElementById('only-set').click(), document.getElementById('parameters').open = true")
+    assert page.overflow() == []
+    assert page.violations() == []
+    page.click("#messages .code")
+    assert page.violations() == []
+    assert page.overflow() == []
+
+
+def test_the_keyboard_alone_is_enough(page: Browser) -> None:
+    def press(key: str, code: int) -> None:
+        for kind in ("rawKeyDown", "char", "keyUp"):
+            text = {"text": "\r"} if key == "Enter" and kind == "char" else {}
+            if kind != "char" or text:
+                page.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
+
+    press("Tab", 9)
+    assert page.run("document.activeElement.className") == "skip"
+    press("Enter", 13)
+    eventually(lambda: page.run("document.activeElement.id") == "prompt")
+    page.call("Input.insertText", text="typed")
+    press("Enter", 13)
+    eventually(lambda: answer(page) == "typed" and page.text("#messages .regenerate"))
+
+
+def test_a_server_that_is_gone_is_said_in_words(browser: Browser, tmp_path: Path) -> None:
+    server = Server(tmp_path / "errors.log", "--page")
+    browser.complaints.clear()
+    browser.look(375, "dark")
+    browser.open(f"http://127.0.0.1:{server.port}/")
+    eventually(lambda: browser.text("#state") == "ready")
+    server.stop()
+    eventually(lambda: "Nothing answers at this address" in browser.text("#notice"))
+    assert browser.text("#state") == "no answer"
+    assert browser.run("document.getElementById('send').disabled")
+    assert browser.violations() == []
+    assert browser.overflow() == []
+    assert browser.complaints == []
