@@ -169,9 +169,9 @@ class Timeline:
 
     def ready(self) -> None:
         self._bars_line()
-        curl = (
+        curl = (  # without a temperature, which a static sampler does not take
             f"curl -s http://127.0.0.1:{self.port}/invocations -H 'Content-Type: application/json' "
-            """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}], "temperature": 0}'"""
+            """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}]}'"""
         )
         self._line(f"ready. Try:\n{curl}", "ready", port=self.port)
 
