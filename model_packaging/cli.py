@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -77,6 +78,16 @@ class Commands(click.Group):
         found: click.Command = getattr(import_module(module), attribute)
         return found
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            context.fail(f"No such command '{name[:40]}'.{hint}")
+        return super().resolve_command(context, args)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -134,6 +145,7 @@ def _aws_message(error: Exception) -> str | None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="neuron-endpoint", message="%(package)s %(version)s")
 def main() -> None:
     """SageMaker endpoints for language models on AWS Inferentia and Trainium.
 
