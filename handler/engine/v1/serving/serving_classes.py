@@ -42,6 +42,11 @@ try:
 except ImportError:  # 0.29.0
     from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
+try:
+    from vllm.entrypoints.serve.utils.error_response import create_error_response
+except ImportError:  # not 0.24.0, whose pooling models have no method for it
+    create_error_response = None
+
 ERROR_FRAME: Final = 'data: {"error"'
 # The request headers that vLLM gets: the trace context. Other headers would control vLLM (X-data-parallel-rank,
 # X-Request-Id).
@@ -217,7 +222,7 @@ class VllmServing:
             return failure
         if isinstance(error, EngineDeadError):
             return EngineFailed("its process ended")
-        response = serving.create_error_response(error)
+        response = getattr(serving, "create_error_response", create_error_response)(error)
         return serving_errors.from_response(response.error, dead=self._llm.errored, prompt=prompt)
 
 
