@@ -55,6 +55,7 @@ def failed_lifecycle(ping_body: bytes, reason: str) -> Lifecycle:
         step = TimedStep(row["step"], tuple(row["waited_for"]), began + row["begin"], began + ended)
         lifecycle.steps[step.name] = step
     lifecycle.stage(last.get("stage", ""))
+    lifecycle.stages, lifecycle.served = (), "timeline" not in last  # a start that succeeded is not told again
     lifecycle.fail(last.get("reason") or reason)
     return lifecycle
 
