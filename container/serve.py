@@ -11,8 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import MutableMapping
-from operator import itemgetter
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +68,9 @@ def main() -> None:
     from handler.startup.lifecycle import Lifecycle
 
     def make_service() -> Service:
-        return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed, timeline.step_ended))
+        lifecycle = Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed)
+        timeline.steps = lifecycle.timeline
+        return Service.of(config, lifecycle)
 
     GunicornServer(config, make_service, acceptor).run()
 
@@ -118,14 +119,14 @@ class Timeline:
     At the end of the start, successful or not, one JSON line has the begin and the end of each step and stage.
 
     :param began: seconds since boot.
+    :ivar steps: returns the steps and stages, as `Lifecycle.timeline`.
     """
 
     def __init__(self, began: float, *, as_json: bool = False) -> None:
         self.began = began
         self.port = 0
         self._as_json = as_json
-        self._bars: list[tuple[float, dict[str, Json]]] = []  # with the begin
-        self._last_stage: list[Json] = []
+        self.steps: Callable[[], list[TimedStep]] = list
 
     def _line(self, text: str, event: str, **fields: Json) -> None:
         since = time.clock_gettime(time.CLOCK_BOOTTIME) - self.began
@@ -139,36 +140,32 @@ class Timeline:
         self.port = port
         self._line(f"listening on port {port}; GET /ping shows the stage", "listening", port=port)
 
-    def step_ended(self, step: TimedStep) -> None:
-        assert step.ended is not None
-        self._bar(step.name, step.began, step.ended, list(step.waited_for))
-
     def stage_ended(self, stage: str, seconds: float) -> None:
-        now = time.monotonic()
-        if all(bar["step"] != stage for _, bar in self._bars):  # else the stage only waited for the step
-            self._bar(stage, now - seconds, now, self._last_stage)
-        self._last_stage = [stage]
         self._line(f"{stage}: {seconds:.1f} s", "stage", stage=stage, seconds=round(seconds, 3))
 
-    def _bar(self, step: str, began: float, ended: float, waited_for: list[Json]) -> None:
-        """:param began, ended: monotonic seconds."""
-        zero = time.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME) + self.began
-        times: dict[str, Json] = {"begin_seconds": round(began - zero, 2), "end_seconds": round(ended - zero, 2)}
-        self._bars.append((began, {"step": step, **times, "waited_for": waited_for}))
-
-    def _bars_line(self) -> None:
-        steps: list[Json] = [bar for _, bar in sorted(self._bars, key=itemgetter(0))]
+    def _steps_line(self) -> None:
+        now = time.monotonic()
+        zero = now - time.clock_gettime(time.CLOCK_BOOTTIME) + self.began
+        steps: list[Json] = [
+            {
+                "step": step.name,
+                "begin_seconds": round(step.began - zero, 2),
+                "end_seconds": round((step.ended or now) - zero, 2),
+                "waited_for": list(step.waited_for),
+            }
+            for step in self.steps()
+        ]
         if self._as_json:
             self._line("the steps of the start", "timeline", steps=steps)
         else:
             print(json.dumps({"event": "timeline", "steps": steps}), flush=True)
 
     def failed(self, reason: str) -> None:
-        self._bars_line()
+        self._steps_line()
         self._line(f"failed: {reason}", "failed", reason=reason)
 
     def ready(self) -> None:
-        self._bars_line()
+        self._steps_line()
         curl = (  # without a temperature, which a static sampler does not take
             f"curl -s http://127.0.0.1:{self.port}/invocations -H 'Content-Type: application/json' "
             """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}]}'"""

@@ -36,6 +36,7 @@ function bar(step, end, last) {
 }
 
 export function showStart(now) {
+  byId("start").hidden = !now.timeline.length;
   const failed = now.state === "failed" && now.stage !== "ready";
   const ended = Math.max(0, ...now.timeline.map((step) => step.end ?? step.begin));
   const running = !failed && now.timeline.some((step) => step.end === null);

@@ -36,17 +36,12 @@ def serve_page(config: EndpointConfig, acceptor: AcceptorProcess, reason: str) -
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # before the threads begin, which inherit it
     service = Service.of(config, failed_lifecycle(acceptor.state.read()[1], reason))
     acceptor.state.write(*ping_reply(service))
-    connections = Connections(
-        service.loop,
-        RequestRouter(service, create_app(service)).answer,
-        service.observer,
-        service.bodies,
-        max_body(config),
-    )
+    router = RequestRouter(service, create_app(service))
+    connections = Connections(service.loop, router.answer, service.observer, service.bodies, max_body(config))
     intake = ConnectionIntake(acceptor.channel, connections, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     service.loop.call(intake.begin)
     port = acceptor.listener.getsockname()[1]
-    logger.error("The page at port %d shows why the endpoint failed, until SIGTERM or Ctrl-C.", port)
+    logger.error("the page at port %d shows why the endpoint failed, until SIGTERM or Ctrl-C", port)
     signal.sigwait(ENDING)
 
 
@@ -60,6 +55,7 @@ def failed_lifecycle(ping_body: bytes, reason: str) -> Lifecycle:
         step = TimedStep(row["step"], tuple(row["waited_for"]), began + row["begin"], began + ended)
         lifecycle.steps[step.name] = step
     lifecycle.stage(last.get("stage", ""))
+    lifecycle.stages, lifecycle.served = (), "timeline" not in last  # a start that succeeded is not told again
     lifecycle.fail(last.get("reason") or reason)
     return lifecycle
 

@@ -67,7 +67,6 @@ class Lifecycle:
     """The state of the endpoint. The start, the watchdog and signals change it; every request reads it. Thread-safe.
 
     :param stage_ended: called with each finished stage and its seconds.
-    :param step_ended: called with each finished step.
     :param became_ready: called once.
     :param failed: called once, with the reason.
     :ivar changed: called after each change of the state or the stage, before the other functions.
@@ -83,7 +82,6 @@ class Lifecycle:
         "_prefix",
         "_stage_ended",
         "_status",
-        "_step_ended",
         "began",
         "changed",
         "served",
@@ -96,9 +94,7 @@ class Lifecycle:
         stage_ended: Callable[[str, float], None] = lambda stage, seconds: None,
         became_ready: Callable[[], None] = lambda: None,
         failed: Callable[[str], None] = lambda reason: None,
-        step_ended: Callable[[TimedStep], None] = lambda step: None,
     ) -> None:
-        self._step_ended = step_ended
         self._stage_ended = stage_ended
         self._became_ready = became_ready
         self._failed = failed
@@ -132,9 +128,7 @@ class Lifecycle:
             yield
         finally:
             with self._lock:
-                ended = replace(self.steps[name], ended=time.monotonic())
-                self.steps = {**self.steps, name: ended}
-            self._step_ended(ended)
+                self.steps = {**self.steps, name: replace(self.steps[name], ended=time.monotonic())}
 
     def progress(self, done: int, total: int, rate: float = 0.0, waiting: str = "", step: str = "") -> None:
         """Reports the progress of a step, or that of the current stage if it is called the same or no step is given."""

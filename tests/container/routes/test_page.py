@@ -174,6 +174,8 @@ def test_a_failed_start_says_what_failed_and_its_last_reply_to_ping_makes_the_sa
     assert (second["state"], second["stage"], second["reason"]) == ("failed", "fetch model", "no <memory> left")
     assert again.get("/").status_code == 200
     assert again.post("/v1/completions", json={"prompt": "a"}).json["error"]["code"] == "engine_failed"
+    after_it_served = failed_lifecycle(b'{"stage":"ready","seconds":9.0}', "unknown")
+    assert (after_it_served.status.reason, after_it_served.timeline()) == ("unknown", [])
     assert failed_lifecycle(b"", "unknown").status.reason == "unknown"
 
 

@@ -21,7 +21,7 @@ from container.service import Service
 from container.telemetry import event_log
 from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, document
 from handler.config.endpoint_config import EndpointConfig
-from handler.startup.lifecycle import TimedStep
+from handler.startup.lifecycle import Lifecycle, TimedStep
 from model_packaging.deployment.start_timeline import last_start
 
 CHAT = {"messages": [{"role": "user", "content": "secret|b|c"}]}
@@ -212,17 +212,19 @@ def test_the_end_of_a_start_has_its_steps_with_what_they_waited_for(
 ) -> None:
     for as_json in (True, False):
         timeline = Timeline(time.clock_gettime(time.CLOCK_BOOTTIME) - 10, as_json=as_json)
+        lifecycle = Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed)
+        timeline.steps = lifecycle.timeline
         now = time.monotonic()
-        timeline.step_ended(TimedStep("import vLLM", ("prepare custom code",), now - 8, now - 2))
-        timeline.stage_ended("import vLLM", 5.0)
-        timeline.stage_ended("start engine", 1.0)
-        timeline.stage_ended("warm up", 0.0)
-        timeline.ready()
+        lifecycle.steps["import vLLM"] = TimedStep("import vLLM", ("prepare custom code",), now - 8, now - 2)
+        for stage in ("import vLLM", "start engine", "warm up"):
+            lifecycle.stage(stage)
+        lifecycle.ready()
     printed = next(json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{"))
     for line in (*log.events("timeline"), printed):
         steps = {step["step"]: step["waited_for"] for step in line["steps"]}
         assert steps == {
             "import vLLM": ["prepare custom code"],
+            "bind port": [],
             "start engine": ["import vLLM"],
             "warm up": ["start engine"],
         }
