@@ -7,15 +7,12 @@ from typing import Any
 
 from local_sagemaker.control.component_plan import planned
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.protocol import OperationHandler
-from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import COMPONENT, ENDPOINT, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.live_components import LiveComponents
-from local_sagemaker.hosting.rollout import Rollout
 
 
 class Components(ResourceOperations):
@@ -24,10 +21,10 @@ class Components(ResourceOperations):
     listed = "InferenceComponents"
     status = "InferenceComponentStatus"
 
-    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        super().__init__(registry, quotas)
+    def __init__(self, registry: Registry, host: Host) -> None:
+        super().__init__(registry)
         self._host = host
-        self._placement = LiveComponents(host.fleets, host.settings.timing, host.alarms)
+        self._placement = LiveComponents(host.fleets)
 
     def changes(self) -> dict[str, OperationHandler]:
         return {
@@ -57,7 +54,6 @@ class Components(ResourceOperations):
         arn = self._registry.arn(COMPONENT, name)
         with self._registry.lock:
             self._check_name(name)
-            self._quotas.check_new(self._registry, COMPONENT)
             live = self._live(params["EndpointName"])
             plan = planned(self._registry, params)
             at = now()
@@ -119,14 +115,12 @@ class Components(ResourceOperations):
             )
             if bool(plan["Base"]) != bool(before["Base"]):
                 raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
-            config = params.get("DeploymentConfig")
-            check_deployment(config, [plan["CopyCount"]] if plan["CopyCount"] else [], self._host.alarms)
             live = self._live(component["EndpointName"])
             report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
             self._change(component, "Updating")
-            component.update({"Plan": plan, "Specification": params["Specification"], "LastDeploymentConfig": config})
+            component.update({"Plan": plan, "Specification": params["Specification"]})
             self._registry.save()
-            self._placement.update(live, name, plan, Rollout.of(config, plan["CopyCount"] or 1), report)
+            self._placement.update(live, name, plan, report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
     def scale(self, params: JsonDocument) -> JsonDocument:

@@ -9,7 +9,6 @@ from typing import ClassVar
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.protocol import OperationHandler
-from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import KIND_NAMES, JsonDocument, Registry, now
 
 
@@ -27,9 +26,8 @@ class ResourceOperations(ABC):
     listed: ClassVar[str]
     status: ClassVar[str] = ""
 
-    def __init__(self, registry: Registry, quotas: Quotas) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._quotas = quotas
         self._name = f"{self.noun}Name"
 
     def operations(self) -> dict[str, OperationHandler]:

@@ -1,1 +1,1 @@
-"""Invocations of hosted endpoints: routing to instances, asynchronous inference, and injected errors."""
+"""Invocations of hosted endpoints: routing to instances and asynchronous inference."""

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from local_sagemaker.hosting.component import call
-from local_sagemaker.hosting.deployment import Deployment
+from local_sagemaker.hosting.deployment import Deployment, Document
 from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
-from local_sagemaker.hosting.rollout import Document
 from local_sagemaker.transform.records import MEGABYTE, RecordTooLong, assemble, payloads
 
 log = logging.getLogger(__name__)

@@ -42,7 +42,6 @@ class Pool:
     ) -> None:
         self.launch = launch
         self.desired = count
-        self.replaced = 0
         self._changed = changed
         self._least_outstanding = least_outstanding
         self._prefix_aware = prefix_aware
@@ -177,7 +176,6 @@ class Pool:
         if not self._served:
             self._failure = instance
             return
-        self.replaced += 1
         self._died_in_a_row = 0 if instance.was_healthy else self._died_in_a_row + 1
         if self._died_in_a_row:
             pause = min(2.0 ** (self._died_in_a_row - 1), LONGEST_PAUSE)
