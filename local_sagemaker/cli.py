@@ -130,7 +130,7 @@ def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
         return
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from local_sagemaker.local_client import local_client
+    from local_sagemaker.hosting.instances.s3_access import local_client
 
     s3 = local_client("s3", running.s3_url, "us-east-1")
     for name in names:
@@ -149,7 +149,7 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
 
     :raises click.UsageError: a value is invalid.
     """
-    from local_sagemaker.gateway.payload_parts import parse_cut
+    from local_sagemaker.gateway.event_stream import parse_cut
     from local_sagemaker.hosting.instances.host_settings import Images
 
     changes = {name: value for name, value in given.items() if value not in (None, ())}

@@ -24,8 +24,11 @@ from local_sagemaker.control.protocol import Protocol
 from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.tags import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
+from local_sagemaker.gateway.asynchronous import Asynchronous
+from local_sagemaker.gateway.event_stream import parse_cut
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.payload_parts import parse_cut
+from local_sagemaker.gateway.hosted_routes import HostedRoutes
+from local_sagemaker.gateway.openai_path import OpenAIPath
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.docker import Docker
@@ -33,9 +36,6 @@ from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTi
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
 from local_sagemaker.parent import when_ended
-from local_sagemaker.runtime.asynchronous import Asynchronous
-from local_sagemaker.runtime.hosted_routes import HostedRoutes
-from local_sagemaker.runtime.openai_path import OpenAIPath
 from local_sagemaker.s3.s3_server import S3Server
 from local_sagemaker.state_directory import PROCESS, STATUS, RunningService, Settings, StateDirectory, StateInUse
 

@@ -20,14 +20,12 @@ from local_sagemaker.control.control_errors import (
     UnknownOperationException,
 )
 from local_sagemaker.control.registry import JsonDocument
-from local_sagemaker.gateway.body_reader import read_body
-from local_sagemaker.gateway.gateway_errors import OversizeBody
+from local_sagemaker.http_server import read_at_most
 
 log = logging.getLogger(__name__)
 
 OperationHandler = Callable[[JsonDocument], JsonDocument | None]
 MAX_BODY = 1024 * 1024
-READ_AT_MOST = 25 * 1024 * 1024
 CONTENT_TYPE = "application/x-amz-json-1.1"
 
 
@@ -44,16 +42,14 @@ class Protocol:
     def answer(self) -> Response:
         prefix, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
         try:
-            body = read_body(READ_AT_MOST)
-            if len(body) > MAX_BODY:
+            body = read_at_most(MAX_BODY)
+            if body is None:
                 raise SerializationException(f"The request is longer than {MAX_BODY} bytes.")
             if prefix != self._model.metadata["targetPrefix"]:
                 raise UnknownOperationException(f"No operation is named {request.headers.get('X-Amz-Target', '')!r}.")
             return reply(self._call(operation, body), 200)
         except ControlError as error:
             return refusal(error)
-        except OversizeBody as error:
-            return refusal(SerializationException(error.message))
         except Exception:
             log.exception("%s failed", operation)
             return refusal(InternalFailure("The service failed. Its log has the reason."))

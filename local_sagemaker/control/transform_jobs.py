@@ -10,7 +10,7 @@ from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import MODEL, TRANSFORM, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.transform.transform_job import MAX_PAYLOAD_MB, TransformJob
+from local_sagemaker.hosting.transform_job import MAX_PAYLOAD_MB, TransformJob
 
 MOST_MEGABYTES = 100
 UNSUPPORTED = ("DataCaptureConfig", "ExperimentConfig", "DataProcessing")

@@ -17,7 +17,7 @@ from types import TracebackType
 
 import h11
 
-from local_sagemaker.gateway.gateway_settings import ContainerAddress
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
 AT_ONCE = 64 * 1024
 LARGEST_HEAD = 64 * 1024

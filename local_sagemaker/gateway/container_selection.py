@@ -9,7 +9,8 @@ from werkzeug.datastructures import Headers
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.container_connection import ReplyHead
 from local_sagemaker.gateway.gateway_errors import EndpointNotFound, VariantNotFound
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint
+from local_sagemaker.gateway.gateway_settings import Endpoint
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
 
 class InvocationRoute:

@@ -16,11 +16,12 @@ from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline, ReplyHead
 from local_sagemaker.gateway.container_selection import FixedRoutes, InvocationRoute, Routes
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, RuntimeLimits
-from local_sagemaker.gateway.payload_parts import Cut
+from local_sagemaker.gateway.event_stream import Cut
+from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress
+from local_sagemaker.http_server import read_at_most
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,17 @@ class Gateway:
         except Exception:
             log.exception("a stream of endpoint %s failed", route.endpoint.name)
             yield event_stream.exception("InternalStreamFailure", errors.RuntimeInternalFailure.text)
+
+
+def read_body(limit: int) -> bytes:
+    """Returns the body of the current request.
+
+    :raises OversizeBody: it has more than ``limit`` bytes.
+    """
+    body = read_at_most(limit)
+    if body is None:
+        raise errors.OversizeBody(g.request_id, limit)
+    return body
 
 
 def client_socket() -> socket.socket | None:

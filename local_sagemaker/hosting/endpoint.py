@@ -15,7 +15,7 @@ from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
-from local_sagemaker.hosting.sticky_sessions import StickySessions
+from local_sagemaker.hosting.instances.instance_routing import StickySessions
 
 log = logging.getLogger(__name__)
 

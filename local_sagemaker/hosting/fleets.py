@@ -13,8 +13,8 @@ from local_sagemaker.hosting.instances.container_processes import read_only_mode
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
 from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.instance_routing import prefix_aware
 from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
-from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
 from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.hosting.instances.target_models import TargetModels

@@ -100,7 +100,7 @@ def test_a_component_is_updated_and_removed_whole(shell: Shell) -> None:
 
 def test_scaling_is_refused_because_nothing_measures_the_load(shell: Shell) -> None:
     scaling = ("--component", "--min", "0", "--max", "2", "--concurrency", "2")
-    refused = shell.run("deploy", "--local", "scaled", PACKAGE, *SETTINGS, *scaling, status=2)
+    refused = shell.run("deploy", "--local", "scaled", PACKAGE, *SETTINGS, *scaling, status=1)
     assert "--max: does not go with --local. Nothing on this machine measures the load." in refused.stderr
 
 

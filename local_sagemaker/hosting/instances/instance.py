@@ -19,9 +19,8 @@ from enum import Enum
 from pathlib import Path
 
 from handler.processes import free_port
-from local_sagemaker.gateway.gateway_settings import ContainerAddress
 from local_sagemaker.hosting.instances.container_processes import run_quietly, signal_group, started_at
-from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress, HostTiming
 from local_sagemaker.hosting.instances.runner import Runner
 
 log = logging.getLogger(__name__)

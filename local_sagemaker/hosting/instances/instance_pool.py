@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from local_sagemaker.hosting.instances.instance import Instance, InstanceState, Launch
-from local_sagemaker.hosting.instances.prefix_routing import PrefixAware
+from local_sagemaker.hosting.instances.instance_routing import PrefixAware
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.instance_routing import body_here
 from local_sagemaker.hosting.instances.model_data import DataError
-from local_sagemaker.hosting.instances.prefix_routing import body_here
 from local_sagemaker.hosting.instances.target_models import LoadFailed, TargetModels, TargetNotReady
 
 NEW_SESSION = "NEW_SESSION"
