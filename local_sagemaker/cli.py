@@ -1,4 +1,4 @@
-"""``neuron-endpoint local``: starts and stops SageMaker and S3 on this machine, and injects faults."""
+"""``neuron-endpoint local``: starts and stops SageMaker and S3 on this machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from handler import processes
-from local_sagemaker.chaos_commands import chaos
-from local_sagemaker.service_client import alive, answers, ask, exports, required, state_option
+from local_sagemaker.service_client import alive, exports, instances, required, state_option
 from local_sagemaker.state_directory import DOCKER, PROCESS, RunningService, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
@@ -53,9 +52,6 @@ def local() -> None:
 @click.option(
     "--docker-option", "docker_options", multiple=True, metavar="OPTION", help="A further option of `docker run`."
 )
-@click.option("--quota", "quotas", multiple=True, metavar="NAME=NUMBER", help="A service quota: model=2, instances=4.")
-@click.option("--access-key", help="Check signatures (SigV4) with this key.")
-@click.option("--secret-key", help="The secret of --access-key.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
 @click.option("--speed", type=POSITIVE, help="How much shorter SageMaker's waits are.")
 @click.option("--ping-every", type=POSITIVE, help="Seconds between health checks.")
@@ -106,14 +102,19 @@ def down(state: StateDirectory) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(state: StateDirectory, as_json: bool) -> None:
     """Show the endpoints and their instances. Exit status 1 if nothing is up."""
-    running, found = required(state), ask(state, "status")
+    running = required(state)
+    try:
+        endpoints = instances(running)
+    except OSError as error:
+        raise click.ClickException(f"{running.url} does not answer ({error})") from error
     if as_json:
-        click.echo(json.dumps({"url": running.url, "s3_url": running.s3_url, "pid": running.pid, **found}, indent=2))
+        about = {"url": running.url, "s3_url": running.s3_url, "pid": running.pid, "endpoints": endpoints}
+        click.echo(json.dumps(about, indent=2))
         return
     click.echo(f"SageMaker {running.url}, S3 {running.s3_url}, process {running.pid}, state {state.path}")
-    for name, instances in found["endpoints"].items():
+    for name, running_instances in endpoints.items():
         click.echo(f"endpoint {name}")
-        for each in instances:
+        for each in running_instances:
             click.echo(f"  {each['instance']}  {each['state']}  {each['address']}  pid {each['pid']}  {each['log']}")
 
 
@@ -129,7 +130,7 @@ def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
         return
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from local_sagemaker.local_client import local_client
+    from local_sagemaker.hosting.instances.s3_access import local_client
 
     s3 = local_client("s3", running.s3_url, "us-east-1")
     for name in names:
@@ -148,8 +149,7 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
 
     :raises click.UsageError: a value is invalid.
     """
-    from local_sagemaker.control.quotas import Quotas
-    from local_sagemaker.gateway.payload_parts import parse_cut
+    from local_sagemaker.gateway.event_stream import parse_cut
     from local_sagemaker.hosting.instances.host_settings import Images
 
     changes = {name: value for name, value in given.items() if value not in (None, ())}
@@ -159,14 +159,11 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     try:
         Images.parse(settings.images)
         parse_cut(settings.cut_parts)
-        Quotas.parse(settings.quotas)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     for entry in settings.environment:
         if "=" not in entry[1:]:
             raise click.UsageError(f"{entry!r} is not of the form NAME=VALUE")
-    if bool(settings.access_key) != bool(settings.secret_key):
-        raise click.UsageError("give --access-key and --secret-key together")
     return settings
 
 
@@ -189,7 +186,7 @@ def start(state: StateDirectory, with_process: int | None = None) -> RunningServ
     deadline = time.monotonic() + STARTED_WITHIN
     while time.monotonic() < deadline and process.poll() is None:
         running = state.running()
-        if running is not None and running.pid == process.pid and answers(running):
+        if running is not None and running.pid == process.pid and _answers(running):
             return running
         time.sleep(0.05)
     if process.poll() is None:
@@ -198,4 +195,9 @@ def start(state: StateDirectory, with_process: int | None = None) -> RunningServ
     raise click.ClickException(f"it did not start; the end of {log}:\n{tail}")
 
 
-local.add_command(chaos)
+def _answers(running: RunningService) -> bool:
+    try:
+        instances(running)
+    except OSError:
+        return False
+    return True

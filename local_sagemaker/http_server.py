@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from flask import Flask
+from flask import Flask, g, request
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
 from local_sagemaker.parent import end_with_parent
 
 THREADS = 160
+READ_AT_ONCE = 1024 * 1024
 SHUT_DOWN = "SHUT_DOWN"
 KILL = "KILL"
 
@@ -29,6 +30,22 @@ def listen(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port), backlog=1024)
     except OSError as error:
         raise OSError(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
+
+
+def read_at_most(limit: int) -> bytes | None:
+    """Returns the body of the current request, and keeps it in ``g.body``. None if it has more than ``limit`` bytes.
+
+    One that is too long is still read to its end: a client that is sending reads no reply.
+    """
+    parts, size = [], 0
+    while part := request.stream.read(READ_AT_ONCE):
+        size += len(part)
+        if size <= limit:
+            parts.append(part)
+    if size > limit:
+        return None
+    g.body = b"".join(parts)
+    return bytes(g.body)
 
 
 class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped

@@ -7,31 +7,28 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import shlex
 import signal
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from flask import Flask, request
-from werkzeug.wrappers import Response
+from flask import Flask
 
-from local_sagemaker.administration import Administration
 from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import ModelDocuments
-from local_sagemaker.control.protocol import ControlService, Protocol, refusal
-from local_sagemaker.control.quotas import Quotas
+from local_sagemaker.control.protocol import Protocol
 from local_sagemaker.control.registry import Registry
-from local_sagemaker.control.scaling import Scaling
 from local_sagemaker.control.tags import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
-from local_sagemaker.gateway.body_reader import read_body
+from local_sagemaker.gateway.asynchronous import Asynchronous
+from local_sagemaker.gateway.event_stream import parse_cut
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.payload_parts import parse_cut
+from local_sagemaker.gateway.hosted_routes import HostedRoutes
+from local_sagemaker.gateway.openai_path import OpenAIPath
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.docker import Docker
@@ -39,19 +36,14 @@ from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTi
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
 from local_sagemaker.parent import when_ended
-from local_sagemaker.request_signature import AccessKeys, SignatureError
-from local_sagemaker.runtime.asynchronous import Asynchronous
-from local_sagemaker.runtime.hosted_routes import HostedRoutes
-from local_sagemaker.runtime.openai_path import OpenAIPath
-from local_sagemaker.runtime.planned_errors import PlannedErrors
 from local_sagemaker.s3.s3_server import S3Server
-from local_sagemaker.state_directory import COMMANDS, PROCESS, RunningService, Settings, StateDirectory, StateInUse
+from local_sagemaker.state_directory import PROCESS, STATUS, RunningService, Settings, StateDirectory, StateInUse
 
 GRACE_BEYOND_KILL = 10
 THREADS = 256
 
 
-def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: str) -> Flask:
+def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     """Creates the whole service. Its endpoints start at once."""
     objects = Objects(s3_url, settings.region)
     host = Host(host_settings(state.path, settings, s3_url), objects)
@@ -59,13 +51,12 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     registry = Registry(state.path / "registry.json", settings.region, settings.account)
     limits = RuntimeLimits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
     routes = HostedRoutes(host)
-    quotas = Quotas.parse(settings.quotas)
-    endpoints = Endpoints(registry, host, quotas)
-    jobs = TransformJobs(registry, host, quotas)
-    components = Components(registry, host, quotas)
+    endpoints = Endpoints(registry, host)
+    jobs = TransformJobs(registry, host)
+    components = Components(registry, host)
     resources = (
-        ModelDocuments(registry, objects, quotas),
-        EndpointConfigs(registry, quotas),
+        ModelDocuments(registry, objects),
+        EndpointConfigs(registry),
         endpoints,
         Tags(registry),
         jobs,
@@ -75,22 +66,12 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
 
     app = Flask(__name__, static_folder=None)
     mount(app, Gateway(routes, limits, parse_cut(settings.cut_parts)))
-    if settings.access_key:
-        keys = AccessKeys(settings.access_key, settings.secret_key, settings.region)
-        app.before_request(lambda: check_signature(keys, limits.body_bytes))
     openai = OpenAIPath(routes, limits)
     app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
     asynchronous = Asynchronous(host, routes, limits, state.path / "asynchronous")
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
-    scaling = Scaling(registry).operations()
-    planned = PlannedErrors({"sagemaker": operations, "application-autoscaling": scaling})
-    planned.mount(app, settings.region, settings.account, limits.body_bytes)
-    control = Protocol(
-        ControlService("sagemaker", operations, planned.check),
-        ControlService("application-autoscaling", scaling, planned.check),
-    )
-    app.add_url_rule("/", "control", control.answer, methods=["POST"])
-    Administration(host, planned, token).mount(app)
+    app.add_url_rule("/", "control", Protocol(operations).answer, methods=["POST"])
+    app.add_url_rule(STATUS, "status", lambda: instances(host), methods=["POST"])
 
     def shut_down() -> None:
         jobs.shut_down(settings.kill_after)
@@ -123,16 +104,21 @@ def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSetti
     )
 
 
-def check_signature(keys: AccessKeys, limit: int) -> Response | None:
-    if request.path.startswith(COMMANDS):
-        return None
-    url = f"{request.scheme}://{request.headers.get('Host', '')}{request.environ['RAW_URI']}"
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    try:
-        keys.check(request.method, url, headers, read_body(limit), datetime.now(UTC))
-    except SignatureError as error:
-        return refusal(error)
-    return None
+def instances(host: Host) -> dict[str, list[dict[str, Any]]]:
+    """Returns the instances of each endpoint, as `local status` shows them."""
+    return {
+        live.name: [
+            {
+                "instance": instance.id,
+                "state": instance.state.value,
+                "pid": instance.pid,
+                "address": str(instance.address),
+                "log": str(instance.log),
+            }
+            for instance in live.instances()
+        ]
+        for live in host.all()
+    }
 
 
 def main(directory: str, with_process: int | None) -> None:
@@ -153,7 +139,6 @@ def main(directory: str, with_process: int | None) -> None:
             settings = replace(settings, s3_port=probe.getsockname()[1])
     settings = replace(settings, port=listener.getsockname()[1])
     state.keep_settings(settings)
-    token = secrets.token_urlsafe(24)
     url = f"http://127.0.0.1:{settings.port}"
     s3 = S3Server(settings.s3_port, state.path / "s3", state.path / "s3.log")
 
@@ -173,9 +158,9 @@ def main(directory: str, with_process: int | None) -> None:
     if with_process is not None:
         when_ended(with_process, lambda: os.kill(os.getpid(), signal.SIGTERM))
     GatewayServer(
-        lambda: create_app(state, settings, s3.url, token),
+        lambda: create_app(state, settings, s3.url),
         listener,
-        when_ready=lambda: state.say_running(RunningService(os.getpid(), url, s3.url, token)),
+        when_ready=lambda: state.say_running(RunningService(os.getpid(), url, s3.url)),
         worker_class=ServiceWorker,
         threads=THREADS,
         graceful_timeout=int(settings.kill_after) + GRACE_BEYOND_KILL,

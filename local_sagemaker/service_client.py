@@ -1,4 +1,4 @@
-"""Finds the service that runs on a state directory, and sends commands to it."""
+"""Finds the service that runs on a state directory, and asks it for its instances."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from handler import processes
-from local_sagemaker.state_directory import COMMANDS, ENVIRONMENT, TOKEN, RunningService, Settings, StateDirectory
+from local_sagemaker.state_directory import ENVIRONMENT, STATUS, RunningService, Settings, StateDirectory
 
-OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS")
+OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS", "APPLICATION_AUTO_SCALING")
 
 
 def state_directory(given: Path | None) -> StateDirectory:
@@ -31,14 +31,6 @@ state_option = click.option(
 )
 
 
-def answers(running: RunningService) -> bool:
-    try:
-        call(running, "status", {})
-    except OSError:
-        return False
-    return True
-
-
 def alive(state: StateDirectory) -> RunningService | None:
     running = state.running()
     return running if running is not None and processes.alive(running.pid) else None
@@ -55,32 +47,17 @@ def required(state: StateDirectory) -> RunningService:
     return running
 
 
-def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, Any]:
-    """Sends a command to the service and returns its reply.
+def instances(running: RunningService) -> dict[str, list[dict[str, Any]]]:
+    """Returns the instances of each endpoint.
 
-    :raises click.ClickException: no service is running, or it rejects the command.
+    :raises OSError: the service does not answer.
     """
-    from urllib.error import HTTPError
-
-    running = required(state)
-    try:
-        return call(running, command, arguments)
-    except HTTPError as error:
-        raise click.ClickException(json.loads(error.read())["message"]) from None
-    except OSError as error:
-        raise click.ClickException(f"{running.url} does not answer ({error})") from error
-
-
-def call(running: RunningService, command: str, arguments: dict[str, object]) -> dict[str, Any]:
     import urllib.request
 
-    request = urllib.request.Request(
-        f"{running.url}{COMMANDS}{command}", json.dumps(arguments).encode(), {TOKEN: running.token}, method="POST"
-    )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=10) as reply:
-        answer: dict[str, Any] = json.load(reply)
-    return answer
+    with opener.open(urllib.request.Request(f"{running.url}{STATUS}", method="POST"), timeout=10) as reply:
+        endpoints: dict[str, list[dict[str, Any]]] = json.load(reply)
+    return endpoints
 
 
 def exports(state: StateDirectory, settings: Settings, running: RunningService) -> str:
@@ -88,10 +65,9 @@ def exports(state: StateDirectory, settings: Settings, running: RunningService) 
     lines = {
         "AWS_ENDPOINT_URL_SAGEMAKER": running.url,
         "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": running.url,
-        "AWS_ENDPOINT_URL_APPLICATION_AUTO_SCALING": running.url,
         **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
-        "AWS_ACCESS_KEY_ID": settings.access_key or "local",
-        "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": settings.region,
         ENVIRONMENT: str(state.path),
     }

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 
-from local_sagemaker.json_file import replace_json
-
 ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
-COMMANDS = "/_local/"
-TOKEN = "X-Local-Token"
+STATUS = "/_local/status"
 ENDING_SECONDS = 3.0
 PROCESS, DOCKER = "process", "docker"
 
@@ -27,7 +25,6 @@ class Settings:
     """The options of `local up`. A port of 0 is replaced by a free one at the first start, which is then kept.
 
     :ivar images: ``IMAGE=COMMAND`` entries.
-    :ivar quotas: ``NAME=NUMBER`` entries.
     :ivar environment: ``NAME=VALUE`` entries for every container, like an image's ENV.
     :ivar containers: how an image without a command in ``images`` is run: as a process or a Docker container.
     :ivar docker: the command of the Docker client.
@@ -38,11 +35,8 @@ class Settings:
     s3_port: int = 0
     region: str = "us-east-1"
     account: str = "123456789012"
-    access_key: str = ""
-    secret_key: str = ""
     images: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
-    quotas: tuple[str, ...] = ()
     cut_parts: str | None = "random"
     speed: float = 1.0
     ping_every: float = 5.0
@@ -57,15 +51,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """The running service.
-
-    :ivar token: authenticates the chaos commands, so that a web page cannot send them.
-    """
+    """The running service."""
 
     pid: int
     url: str
     s3_url: str
-    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +91,7 @@ class StateDirectory:
     def settings(self) -> Settings:
         if not self.settings_file.exists():
             return Settings()
-        kept: dict[str, Any] = json.loads(self.settings_file.read_text(encoding="utf-8"))
+        kept = _known(Settings, self.settings_file.read_text(encoding="utf-8"))
         entries: dict[str, Any] = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
         return Settings(**{**kept, **entries})
 
@@ -111,7 +101,7 @@ class StateDirectory:
     def running(self) -> RunningService | None:
         """Returns the service that recorded itself here. It may have been killed since."""
         try:
-            return RunningService(**json.loads(self.running_file.read_text(encoding="utf-8")))
+            return RunningService(**_known(RunningService, self.running_file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
 
@@ -120,3 +110,20 @@ class StateDirectory:
 
     def say_ended(self) -> None:
         self.running_file.unlink(missing_ok=True)
+
+
+def _known(kind: type[Settings] | type[RunningService], text: str) -> dict[str, Any]:
+    """Returns the fields of a stored record. An older version's further fields are left out."""
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in json.loads(text).items() if name in names}
+
+
+def replace_json(path: Path, document: object) -> None:
+    """Replaces a file. It is always complete, also after a power failure, and only its owner can read it."""
+    unfinished = path.with_suffix(".unfinished")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)

@@ -44,7 +44,7 @@ COMMANDS = {
     "kubernetes": "Print manifests for a cluster with the Neuron device plugin.",
     "logs": "Show the logs of an endpoint's containers.",
     "delete": "Delete everything that deploy created, and nothing else.",
-    "local": "SageMaker on this machine: up, down, status, chaos.",
+    "local": "SageMaker on this machine: up, down, status.",
     "bench": "Send a small load to an endpoint: time to the first token, tokens per second.",
     "predict": "Predict rates, latency and cost of a model on an instance, or find the cheapest.",
     "tune": "Choose buckets and batches for the lengths of a request log.",

@@ -43,8 +43,8 @@ def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
         {
             "AWS_ENDPOINT_URL": running.url,
             **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
-            "AWS_ACCESS_KEY_ID": settings.access_key or "local",
-            "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_DEFAULT_REGION": settings.region,
             "AWS_REGION": settings.region,
             "AWS_EC2_METADATA_DISABLED": "true",

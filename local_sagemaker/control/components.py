@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from local_sagemaker.control.component_plan import planned
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.control.deployment_config import check_deployment
+from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
-from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import COMPONENT, ENDPOINT, JsonDocument, Registry, now
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.live_components import LiveComponents
-from local_sagemaker.hosting.rollout import Rollout
 
 
 class Components(ResourceOperations):
@@ -24,10 +21,10 @@ class Components(ResourceOperations):
     listed = "InferenceComponents"
     status = "InferenceComponentStatus"
 
-    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        super().__init__(registry, quotas)
+    def __init__(self, registry: Registry, host: Host) -> None:
+        super().__init__(registry)
         self._host = host
-        self._placement = LiveComponents(host.fleets, host.settings.timing, host.alarms)
+        self._placement = LiveComponents(host.fleets)
 
     def changes(self) -> dict[str, OperationHandler]:
         return {
@@ -57,7 +54,6 @@ class Components(ResourceOperations):
         arn = self._registry.arn(COMPONENT, name)
         with self._registry.lock:
             self._check_name(name)
-            self._quotas.check_new(self._registry, COMPONENT)
             live = self._live(params["EndpointName"])
             plan = planned(self._registry, params)
             at = now()
@@ -119,14 +115,12 @@ class Components(ResourceOperations):
             )
             if bool(plan["Base"]) != bool(before["Base"]):
                 raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
-            config = params.get("DeploymentConfig")
-            check_deployment(config, [plan["CopyCount"]] if plan["CopyCount"] else [], self._host.alarms)
             live = self._live(component["EndpointName"])
             report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
             self._change(component, "Updating")
-            component.update({"Plan": plan, "Specification": params["Specification"], "LastDeploymentConfig": config})
+            component.update({"Plan": plan, "Specification": params["Specification"]})
             self._registry.save()
-            self._placement.update(live, name, plan, Rollout.of(config, plan["CopyCount"] or 1), report)
+            self._placement.update(live, name, plan, report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
     def scale(self, params: JsonDocument) -> JsonDocument:
@@ -202,3 +196,54 @@ def _described(specification: JsonDocument) -> JsonDocument:
     if image := container.get("Image"):
         described["DeployedImage"] = {"SpecifiedImage": image, "ResolvedImage": image}
     return {**specification, "Container": described}
+
+
+def planned(registry: Registry, params: JsonDocument) -> JsonDocument:
+    """Returns the plan of a specification: a container, a model, or an adapter of another component.
+
+    :raises ValidationException: the specification is invalid.
+    """
+    specification = params.get("Specification")
+    if specification is None:
+        raise ValidationException("Specification must be given; Specifications is not supported here.")
+    container, model = specification.get("Container"), specification.get("ModelName")
+    if base := specification.get("BaseInferenceComponentName"):
+        found = registry.get(COMPONENT, base)
+        if found["EndpointName"] != params["EndpointName"]:
+            raise registry.missing(COMPONENT, base)
+        if found["Plan"]["Base"] or not (container or {}).get("ArtifactUrl"):
+            raise ValidationException("An adapter needs Container.ArtifactUrl, and a base that is no adapter.")
+        data = {"ModelDataUrl": container["ArtifactUrl"]}
+        return {"VariantName": found["VariantName"], "Base": base, "Container": data, "CopyCount": 0}
+    variant = _variant(registry, params)
+    if bool(container) == bool(model):
+        raise ValidationException("Exactly one of ModelName and Container must be given.")
+    if specification.get("ComputeResourceRequirements") is None or params.get("RuntimeConfig") is None:
+        raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
+    count = params["RuntimeConfig"]["CopyCount"]
+    plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
+    return {**plan, "Container": _container(registry, container, model)}
+
+
+def _container(registry: Registry, container: JsonDocument | None, model: str | None) -> JsonDocument:
+    if model is not None:
+        return container_of(registry.get(MODEL, model))
+    assert container is not None
+    if not container.get("Image"):
+        raise ValidationException("Container.Image must be given.")
+    check_environment(container.get("Environment", {}))
+    made = {"Image": container["Image"], "Environment": container.get("Environment", {})}
+    if url := container.get("ArtifactUrl"):
+        made["ModelDataUrl"] = url
+    return made
+
+
+def _variant(registry: Registry, params: JsonDocument) -> str:
+    variants = registry.of(ENDPOINT)[params["EndpointName"]]["Plan"]["Variants"]
+    name: str = params.get("VariantName") or ""
+    for variant in variants:
+        if variant["VariantName"] == name:
+            if variant.get("Container"):
+                raise ValidationException(f"Variant {name} has a model; inference components need one without.")
+            return name
+    raise ValidationException(f"Could not find variant '{name}' of endpoint {params['EndpointName']}.")

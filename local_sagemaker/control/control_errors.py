@@ -40,30 +40,6 @@ class ResourceInUse(ControlError):
     """The name of a transform job is taken."""
 
 
-class ResourceLimitExceeded(ControlError):
-    """A service quota is exceeded."""
-
-
-class ObjectNotFoundException(ControlError):
-    """Application Auto Scaling's error for a target or policy that is not registered."""
-
-
-class LimitExceededException(ControlError):
-    """Application Auto Scaling's error for an exceeded quota."""
-
-
-class ResourceNotFoundException(ControlError):
-    """Application Auto Scaling's error for an ARN that is not one of its targets."""
-
-
-class TooManyTagsException(ControlError):
-    """Application Auto Scaling's error for a target with more tags than are allowed."""
-
-
-class InvalidNextTokenException(ControlError):
-    """Application Auto Scaling's error for an invalid NextToken."""
-
-
 class InternalFailure(ControlError):
     """The service failed."""
 

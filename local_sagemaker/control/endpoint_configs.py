@@ -26,7 +26,6 @@ class EndpointConfigs(ResourceOperations):
         _check(params)
         with self._registry.lock:
             self._check_name(name)
-            self._quotas.check_new(self._registry, CONFIG)
             for variant in params["ProductionVariants"]:
                 if model := variant.get("ModelName"):
                     _check_mode(container_of(self._registry.get(MODEL, model)), variant["InstanceType"])

@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.endpoint_configs import weight_of
-from local_sagemaker.control.endpoint_description import described_variants, pending_variants
 from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import OperationHandler
-from local_sagemaker.control.quotas import Quotas, instances_of
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
-from local_sagemaker.hosting.deployment import part_of
+from local_sagemaker.hosting.deployment import Deployment
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.rollout import Rollout
 
-CHANGING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
-STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack")
+CHANGING = ("Creating", "Updating", "SystemUpdating", "Deleting")
+STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating")
 
 
 class Endpoints(ResourceOperations):
@@ -28,8 +24,8 @@ class Endpoints(ResourceOperations):
     listed = "Endpoints"
     status = "EndpointStatus"
 
-    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        super().__init__(registry, quotas)
+    def __init__(self, registry: Registry, host: Host) -> None:
+        super().__init__(registry)
         self._host = host
 
     def changes(self) -> dict[str, OperationHandler]:
@@ -63,10 +59,6 @@ class Endpoints(ResourceOperations):
         with self._registry.lock:
             self._check_name(name)
             plan = self._plan(params["EndpointConfigName"])
-            config = params.get("DeploymentConfig")
-            check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
-            self._quotas.check_new(self._registry, ENDPOINT)
-            self._quotas.check_instances(self._registry, instances_of(plan))
             at = now()
             document = {
                 "EndpointName": name,
@@ -76,7 +68,6 @@ class Endpoints(ResourceOperations):
                 "CreationTime": at,
                 "LastModifiedTime": at,
                 "Plan": plan,
-                "LastDeploymentConfig": config,
                 "Tags": params.get("Tags"),
             }
             self._registry.add(ENDPOINT, name, document)
@@ -93,15 +84,14 @@ class Endpoints(ResourceOperations):
             del described["ProductionVariants"]
         if config := endpoint["Plan"].get("AsyncInferenceConfig"):
             described["AsyncInferenceConfig"] = config
-        if (summary := endpoint.get("Pending")) and endpoint["EndpointStatus"] == "Updating":
-            described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": pending_variants(live)}
         return described
 
     def update(self, params: JsonDocument) -> JsonDocument:
         """Updates an endpoint to another configuration.
 
-        :raises ValidationException: it is being changed or has failed, or the configuration does not exist or is
-            invalid.
+        A DeploymentConfig is not carried out: all traffic moves at once, when the new fleet is healthy.
+
+        :raises ValidationException: it is being changed or has failed, or the configuration does not exist.
         """
         with self._registry.lock:
             endpoint = self._changeable(params["EndpointName"])
@@ -109,18 +99,8 @@ class Endpoints(ResourceOperations):
             if params.get("RetainAllVariantProperties"):
                 excluded = {each["VariantPropertyType"] for each in params.get("ExcludeRetainedVariantProperties", [])}
                 _retain(endpoint["Plan"], plan, excluded)
-            config = params.get("DeploymentConfig")
-            if config is None and params.get("RetainDeploymentConfig"):
-                config = endpoint.get("LastDeploymentConfig")
-            check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
-            # Both fleets run until the old one is drained, so both count. A rolling update's new fleet counts a batch.
-            self._quotas.check_instances(self._registry, instances_of(_first_batch(plan, config)))
-            self._quotas.check_instances(self._registry, instances_of(plan), instead_of=params["EndpointName"])
-            summary = {"EndpointConfigName": plan["EndpointConfigName"], "StartTime": now()}
             self._change(endpoint, "Updating")
-            endpoint.update({"Pending": summary, "LastDeploymentConfig": config})
-            self._registry.save()
-            self._live(params["EndpointName"]).update(plan, config)
+            self._live(params["EndpointName"]).update(plan)
         return {"EndpointArn": endpoint["EndpointArn"]}
 
     def scale(self, params: JsonDocument) -> JsonDocument:
@@ -143,10 +123,6 @@ class Endpoints(ResourceOperations):
             weights |= {change["VariantName"]: change.get("DesiredWeight", 1) for change in changes}
             if sum(weights.values()) <= 0:
                 raise ValidationException("At least one variant must have a weight above 0.")
-            counts = {change["VariantName"]: change.get("DesiredInstanceCount") for change in changes}
-            scaled = [{**each, "Count": counts.get(name) or each["Count"]} for name, each in variants.items()]
-            wanted = instances_of({"Variants": scaled})
-            self._quotas.check_instances(self._registry, wanted, instead_of=params["EndpointName"])
             self._change(endpoint, "Updating")
             self._live(params["EndpointName"]).scale(changes)
         return {"EndpointArn": endpoint["EndpointArn"]}
@@ -189,8 +165,6 @@ class Endpoints(ResourceOperations):
                 if plan is not None:
                     endpoint["Plan"] = plan
                     endpoint["EndpointConfigName"] = plan["EndpointConfigName"]
-                if status in ("InService", "Failed"):
-                    endpoint["Pending"] = None
                 endpoint["FailureReason"] = reason[:1024] if reason else None
                 self._change(endpoint, status)
 
@@ -210,10 +184,31 @@ class Endpoints(ResourceOperations):
         return endpoint
 
 
-def _first_batch(plan: JsonDocument, config: JsonDocument | None) -> JsonDocument:
-    rollout = Rollout.of(config, sum(each["Count"] for each in plan["Variants"]))
-    share = rollout.shares[0] if rollout.rolling else 1.0
-    return {"Variants": [{**each, "Count": part_of(each["Count"], share)} for each in plan["Variants"]]}
+def described_variants(plan: JsonDocument, deployment: Deployment | None) -> list[JsonDocument]:
+    """Returns the variants of a plan as DescribeEndpoint does, with what runs of them now.
+
+    :param deployment: None if nothing runs.
+    """
+    running = deployment.variants if deployment else {}
+    described = []
+    for planned in plan["Variants"]:
+        variant = running.get(planned["VariantName"])
+        current = variant.count if variant else 0
+        if variant and variant.pool:
+            current = len(variant.pool.healthy())
+        document = {
+            "VariantName": planned["VariantName"],
+            "CurrentWeight": variant.weight if variant else 0.0,
+            "DesiredWeight": planned["Weight"],
+            "CurrentInstanceCount": current,
+            "DesiredInstanceCount": variant.count if variant else planned["Count"],
+            "RoutingConfig": planned.get("RoutingConfig"),
+            "ManagedInstanceScaling": planned.get("ManagedInstanceScaling"),
+        }
+        if container := planned.get("Container"):
+            document["DeployedImages"] = [{"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}]
+        described.append(document)
+    return described
 
 
 def _retain(before: JsonDocument, plan: JsonDocument, excluded: set[str]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from local_sagemaker.control.control_errors import InternalFailure, ValidationException
-from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.instances.s3_access import ObjectError
@@ -26,8 +25,8 @@ class ModelDocuments(ResourceOperations):
     noun = "Model"
     listed = "Models"
 
-    def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
-        super().__init__(registry, quotas)
+    def __init__(self, registry: Registry, data: ModelData) -> None:
+        super().__init__(registry)
         self._data = data
 
     def create(self, params: JsonDocument) -> JsonDocument:
@@ -51,7 +50,6 @@ class ModelDocuments(ResourceOperations):
                 raise ValidationException(f"Could not find model data at {uri}.")
         with self._registry.lock:
             self._check_name(name)
-            self._quotas.check_new(self._registry, MODEL)
             self._registry.add(MODEL, name, {**params, "ModelArn": arn, "CreationTime": now()})
         return {"ModelArn": arn}
 

@@ -20,40 +20,41 @@ from local_sagemaker.control.control_errors import (
     UnknownOperationException,
 )
 from local_sagemaker.control.registry import JsonDocument
-from local_sagemaker.gateway.body_reader import read_body
-from local_sagemaker.gateway.gateway_errors import OversizeBody
+from local_sagemaker.http_server import read_at_most
 
 log = logging.getLogger(__name__)
 
 OperationHandler = Callable[[JsonDocument], JsonDocument | None]
 MAX_BODY = 1024 * 1024
-READ_AT_MOST = 25 * 1024 * 1024
 CONTENT_TYPE = "application/x-amz-json-1.1"
 
 
-class ControlService:
-    """One service of the JSON protocol.
+class Protocol:
+    """The Flask view of ``POST /``.
 
-    :param name: botocore's name of the service, for example ``sagemaker``.
-    :param operations: the handlers by operation name, for example ``CreateModel``. An unknown name is an error.
-    :param check: raises a ControlError if a call is to fail.
+    :param operations: the handlers by operation name, for example ``CreateModel``.
     """
 
-    def __init__(
-        self,
-        name: str,
-        operations: Mapping[str, OperationHandler],
-        check: Callable[[str], None] = lambda _operation: None,
-    ) -> None:
-        self._model: ServiceModel = botocore.session.get_session().get_service_model(name)
+    def __init__(self, operations: Mapping[str, OperationHandler]) -> None:
+        self._model: ServiceModel = botocore.session.get_session().get_service_model("sagemaker")
         self._operations = operations
-        self._check = check
-        unknown = operations.keys() - set(self._model.operation_names)
-        if unknown:
-            raise ValueError(f"{name} has no {', '.join(sorted(unknown))}")
-        self.prefix: str = self._model.metadata["targetPrefix"]
 
-    def call(self, operation: str, body: bytes) -> JsonDocument:
+    def answer(self) -> Response:
+        prefix, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
+        try:
+            body = read_at_most(MAX_BODY)
+            if body is None:
+                raise SerializationException(f"The request is longer than {MAX_BODY} bytes.")
+            if prefix != self._model.metadata["targetPrefix"]:
+                raise UnknownOperationException(f"No operation is named {request.headers.get('X-Amz-Target', '')!r}.")
+            return reply(self._call(operation, body), 200)
+        except ControlError as error:
+            return refusal(error)
+        except Exception:
+            log.exception("%s failed", operation)
+            return refusal(InternalFailure("The service failed. Its log has the reason."))
+
+    def _call(self, operation: str, body: bytes) -> JsonDocument:
         """Runs one operation.
 
         :raises ControlError: the call is rejected.
@@ -62,7 +63,6 @@ class ControlService:
             known = operation in self._model.operation_names
             reason = "is not supported by the local SageMaker" if known else "is not an operation of SageMaker"
             raise UnknownOperationException(f"The operation {operation} {reason}.")
-        self._check(operation)
         model = self._model.operation_model(operation)
         try:
             params = json.loads(body or b"{}")
@@ -71,31 +71,6 @@ class ControlService:
         result = self._operations[operation](shapes.parse(model.input_shape, params)) or {}
         rendered: JsonDocument = shapes.render(model.output_shape, result) if model.output_shape else {}
         return rendered
-
-
-class Protocol:
-    """The Flask view of ``POST /``."""
-
-    def __init__(self, *services: ControlService) -> None:
-        self._services = {service.prefix: service for service in services}
-
-    def answer(self) -> Response:
-        prefix, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
-        try:
-            body = read_body(READ_AT_MOST)
-            if len(body) > MAX_BODY:
-                raise SerializationException(f"The request is longer than {MAX_BODY} bytes.")
-            service = self._services.get(prefix)
-            if service is None:
-                raise UnknownOperationException(f"No operation is named {request.headers.get('X-Amz-Target', '')!r}.")
-            return reply(service.call(operation, body), 200)
-        except ControlError as error:
-            return refusal(error)
-        except OversizeBody as error:
-            return refusal(SerializationException(error.message))
-        except Exception:
-            log.exception("%s failed", operation)
-            return refusal(InternalFailure("The service failed. Its log has the reason."))
 
 
 def refusal(error: ControlError) -> Response:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.json_file import replace_json
+from local_sagemaker.state_directory import replace_json
 
 JsonDocument = dict[str, Any]
 
@@ -18,8 +18,6 @@ CONFIG = "endpoint-config"
 ENDPOINT = "endpoint"
 COMPONENT = "inference-component"
 TRANSFORM = "transform-job"
-TARGET = "scalable-target"
-POLICY = "scaling-policy"
 # As error messages name the kinds.
 KIND_NAMES = {MODEL: MODEL, CONFIG: "endpoint configuration", ENDPOINT: ENDPOINT, COMPONENT: "inference component"}
 
@@ -56,9 +54,6 @@ class Registry:
 
     def tags(self, arn: str) -> dict[str, str]:
         return self._tags.setdefault(arn, {})
-
-    def forget_tags(self, arn: str) -> None:
-        self._tags.pop(arn, None)
 
     def add(self, kind: str, name: str, document: JsonDocument) -> None:
         tags = document.pop("Tags", None) or []

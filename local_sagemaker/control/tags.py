@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.control.listing import DEFAULT_PAGE
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import JsonDocument, Registry
+from local_sagemaker.control.resource_operations import DEFAULT_PAGE
 
 MOST = 50
 

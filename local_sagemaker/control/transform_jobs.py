@@ -7,11 +7,10 @@ from typing import Any
 from local_sagemaker.control.control_errors import ResourceInUse, ResourceNotFound, ValidationException
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
-from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, TRANSFORM, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.transform.transform_job import MAX_PAYLOAD_MB, TransformJob
+from local_sagemaker.hosting.transform_job import MAX_PAYLOAD_MB, TransformJob
 
 MOST_MEGABYTES = 100
 UNSUPPORTED = ("DataCaptureConfig", "ExperimentConfig", "DataProcessing")
@@ -24,8 +23,8 @@ class TransformJobs(ResourceOperations):
     listed = "TransformJobSummaries"
     status = "TransformJobStatus"
 
-    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        super().__init__(registry, quotas)
+    def __init__(self, registry: Registry, host: Host) -> None:
+        super().__init__(registry)
         self._host = host
         self._jobs: dict[str, TransformJob] = {}
 
@@ -44,7 +43,6 @@ class TransformJobs(ResourceOperations):
 
         :raises ResourceInUse: the name is taken.
         :raises ResourceNotFound: the model does not exist.
-        :raises ResourceLimitExceeded: the quota of jobs is exceeded.
         :raises ValidationException: it breaks a rule that the service model does not have.
         """
         name = params["TransformJobName"]
@@ -59,7 +57,6 @@ class TransformJobs(ResourceOperations):
             model = self._registry.of(MODEL).get(params["ModelName"])
             if model is None:
                 raise ResourceNotFound(self._registry.missing(MODEL, params["ModelName"]).message)
-            self._quotas.check_new(self._registry, TRANSFORM)
             document = {
                 **params,
                 "TransformJobArn": arn,

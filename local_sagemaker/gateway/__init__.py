@@ -1,1 +1,1 @@
-"""SageMaker's runtime: routes invocations to containers, and encodes streams as AWS event streams."""
+"""SageMaker's runtime: selects containers, forwards invocations, encodes event streams; asynchronous inference."""

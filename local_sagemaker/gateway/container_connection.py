@@ -1,10 +1,9 @@
 """The connection of one invocation to the container.
 
-It is a plain socket, not httpx or http.client. While a container is silent between two tokens, the thread must wait for
-its next byte, for the client's disconnect and for the deadline, whichever is first. Here that is one ``select`` over
-both sockets. A client library hides its socket behind buffers and would need another thread per stream. A connection
-serves one invocation at a time, so closing it frees the container's slot. Only one whose reply was complete is reused
-(`idle_connections`).
+It is a plain socket with h11, not httpx or http.client. While a container is silent between two tokens, the thread
+must wait for its next byte, for the client's disconnect and for the deadline, whichever is first. Here that is one
+``select`` over both sockets. A client library hides its socket behind buffers. A connection serves one invocation, so
+closing it frees the container's slot.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from types import TracebackType
 
 import h11
 
-from local_sagemaker.gateway.gateway_settings import ContainerAddress
-from local_sagemaker.gateway.http_reply import ReplyHead, ReplyReader
-from local_sagemaker.gateway.idle_connections import IdleConnections
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
 AT_ONCE = 64 * 1024
+LARGEST_HEAD = 64 * 1024
+CLOSED = "the connection closed before the response was complete"
 
 
 class UpstreamError(Exception):
@@ -60,6 +59,17 @@ class InvocationDeadline:
         return seconds
 
 
+@dataclass(frozen=True, slots=True)
+class ReplyHead:
+    """The status and the headers of a reply, by lower-case name."""
+
+    status: int
+    headers: dict[str, str]
+
+    def get(self, name: str) -> str | None:
+        return self.headers.get(name.lower())
+
+
 class ContainerConnection:
     """A connection to a container. ``client`` is the client's socket, watched for a disconnect."""
 
@@ -69,19 +79,13 @@ class ContainerConnection:
         connect_seconds: float,
         deadline: InvocationDeadline,
         client: socket.socket | None,
-        idle: IdleConnections | None = None,
     ) -> None:
-        """Opens a connection, or takes an idle one.
-
-        :param idle: idle connections. This one is returned there if its reply was complete.
-        """
+        self._address = address
         self._deadline = deadline
         self._client = client
-        self.reply = ReplyReader()
-        self._address = address
-        self._idle = idle
-        self._closed = False
-        self._socket = (idle.take(address) if idle is not None else None) or _connected(address, connect_seconds)
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
+        self._failure = ""
+        self._socket = _connected(address, connect_seconds)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         if client is not None:
@@ -94,14 +98,8 @@ class ContainerConnection:
         self.close()
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
         self._selector.close()
-        if self._idle is not None and self.reply.keep_alive and not self.reply.error:
-            self._idle.give(self._address, self._socket)
-        else:
-            self._socket.close()
+        self._socket.close()
 
     def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
         return self.send("POST", path, headers, body)
@@ -109,57 +107,58 @@ class ContainerConnection:
     def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
         """Send a request and wait for the reply's head."""
         fixed = [("Host", str(self._address)), ("Content-Length", str(len(body)))]
-        # h11 writes the head, because it rejects ambiguous headers. `ReplyReader` reads the reply.
-        head = h11.Connection(h11.CLIENT).send(h11.Request(method=method, target=path, headers=[*fixed, *headers]))
+        request = h11.Request(method=method, target=path, headers=[*fixed, *headers])
+        parts = [self._http.send(event) or b"" for event in (request, h11.Data(data=body), h11.EndOfMessage())]
         try:
             self._socket.settimeout(self._deadline.left())
-            self._socket.sendall((head or b"") + body)
+            self._socket.sendall(b"".join(parts))
         except TimeoutError as error:
             raise TimedOut from error
         except OSError:
             pass  # A container may reject a body before it has read all of it. Its reply is read below.
-        while self.reply.head is None:
-            self._receive()
-            if self.reply.error and self.reply.head is None:
-                raise ConnectionBroken(self.reply.error)
-        return self.reply.head
+        while not isinstance(event := self._next(), h11.Response):
+            pass  # a 1xx reply
+        return ReplyHead(
+            event.status_code, {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+        )
 
     def parts(self) -> Iterator[bytes]:
         """Yields the reply's body as it arrives, chunk by chunk if it is chunked."""
-        while True:
-            yield from self.reply.take()
-            if self.reply.complete:
-                return
-            if self.reply.error:
-                raise ConnectionBroken(self.reply.error)
-            self._receive()
+        while isinstance(event := self._next(), h11.Data):
+            yield bytes(event.data)
 
     def text(self) -> str:
         return b"".join(self.parts()).decode("utf-8", "replace")
 
-    def _receive(self) -> None:
+    def _next(self) -> h11.Event:
+        """Waits for the next part of the reply.
+
+        :raises UpstreamError: it does not come.
+        """
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(self._receive())
+        except h11.RemoteProtocolError as error:
+            raise ConnectionBroken(self._failure or f"no valid HTTP: {error}") from error
+        if not isinstance(event, h11.Event) or isinstance(event, h11.ConnectionClosed):
+            raise ConnectionBroken(self._failure or CLOSED)
+        return event
+
+    def _receive(self) -> bytes:
         while True:
             ready = {key.fileobj for key, _ in self._selector.select(self._deadline.left())}
             if self._client in ready and self._client_is_gone():
                 raise ClientGone
             if self._socket in ready:
                 break
-        self.receive()
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def is_late(self) -> bool:
-        return time.monotonic() >= self._deadline.at
-
-    def receive(self) -> None:
-        """Reads what has arrived, without waiting."""
         try:
-            self.reply.feed(self._socket.recv(AT_ONCE, socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return
+            arrived = self._socket.recv(AT_ONCE)
         except OSError as error:
-            self.reply.error = f"the connection failed before the response was complete ({error.strerror})"
+            self._failure = f"the connection failed before the response was complete ({error.strerror})"
+            raise ConnectionBroken(self._failure) from error
+        if not arrived:
+            self._failure = CLOSED
+        return arrived
 
     def _client_is_gone(self) -> bool:
         assert self._client is not None

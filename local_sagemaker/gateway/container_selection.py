@@ -7,22 +7,21 @@ from typing import Protocol
 from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway.container_connection import ReplyHead
 from local_sagemaker.gateway.gateway_errors import EndpointNotFound, VariantNotFound
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint
-from local_sagemaker.gateway.http_reply import ReplyHead
+from local_sagemaker.gateway.gateway_settings import Endpoint
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
 
 class InvocationRoute:
     """The container of one invocation. It is reserved once and released once.
 
     :ivar more_headers: the headers that SageMaker adds to the client's.
-    :ivar delay: additional seconds of network delay.
     """
 
-    def __init__(self, endpoint: Endpoint, container: ContainerAddress, delay: float = 0.0) -> None:
+    def __init__(self, endpoint: Endpoint, container: ContainerAddress) -> None:
         self.endpoint = endpoint
         self.container = container
-        self.delay = delay
         self.path = "/invocations"
         self.more_headers: tuple[tuple[str, str], ...] = ()
 

@@ -1,14 +1,20 @@
-"""Encodes AWS event-stream frames. botocore only decodes them.
+"""Cuts a streamed body into payload parts, and encodes them as AWS event-stream frames. botocore only decodes them.
 
 A frame is ``u32 total | u32 headers_len | crc32(prelude) | headers | payload | crc32(all before)``, a header
 ``u8 len, name, 0x07, u16 len, value``: strings are the only header type SageMaker's runtime uses.
+
+SageMaker does not define where a part ends: it may be inside an SSE event, a JSON string or a UTF-8 character. A client
+that parses part by part works on a quiet machine and fails in production. So a gateway can cut at such places on
+purpose. No cut delays bytes: everything that has arrived is sent at once.
 """
 
 from __future__ import annotations
 
 import json
+import random
 from binascii import crc32
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from struct import pack
 
 STRING_HEADER = 7
@@ -68,3 +74,38 @@ def exception(kind: str, message: str, error_code: str | None = None) -> bytes:
 
 def model_stream_error(error_code: str, reason: str) -> bytes:
     return exception("ModelStreamError", f"{error_code}: {reason}", error_code)
+
+
+Cut = Callable[[bytes], Iterator[bytes]]
+LONGEST = 48
+
+
+def as_they_arrive(arrived: bytes) -> Iterator[bytes]:
+    """Sends one part for each chunk of the container's reply. Clients that expect one event per part need this."""
+    yield arrived
+
+
+def cut_every(size: int, arrived: bytes) -> Iterator[bytes]:
+    """Cuts into parts of at most ``size`` bytes."""
+    for start in range(0, len(arrived), size):
+        yield arrived[start : start + size]
+
+
+def cut_at_random(arrived: bytes) -> Iterator[bytes]:
+    """Cuts into parts of 1 to `LONGEST` bytes."""
+    start = 0
+    while start < len(arrived):
+        end = start + random.randint(1, LONGEST)
+        yield arrived[start:end]
+        start = end
+
+
+def parse_cut(text: str | None) -> Cut:
+    """Parses ``--cut-parts``: nothing, a number of bytes, or ``random``."""
+    if text is None:
+        return as_they_arrive
+    if text == "random":
+        return cut_at_random
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return partial(cut_every, int(text))
+    raise ValueError(f"{text!r} is neither a number of bytes above 0 nor 'random'")

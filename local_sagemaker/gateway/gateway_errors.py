@@ -114,11 +114,6 @@ class OnlyAsynchronous(ValidationError):
     text = "Endpoint {} is an asynchronous endpoint; use InvokeEndpointAsync."
 
 
-class Throttled(GatewayError):
-    code = "ThrottlingException"
-    text = "Rate exceeded"
-
-
 class InvalidMember(ValidationError):
     text = "1 validation error detected: Value at '{}' failed to satisfy constraint: {}"
 

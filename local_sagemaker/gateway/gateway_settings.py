@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +21,6 @@ class RuntimeLimits:
         for name in ("regular_seconds", "stream_seconds", "connect_seconds", "body_bytes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerAddress:
-    """The address of the container's process."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, url: str) -> ContainerAddress:
-        """Parses ``http://HOST:PORT``. SageMaker uses plain HTTP and fixed paths, so a URL has nothing else."""
-        parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query:
-            raise ValueError(f"{url!r} is not of the form http://HOST:PORT")
-        return cls(parts.hostname, parts.port or 80)
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

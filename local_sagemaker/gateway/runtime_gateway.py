@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,14 +16,12 @@ from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.body_reader import read_body
-from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline
+from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline, ReplyHead
 from local_sagemaker.gateway.container_selection import FixedRoutes, InvocationRoute, Routes
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, RuntimeLimits
-from local_sagemaker.gateway.http_reply import ReplyHead
-from local_sagemaker.gateway.idle_connections import IdleConnections
-from local_sagemaker.gateway.payload_parts import Cut
-from local_sagemaker.gateway.stream_pump import Pump
+from local_sagemaker.gateway.event_stream import Cut
+from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress
+from local_sagemaker.http_server import read_at_most
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +31,6 @@ class Gateway:
         self._routes = routes
         self._limits = limits
         self._cut = cut
-        self._pump = Pump()
 
     def invoke(self, name: str) -> Response:
         """InvokeEndpoint."""
@@ -52,11 +48,9 @@ class Gateway:
         headers.refuse_new_session(request.headers)
         route, seconds = self._routes.route(name, request.headers), self._limits.stream_seconds
         with ExitStack() as stack:
-            reached = reach(route, self._limits, seconds, client_socket(), self._pump.idle)
-            connection = stack.enter_context(reached)
+            connection = stack.enter_context(reach(route, self._limits, seconds, client_socket()))
             head = self._post(route, connection, passed, body)
-            frames = self._frames(route, connection, writable_client(), g.get("stream_fault"))
-            response = Response(frames, content_type="application/vnd.amazon.eventstream")
+            response = Response(self._frames(route, connection), content_type="application/vnd.amazon.eventstream")
             # Not left to the generator: one that never started runs no `finally`.
             response.call_on_close(stack.pop_all().close)
         if content_type := head.get("Content-Type"):
@@ -71,8 +65,6 @@ class Gateway:
     def _post(
         self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes
     ) -> ReplyHead:
-        if route.delay:
-            time.sleep(route.delay)
         head = connection.post(route.path, [*passed, *route.more_headers], body)
         route.answered(head)
         if head.status >= 400:
@@ -82,23 +74,11 @@ class Gateway:
     def _encode(self, arrived: bytes) -> bytes:
         return b"".join(map(event_stream.payload_part, self._cut(arrived)))
 
-    def _frames(
-        self, route: InvocationRoute, connection: ContainerConnection, client: socket.socket | None, fault: bytes | None
-    ) -> Iterator[bytes]:
-        """Yields the reply as an event stream. If the reply is incomplete, the last frame is an exception.
-
-        :param client: the client's socket, to which the pump writes. Without one, the iterator yields the frames.
-        :param fault: the frame of an injected error, which ends the stream after its first part.
-        """
+    def _frames(self, route: InvocationRoute, connection: ContainerConnection) -> Iterator[bytes]:
+        """Yields the reply as an event stream. If the reply is incomplete, the last frame is an exception."""
         yield b""  # Sends the head now: the first token may take a while.
         try:
-            if fault is not None:
-                yield self._encode(next(connection.parts(), b""))
-                yield fault
-            elif client is not None:
-                self._pump.carry(connection, client, self._encode)
-            else:
-                yield from map(self._encode, connection.parts())
+            yield from map(self._encode, connection.parts())
         except upstream.TimedOut:
             late = f"the model did not finish its response within {self._limits.stream_seconds:g} seconds"
             yield event_stream.model_stream_error("ModelInvocationTimeExceeded", late)
@@ -111,31 +91,32 @@ class Gateway:
             yield event_stream.exception("InternalStreamFailure", errors.RuntimeInternalFailure.text)
 
 
+def read_body(limit: int) -> bytes:
+    """Returns the body of the current request.
+
+    :raises OversizeBody: it has more than ``limit`` bytes.
+    """
+    body = read_at_most(limit)
+    if body is None:
+        raise errors.OversizeBody(g.request_id, limit)
+    return body
+
+
 def client_socket() -> socket.socket | None:
     client = request.environ.get("gunicorn.socket")
     return client if isinstance(client, socket.socket) else None
 
 
-def writable_client() -> socket.socket | None:
-    """Returns the client's socket, if chunks can be written to it directly as part of gunicorn's reply."""
-    return client_socket() if request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1" else None
-
-
 @contextmanager
 def reach(
-    route: InvocationRoute,
-    limits: RuntimeLimits,
-    seconds: float,
-    client: socket.socket | None,
-    idle: IdleConnections | None = None,
+    route: InvocationRoute, limits: RuntimeLimits, seconds: float, client: socket.socket | None
 ) -> Iterator[ContainerConnection]:
     """Connects to a container, and releases the route afterwards. Failures are raised as SageMaker's errors.
 
     :param client: the client's socket. A disconnect ends the wait.
-    :param idle: idle connections that can be reused.
     """
     try:
-        with _connect(route, limits, seconds, client, idle) as connection:
+        with _connect(route, limits, seconds, client) as connection:
             yield connection
     except upstream.Unreachable as error:
         raise errors.ServiceUnavailable(route.endpoint, error) from error
@@ -148,17 +129,13 @@ def reach(
 
 
 def _connect(
-    route: InvocationRoute,
-    limits: RuntimeLimits,
-    seconds: float,
-    client: socket.socket | None,
-    idle: IdleConnections | None,
+    route: InvocationRoute, limits: RuntimeLimits, seconds: float, client: socket.socket | None
 ) -> ContainerConnection:
     """Tries one instance after the other. Nothing was sent yet, so no request is executed twice."""
     while True:
         try:
             until = InvocationDeadline.after(seconds)
-            return ContainerConnection(route.container, limits.connect_seconds, until, client, idle)
+            return ContainerConnection(route.container, limits.connect_seconds, until, client)
         except upstream.Unreachable:
             if not route.try_another():
                 raise

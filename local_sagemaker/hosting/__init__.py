@@ -1,1 +1,1 @@
-"""Runs endpoints: model data, container processes, their health checks, and fleets of instances."""
+"""Runs endpoints and transform jobs: model data, container processes, their health checks, fleets of instances."""

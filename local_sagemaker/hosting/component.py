@@ -39,10 +39,6 @@ class Component:
         assert pool is not None
         return pool
 
-    def lost(self) -> int:
-        """Returns how many copies have died since it started."""
-        return self.copies().replaced
-
     def prepare(self, instance: Instance) -> None:
         """Loads the adapter into an instance, unless it is loaded. A replaced instance needs it again.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import remove
 from local_sagemaker.hosting.instances.target_models import TargetModels
-from local_sagemaker.hosting.rollout import Document
 
+Document = dict[str, Any]
 INSTANCES_ENDED_WITHIN = 5.0
 
 
@@ -34,19 +33,6 @@ class Variant:
         self.base = base
         self.targets = targets
 
-    def scale_to(self, share: float, at_least: bool = False) -> None:
-        """Scales to a share of its instances, rounded up.
-
-        :param at_least: never scale down.
-        """
-        if self.pool is not None:
-            wanted = part_of(self.count, share)
-            self.pool.scale(max(wanted, self.pool.desired) if at_least else wanted)
-
-
-def part_of(count: int, share: float) -> int:
-    return math.ceil(round(count * share, 6))
-
 
 def failure_reason(variant: str, error: InstanceStartFailed) -> str:
     return (
@@ -56,15 +42,10 @@ def failure_reason(variant: str, error: InstanceStartFailed) -> str:
 
 
 class Deployment:
-    """A started endpoint configuration.
-
-    :ivar stage: the status with which a pending deployment's variants are described.
-    """
+    """A started endpoint configuration."""
 
     def __init__(self, plan: Document) -> None:
         self.plan = plan
-        self.stage = "Creating"
-        self.began = time.time()
         self.variants: dict[str, Variant] = {}
 
     def add(self, variant: Variant) -> None:
@@ -82,14 +63,6 @@ class Deployment:
                     variant.pool.wait_ready(cancelled)
                 except InstanceStartFailed as error:
                     raise InstanceStartFailed(failure_reason(variant.name, error)) from error
-
-    def scale_to(self, share: float, at_least: bool = False) -> None:
-        for variant in self.variants.values():
-            variant.scale_to(share, at_least)
-
-    def lost(self) -> int:
-        """Returns how many instances have died since it started."""
-        return sum(variant.pool.replaced for variant in self.variants.values() if variant.pool)
 
     def drain(self) -> None:
         """Stops each instance after its last request, so that no request fails."""

@@ -9,17 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
-from local_sagemaker.hosting.deployment import Deployment, Variant
+from local_sagemaker.hosting.deployment import Deployment, Document, Variant
 from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
-from local_sagemaker.hosting.planned_faults import Chaos
-from local_sagemaker.hosting.rollout import Document, Rollout
-from local_sagemaker.hosting.sticky_sessions import StickySessions
-from local_sagemaker.hosting.update import Update
+from local_sagemaker.hosting.instances.instance_routing import StickySessions
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +35,15 @@ class LiveEndpoint:
     :ivar starting: copies of inference components that do not serve yet.
     """
 
-    def __init__(self, name: str, fleets: Fleets, timing: HostTiming, alarms: Alarms, report: Report) -> None:
+    def __init__(self, name: str, fleets: Fleets, timing: HostTiming, report: Report) -> None:
         self.name = name
         self.changed = threading.Condition(threading.RLock())
         self.current: Deployment | None = None
         self.components: dict[str, Component] = {}
         self.sessions = StickySessions()
-        self.chaos = Chaos()
         self.starting: list[Pool] = []
         self.pending: Deployment | None = None
-        self._share = 0.0
         self._fleets = fleets
-        self._alarms = alarms
         self._timing = timing
         self._report = report
         self.ended = threading.Event()
@@ -59,8 +52,8 @@ class LiveEndpoint:
     def create(self, plan: Document) -> None:
         self._in_turn(lambda: self._create(plan))
 
-    def update(self, plan: Document, deployment_config: Document | None) -> None:
-        self._in_turn(lambda: self._update(plan, deployment_config))
+    def update(self, plan: Document) -> None:
+        self._in_turn(lambda: self._update(plan))
 
     def scale(self, changes: list[Document]) -> None:
         self._in_turn(lambda: self._scale(changes))
@@ -99,11 +92,9 @@ class LiveEndpoint:
         """Returns the variant for a request: the requested one, or one by weight. Call it with ``changed`` held."""
         if self.current is None:
             return None
-        moved = self.pending is not None and random.random() < self._share
-        deployment = self.pending if self.pending is not None and moved else self.current
         if target is not None:
-            return deployment.variants.get(target)
-        weighed = [variant for variant in deployment.variants.values() if variant.weight > 0]
+            return self.current.variants.get(target)
+        weighed = [variant for variant in self.current.variants.values() if variant.weight > 0]
         able = [variant for variant in weighed if variant.pool and variant.pool.healthy()] or weighed
         return random.choices(able, [variant.weight for variant in able])[0]
 
@@ -120,7 +111,7 @@ class LiveEndpoint:
 
     def _create(self, plan: Document) -> None:
         try:
-            deployment = self._start(plan, self.ended.is_set)
+            deployment = self._start(plan)
         except InstanceStartFailed as error:
             with self.changed:
                 self.pending = None
@@ -133,25 +124,23 @@ class LiveEndpoint:
                 self.changed.notify_all()
             self._report("InService", plan=plan)
 
-    def _start(self, plan: Document, cancelled: Callable[[], bool], share: float = 1.0) -> Deployment:
+    def _start(self, plan: Document) -> Deployment:
         deployment = Deployment(plan)
         with self.changed:
-            self.pending, self._share = deployment, 0.0
-        self._fleets.start(self.name, deployment, self.changed, cancelled, share)
+            self.pending = deployment
+        self._fleets.start(self.name, deployment, self.changed, self.ended.is_set)
         return deployment
 
-    def _update(self, plan: Document, deployment_config: Document | None) -> None:
+    def _update(self, plan: Document) -> None:
+        """Starts the new fleet. Then all traffic moves to it at once, and the old one ends after its last request."""
         if self.ended.is_set():
             return
         before = self.current
-        rollout = Rollout.of(deployment_config, sum(each["Count"] for each in plan["Variants"]))
-        update = Update(rollout, self._timing, self._alarms, self.ended)
         try:
-            deployment = self._start(plan, update.cancelled, rollout.shares[0] if rollout.rolling else 1.0)
-            self._shift(before, deployment, update)
+            deployment = self._start(plan)
         except InstanceStartFailed as error:
-            self._report("RollingBack", str(error))
-            self._roll_back(before, rollout, str(error))
+            self._abandon()
+            self._report("InService", str(error))
         except BaseException as error:
             self._abandon()
             if not isinstance(error, Cancelled):
@@ -163,45 +152,9 @@ class LiveEndpoint:
             if before is not None:
                 before.drain()
 
-    def _shift(self, before: Deployment | None, deployment: Deployment, update: Update) -> None:
-        """Shifts the traffic to the new fleet, step by step.
-
-        :raises InstanceStartFailed: an instance of the new fleet died, an alarm is in state ALARM, or it takes too
-            long.
-        """
-        rollout = update.rollout
-        for share in rollout.shares:
-            if rollout.rolling:
-                deployment.scale_to(share)
-                deployment.wait_ready(update.cancelled)
-            with self.changed:
-                self._share = share
-            deployment.stage = "Baking"
-            update.bake(deployment, rollout.wait)
-            if rollout.rolling and before is not None and share < 1:
-                before.scale_to(1 - share)
-        update.bake(deployment, rollout.termination_wait)
-
-    def _roll_back(self, before: Deployment | None, rollout: Rollout, reason: str) -> None:
-        """Rolls an update back. A rolling update stopped old instances: they start again before traffic returns."""
-        if rollout.rolling and before is not None:
-            try:
-                for share in rollout.rollback_shares:
-                    before.scale_to(share, at_least=True)
-                    before.wait_ready(self.ended.is_set)
-                    with self.changed:
-                        self._share = min(self._share, 1 - share)
-            except InstanceStartFailed as error:
-                self._report("UpdateRollbackFailed", f"{reason} The rollback failed, too: {error}")
-                return
-            except Cancelled:
-                pass
-        self._abandon()
-        self._report("InService", reason)
-
     def _abandon(self) -> None:
         with self.changed:
-            failed, self.pending, self._share = self.pending, None, 0.0
+            failed, self.pending = self.pending, None
         if failed is not None:
             failed.drain()
 

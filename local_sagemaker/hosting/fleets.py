@@ -8,17 +8,16 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from local_sagemaker.hosting.deployment import Deployment, Variant, part_of
+from local_sagemaker.hosting.deployment import Deployment, Document, Variant
 from local_sagemaker.hosting.instances.container_processes import read_only_model_command
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
 from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.instance_routing import prefix_aware
 from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
-from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
 from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.hosting.instances.target_models import TargetModels
-from local_sagemaker.hosting.rollout import Document
 
 
 class Fleets:
@@ -99,9 +98,8 @@ class Fleets:
         deployment: Deployment,
         changed: threading.Condition,
         cancelled: Callable[[], bool],
-        share: float = 1.0,
     ) -> None:
-        """Starts every variant, or a share of its instances, and waits until they are in service.
+        """Starts every variant, and waits until its instances are in service.
 
         :param deployment: an empty deployment. Each fleet is added under ``changed`` when its processes start. So a
             canceller that takes the lock finds all of them.
@@ -110,7 +108,7 @@ class Fleets:
         """
         try:
             for planned in deployment.plan["Variants"]:
-                self._variant(endpoint, planned, deployment, changed, cancelled, share)
+                self._variant(endpoint, planned, deployment, changed, cancelled)
             deployment.wait_ready(cancelled)
         except BaseException:
             deployment.stop()
@@ -123,7 +121,6 @@ class Fleets:
         deployment: Deployment,
         changed: threading.Condition,
         cancelled: Callable[[], bool],
-        share: float,
     ) -> None:
         container = planned.get("Container")
         if container is None:
@@ -133,12 +130,12 @@ class Fleets:
             launch = self.prepare(endpoint, planned["VariantName"], container, planned)
         except DataError as error:
             raise InstanceStartFailed(str(error)) from error
-        count, strategy = part_of(planned["Count"], share), planned.get("RoutingConfig", {}).get("RoutingStrategy")
+        strategy = planned.get("RoutingConfig", {}).get("RoutingStrategy")
         with changed:
             if cancelled():
                 remove(launch.base)
                 raise Cancelled
-            pool = Pool(launch, count, changed, strategy not in (None, "RANDOM"), prefix_aware(planned))
+            pool = Pool(launch, planned["Count"], changed, strategy not in (None, "RANDOM"), prefix_aware(planned))
             deployment.add(Variant(planned, pool, launch.base, self._targets(container, launch.base)))
 
     def _targets(self, container: Document, base: Path) -> TargetModels | None:

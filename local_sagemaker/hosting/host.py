@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.container_processes import end_orphans
@@ -23,7 +22,6 @@ class Host:
         self.settings = settings
         self.objects = objects
         self.fleets = Fleets(settings, objects)
-        self.alarms = Alarms(settings.s3_url, settings.region)
         self._endpoints: dict[str, LiveEndpoint] = {}
         self._lock = threading.Lock()
 
@@ -47,7 +45,7 @@ class Host:
 
     def open(self, name: str, report: Report) -> LiveEndpoint:
         with self._lock:
-            endpoint = LiveEndpoint(name, self.fleets, self.settings.timing, self.alarms, report)
+            endpoint = LiveEndpoint(name, self.fleets, self.settings.timing, report)
             self._endpoints[name] = endpoint
         return endpoint
 

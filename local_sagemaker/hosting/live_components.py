@@ -6,16 +6,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
+from local_sagemaker.hosting.deployment import Document
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.fleets import Fleets
-from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, remove
-from local_sagemaker.hosting.rollout import Document, Rollout
-from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
 
@@ -29,20 +26,18 @@ class LiveComponents:
     A plan has VariantName, Container, Base (for an adapter, the name of its base component), CopyCount and time limits.
     """
 
-    def __init__(self, fleets: Fleets, timing: HostTiming, alarms: Alarms) -> None:
+    def __init__(self, fleets: Fleets) -> None:
         self._fleets = fleets
-        self._timing = timing
-        self._alarms = alarms
 
     def create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
         self._run(lambda: self._create(live, name, plan, report), report)
 
-    def update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
-        """Starts new copies beside the old ones, shifts the traffic, and bakes. Then ends the old ones or rolls back.
+    def update(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+        """Starts new copies beside the old ones. If they are healthy, all traffic moves to them, and the old ones end.
 
         :param report: "InService" with a reason means that the update was rolled back.
         """
-        self._run(lambda: self._update(live, name, plan, rollout, report), report)
+        self._run(lambda: self._update(live, name, plan, report), report)
 
     def scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
         self._run(lambda: self._scale(live, name, count, report), report)
@@ -81,24 +76,18 @@ class LiveComponents:
             before.stop()
         report("InService", None)
 
-    def _update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
+    def _update(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
         base = self._base(live, plan.get("Base"))
         if base is not None:
             self._create(live, name, plan, report)
             return
         before = live.components[name]
-        component: Component | None = None
-        update = Update(rollout, self._timing, self._alarms, live.ended)
         try:
-            component = self._copies(live, name, plan, update.cancelled)
-            put(live, name, component)
-            update.bake(component, rollout.wait)
+            component = self._copies(live, name, plan)
         except (InstanceStartFailed, DataError) as error:
-            put(live, name, before)
-            if component is not None:
-                component.stop()
             report("InService", str(error))
         else:
+            put(live, name, component)
             before.stop()
             report("InService", None)
 
@@ -115,19 +104,17 @@ class LiveComponents:
                 raise InstanceStartFailed("Its endpoint, or its base inference component, did not come into service.")
             return live.components[base] if base is not None else None
 
-    def _copies(
-        self, live: LiveEndpoint, name: str, plan: Document, cancelled: Callable[[], bool] | None = None
-    ) -> Component:
+    def _copies(self, live: LiveEndpoint, name: str, plan: Document) -> Component:
         try:
             launch = self._fleets.prepare(live.name, name, plan["Container"], plan)
-            pool = self._pool(live, launch, plan["CopyCount"], cancelled or live.ended.is_set)
+            pool = self._pool(live, launch, plan["CopyCount"])
         except InstanceStartFailed as error:
             raise InstanceStartFailed(
                 f"A copy of the inference component did not pass the ping health check. ({error})"
             ) from error
         return Component(name, plan["VariantName"], launch.base, pool, None)
 
-    def _pool(self, live: LiveEndpoint, launch: Launch, count: int, cancelled: Callable[[], bool]) -> Pool:
+    def _pool(self, live: LiveEndpoint, launch: Launch, count: int) -> Pool:
         """Starts the copies of a component, and waits until they are in service."""
         with live.changed:
             if live.ended.is_set():
@@ -136,7 +123,7 @@ class LiveComponents:
             pool = Pool(launch, count, live.changed, least_outstanding=True)
             live.starting.append(pool)
         try:
-            pool.wait_ready(cancelled)
+            pool.wait_ready(live.ended.is_set)
         except BaseException:
             pool.stop()
             remove(launch.base)

@@ -1,19 +1,57 @@
-"""``python -m local_sagemaker.s3.s3_process PORT DIRECTORY``: runs moto's server with S3 objects stored in files."""
+"""Runs moto's server for this machine only, with S3's objects in files. Arguments: the port and the directory."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
 
 from local_sagemaker.parent import end_with_parent
-from local_sagemaker.s3.local_only import LocalOnly
 from local_sagemaker.s3.stored_objects import KeptObjects
 from local_sagemaker.s3.write_through import WriteThrough
+
+WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+# moto's own routes: they show everything, and empty everything.
+ADMINISTRATION = "/moto-api"
+
+
+class LocalOnly:
+    """A WSGI application in front of moto's server: no CORS, no foreign host or origin, no administration of moto.
+
+    :param hosts: the values of `Host` that are served; a bucket's name may stand in front.
+    """
+
+    def __init__(self, app: WSGI, hosts: Set[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if self._is_foreign(environ):
+            start_response("403 Forbidden", [("Content-Type", "text/plain"), ("Content-Length", "0")])
+            return ()
+
+        def without_cors(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            kept = [item for item in headers if not item[0].lower().startswith("access-control-")]
+            return start_response(status, kept, *rest)
+
+        return self._app(environ, without_cors)
+
+    def _is_foreign(self, environ: dict[str, Any]) -> bool:
+        host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
+        served = host in self._hosts or any(host.endswith(f".{known}") for known in self._hosts)
+        return (
+            not served
+            or environ.get("PATH_INFO", "").startswith(ADMINISTRATION)
+            or (origin is not None and urlsplit(origin).netloc != host)
+        )
+
 
 HOST = "127.0.0.1"
 

@@ -134,6 +134,9 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     from model_packaging.deployment.definition.role import role_arn
 
     local, scaling = given["local"], scaling_of(given)
+    if local and scaling is not None:
+        advice = "Nothing on this machine measures the load. Leave it out."
+        raise SettingError("--max", "does not go with --local", advice)
     instance_name = given["instance"] or ("ml.inf2.xlarge" if local else None)
     image = given["image"] or ("local" if local else None)
     if not instance_name or not image:

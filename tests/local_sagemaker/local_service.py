@@ -16,13 +16,13 @@ import boto3
 import psutil
 from botocore.config import Config
 
-from local_sagemaker.service_client import ask
+from local_sagemaker.service_client import instances, required
 from local_sagemaker.state_directory import StateDirectory
 
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
 STUB = f"{sys.executable} {Path(__file__).with_name('stub_container.py')}"
 ROLE = "arn:aws:iam::123456789012:role/sagemaker"
-OF_MOTO = ("s3", "sns", "sqs", "cloudwatch")
+OF_MOTO = ("s3", "sns", "sqs", "cloudwatch", "application-autoscaling")
 QUICK = ("--image", f"stub={STUB}", "--speed", "60", "--ping-every", "0.2", "--kill-after", "2")
 
 
@@ -51,12 +51,12 @@ class LocalService:
         assert ended.returncode == 0, ended.stderr
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A subcommand; --state goes last, after those of a group."""
+        """A subcommand."""
         return run(*arguments, "--state", str(self.state))
 
-    def tell(self, command: str, **arguments: object) -> dict[str, Any]:
-        """What a command tells the running service, without a process for it."""
-        return ask(StateDirectory(self.state), command, **arguments)
+    def instances(self) -> dict[str, list[dict[str, Any]]]:
+        """As `local status` shows them; a process for each look would take half a second."""
+        return instances(required(StateDirectory(self.state)))
 
     @property
     def url(self) -> str:
@@ -116,9 +116,7 @@ class Cloud:
         )
 
     def instances(self, name: str) -> list[dict[str, Any]]:
-        """As `local status` shows them; a process for each look would take half a second."""
-        instances: list[dict[str, Any]] = self.service.tell("status")["endpoints"].get(name, [])
-        return instances
+        return self.service.instances().get(name, [])
 
 
 VARIANT = {"VariantName": "AllTraffic", "InstanceType": "ml.inf2.xlarge", "InitialInstanceCount": 1}

@@ -31,6 +31,10 @@ class Exchange:
     def send_no_http(self, chunk: bytes) -> None:
         self._handler.wfile.write(b"%x\r\n%b\r\nno chunk\r\n" % (len(chunk), chunk))
 
+    def send_together(self, *chunks: bytes) -> None:
+        """Several chunks in one segment."""
+        self._handler.wfile.write(b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks))
+
     def end(self) -> None:
         self._handler.wfile.write(b"0\r\n\r\n")
 

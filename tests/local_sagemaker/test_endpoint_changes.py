@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EventStreamError
-from click import ClickException
+from botocore.exceptions import ClientError
 from local_service import Cloud, gone, until
 from test_endpoint_start import ask, started
 
@@ -70,38 +69,15 @@ def versions(cloud: Cloud, name: str, *settings: dict[str, str]) -> None:
     ("name", "policy"),
     [
         ("at-once", None),
-        (
-            "canary",
-            {
-                "BlueGreenUpdatePolicy": {
-                    "TrafficRoutingConfiguration": {
-                        "Type": "CANARY",
-                        "WaitIntervalInSeconds": 30,
-                        "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 30},
-                    },
-                    "TerminationWaitInSeconds": 12,
-                }
-            },
-        ),
-        (
-            "linear",
-            {
-                "BlueGreenUpdatePolicy": {
-                    "TrafficRoutingConfiguration": {
-                        "Type": "LINEAR",
-                        "WaitIntervalInSeconds": 12,
-                        "LinearStepSize": {"Type": "INSTANCE_COUNT", "Value": 1},
-                    }
-                }
-            },
-        ),
+        # What `deploy` sends for several instances. It is not carried out here.
         (
             "rolling",
             {
                 "RollingUpdatePolicy": {
-                    "MaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 50},
-                    "WaitIntervalInSeconds": 12,
-                }
+                    "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1},
+                    "WaitIntervalInSeconds": 60,
+                },
+                "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "errors"}]},
             },
         ),
     ],
@@ -115,7 +91,6 @@ def test_an_update_under_load_fails_no_request(cloud: Cloud, name: str, policy: 
         cloud.sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=f"{name}-2", **more)
         described = cloud.sagemaker.describe_endpoint(EndpointName=name)
         assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("Updating", f"{name}-1")
-        assert described["PendingDeploymentSummary"]["EndpointConfigName"] == f"{name}-2"
         with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
             cloud.sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=f"{name}-2")
         described = cloud.settled(name)
@@ -124,7 +99,6 @@ def test_an_update_under_load_fails_no_request(cloud: Cloud, name: str, policy: 
     assert seen["v1"] > 0
     assert seen["v2"] > 0
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", f"{name}-2")
-    assert "PendingDeploymentSummary" not in described
     assert {ask(cloud, name)["version"] for _ in range(5)} == {"v2"}
     cloud.delete(name)
 
@@ -142,39 +116,11 @@ def test_an_update_that_does_not_start_is_rolled_back(cloud: Cloud) -> None:
     cloud.delete("back")
 
 
-def test_a_new_fleet_that_dies_while_traffic_moves_is_rolled_back(cloud: Cloud) -> None:
-    versions(cloud, "dies", {}, {})
-    cloud.endpoint("dies", "dies-1")
-    policy = {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 3600}
-    cloud.sagemaker.update_endpoint(
-        EndpointName="dies",
-        EndpointConfigName="dies-2",
-        DeploymentConfig={"BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": policy}},
-    )
-    until(lambda: ask(cloud, "dies")["version"] == "v2")
-    os.kill(ask(cloud, "dies")["pid"], 9)
-    described = cloud.settled("dies")
-    assert described["EndpointConfigName"] == "dies-1"
-    assert "failed its health checks while traffic moved" in described["FailureReason"]
-    assert ask(cloud, "dies")["version"] == "v1"
-    cloud.delete("dies")
-
-
 @pytest.mark.parametrize(
     ("members", "said"),
     [
         ({"EndpointConfigName": "missing"}, "Could not find endpoint configuration"),
         ({"EndpointName": "missing"}, "Could not find endpoint "),
-        (
-            {
-                "DeploymentConfig": {
-                    "BlueGreenUpdatePolicy": {
-                        "TrafficRoutingConfiguration": {"Type": "CANARY", "WaitIntervalInSeconds": 1}
-                    }
-                }
-            },
-            "CanarySize must be given",
-        ),
     ],
 )
 def test_an_update_is_checked(cloud: Cloud, members: dict[str, Any], said: str) -> None:
@@ -234,7 +180,7 @@ def test_a_killed_instance_is_replaced_and_the_others_go_on(cloud: Cloud) -> Non
     started(cloud, "killed", variant={"InitialInstanceCount": 2}, STUB_START_SECONDS="0.5")
     before = {each["instance"] for each in cloud.instances("killed")}
     with load(cloud, "killed") as seen:
-        assert cloud.service.command("chaos", "kill", "killed").returncode == 0
+        os.kill(cloud.instances("killed")[0]["pid"], signal.SIGKILL)
 
         def replaced() -> bool:
             now = {each["instance"] for each in cloud.instances("killed") if each["state"] == "Healthy"}
@@ -242,7 +188,8 @@ def test_a_killed_instance_is_replaced_and_the_others_go_on(cloud: Cloud) -> Non
 
         until(replaced)
     assert errors(seen).keys() <= {"error ModelError", "error ModelStreamError"}
-    assert sum(errors(seen).values()) <= 4  # those that were under way on it
+    # Those that were under way on it, and those that it took while it was being killed.
+    assert sum(errors(seen).values()) <= 8
     assert cloud.settled("killed")["EndpointStatus"] == "InService"
     cloud.delete("killed")
 
@@ -260,7 +207,7 @@ def test_an_instance_that_takes_no_connection_is_passed_over_and_replaced(cloud:
 def test_an_instance_that_answers_no_pings_is_replaced(cloud: Cloud) -> None:
     started(cloud, "ill")
     (before,) = cloud.instances("ill")
-    assert cloud.service.command("chaos", "refuse-pings", "ill", "--seconds", "30").returncode == 0
+    os.kill(before["pid"], signal.SIGSTOP)
     until(lambda: all(each["instance"] != before["instance"] for each in cloud.instances("ill")))
     until(lambda: [each["state"] for each in cloud.instances("ill")] == ["Healthy"])
     assert gone(before["pid"])
@@ -282,76 +229,6 @@ def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_repla
     until(lambda: [each["state"] for each in cloud.instances("single") if each["pid"] != before["pid"]] == ["Healthy"])
     assert ask(cloud, "single")["path"] == "/invocations"
     cloud.delete("single")
-
-
-def test_the_network_can_be_slow_and_calls_throttled(cloud: Cloud) -> None:
-    started(cloud, "chaos")
-    assert cloud.service.command("chaos", "throttle", "chaos", "--seconds", "60").returncode == 0
-    with pytest.raises(ClientError) as caught:
-        ask(cloud, "chaos")
-    assert caught.value.response["Error"]["Code"] == "ThrottlingException"
-    assert cloud.service.command("chaos", "throttle", "chaos", "--share", "0").returncode == 0
-    assert cloud.service.command("chaos", "slow", "chaos", "--delay", "0.3", "--seconds", "60").returncode == 0
-    began = time.monotonic()
-    ask(cloud, "chaos")
-    assert time.monotonic() - began >= 0.3
-    for command in (("kill", "never"), ("slow", "never"), ("throttle", "never"), ("refuse-pings", "never")):
-        refused = cloud.service.command("chaos", *command)
-        assert (refused.returncode, refused.stderr) == (1, "Error: There is no endpoint never.\n")
-    refused = cloud.service.command("chaos", "kill", "chaos", "--instance", "i-0")
-    assert refused.stderr == "Error: Endpoint chaos has no instance i-0.\n"
-    cloud.delete("chaos")
-
-
-def test_the_next_calls_fail_with_a_named_error(cloud: Cloud) -> None:
-    started(cloud, "rehearsed")
-
-    def code(endpoint: str = "rehearsed") -> str:
-        try:
-            ask(cloud, endpoint)
-        except ClientError as error:
-            return str(error.response["Error"]["Code"])
-        return "none"
-
-    def rehearse(code: str, times: int = 1, operation: str | None = None, endpoint: str | None = None) -> None:
-        """As the command does."""
-        cloud.service.tell("error", code=code, times=times, operation=operation, endpoint=endpoint)
-
-    done = cloud.service.command("chaos", "error", "ModelNotReadyException", "--times", "2")
-    assert done.stdout == "The next 2 of these fail with ModelNotReadyException: InvokeEndpoint.\n"
-    assert [code() for _ in range(3)] == ["ModelNotReadyException", "ModelNotReadyException", "none"]
-    rehearse("ServiceUnavailable", endpoint="rehearsed", times=9)
-    assert code("never") == "ValidationError"
-    assert code() == "ServiceUnavailable"
-    rehearse("ServiceUnavailable", endpoint="rehearsed", times=0)
-    assert code() == "none"
-    rehearse("ThrottlingException", operation="DescribeEndpoint")
-    with pytest.raises(ClientError, match="Injected by") as caught:
-        cloud.sagemaker.describe_endpoint(EndpointName="rehearsed")
-    assert caught.value.response["Error"]["Code"] == "ThrottlingException"
-    assert cloud.settled("rehearsed")["EndpointStatus"] == "InService"
-
-    rehearse("ModelStreamError")
-    body = json.dumps({"do": "stream", "count": 5, "pause": 0.1}).encode()
-    reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName="rehearsed", Body=body)
-    arrived: list[bytes] = []
-    with pytest.raises(EventStreamError, match="ModelStreamError"):
-        arrived.extend(event["PayloadPart"]["Bytes"] for event in reply["Body"])
-    assert 0 < b"".join(arrived).count(b"data:") < 5
-
-    refused = cloud.service.command("chaos", "error", "Nonsense")
-    assert (refused.returncode, refused.stderr.partition(";")[0]) == (
-        1,
-        "Error: The service does not document Nonsense",
-    )
-    for wrong, said in (
-        ({"code": "ResourceInUse", "operation": "InvokeEndpoint"}, "InvokeEndpoint does not document ResourceInUse; "),
-        ({"code": "ResourceInUse", "operation": "CreateHub"}, "The operation CreateHub is not supported"),
-        ({"code": "ModelError", "endpoint": "never"}, "There is no endpoint never"),
-    ):
-        with pytest.raises(ClickException, match=said):
-            rehearse(**wrong)
-    cloud.delete("rehearsed")
 
 
 def test_a_container_that_ignores_sigterm_is_killed(cloud: Cloud) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import tarfile
@@ -109,13 +108,13 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
 @pytest.mark.parametrize(
     ("name", "packed", "said"),
     [
-        ("no-archive", b"not gzip", "not a valid tar.gz archive"),
-        ("cut", archive({"a": os.urandom(100_000)})[:50_000], "not a valid tar.gz archive"),
-        ("dots", archive({}, member("../outside")), "leads out of the model's directory"),
-        ("absolute", archive({}, member("/tmp/outside")), "leads out of the model's directory"),
-        ("symlink", archive({}, member("a", tarfile.SYMTYPE, "/etc")), "neither a file nor a directory"),
-        ("hardlink", archive({}, member("a", tarfile.LNKTYPE, "/etc/passwd")), "neither a file nor a directory"),
-        ("device", archive({}, member("a", tarfile.CHRTYPE)), "neither a file nor a directory"),
+        ("no-archive", b"not gzip", "it is not compressed by gzip"),
+        ("cut", archive({"a": os.urandom(100_000)})[:50_000], "it is cut off or not a tar archive"),
+        ("dots", archive({}, member("../outside")), "its member '../outside'"),
+        ("absolute", archive({}, member("/tmp/outside")), "its member '/tmp/outside'"),
+        ("symlink", archive({}, member("a", tarfile.SYMTYPE, "/etc")), "is a link"),
+        ("hardlink", archive({}, member("a", tarfile.LNKTYPE, "/etc/passwd")), "is a link"),
+        ("device", archive({}, member("a", tarfile.CHRTYPE)), "is a device"),
     ],
     ids=["no archive", "cut", "dots", "absolute", "symlink", "hardlink", "device"],
 )
@@ -185,16 +184,3 @@ def test_an_endpoint_may_be_deleted_while_it_is_created(cloud: Cloud) -> None:
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
         cloud.sagemaker.update_endpoint(EndpointName="slow-start", EndpointConfigName="slow-start")
     cloud.delete("slow-start")
-
-
-def test_an_archive_of_a_bomb_is_stopped_by_the_disk(tmp_path: Path) -> None:
-    from local_sagemaker.hosting.instances.model_archive import BadArchive, unpack
-
-    bomb = tmp_path / "bomb.tar.gz"
-    claimed = tarfile.TarInfo("zeros")
-    claimed.size = 2**60
-    with tarfile.open(bomb, "w:gz") as packed:
-        packed.fileobj.write(claimed.tobuf())  # type: ignore[union-attr]
-        packed.addfile(tarfile.TarInfo("next"), io.BytesIO())
-    with pytest.raises(BadArchive, match="larger than the free disk space"):
-        unpack(bomb, tmp_path / "into")

@@ -95,6 +95,18 @@ def test_each_part_arrives_while_the_container_still_works(
     assert list(received) == []
 
 
+def test_chunks_that_come_together_stay_apart(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    """Clients such as litellm take a part for an event."""
+
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        exchange.send_together(b"data: 1\n\n", b"data: 2\n\n")
+        exchange.end()
+
+    container.script = script
+    assert list(parts(stream(gateway))) == [b"data: 1\n\n", b"data: 2\n\n"]
+
+
 def test_an_error_before_the_stream_is_a_model_error(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     container.script = lambda exchange: exchange.reply(b"not ready", 503)
     with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:

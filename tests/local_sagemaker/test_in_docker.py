@@ -81,15 +81,14 @@ def test_a_container_is_run_as_sagemaker_runs_it(docker: Machine) -> None:
 
     # A crash is seen and fixed; the end is SIGTERM to its process 1.
     pid = ask(docker, "inside")["pid"]
-    assert docker.service.tell("kill", endpoint="inside", instance=None)["instance"] == instance["instance"]
-    assert docker.commands("kill") == [["kill", name]]
+    os.kill(pid, signal.SIGKILL)
     before = instance["instance"]
     until(lambda: [each["state"] for each in docker.instances("inside") if each["instance"] != before] == ["Healthy"])
     assert gone(pid)
     pid = ask(docker, "inside")["pid"]
     docker.delete("inside")
     assert gone(pid)
-    assert len(docker.commands("kill")) == 1
+    assert docker.commands("kill") == []
     assert docker.containers() == []
 
 

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from local_service import Cloud
 from test_endpoint_start import started
 
-from local_sagemaker.hosting.instances.prefix_routing import PrefixAware
+from local_sagemaker.hosting.instances.instance_routing import PrefixAware
 
 SYSTEM = "You are a patient librarian. " * 60
 

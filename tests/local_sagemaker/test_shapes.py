@@ -16,7 +16,6 @@ from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import ModelDocuments
-from local_sagemaker.control.scaling import Scaling
 from local_sagemaker.control.tags import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 
@@ -39,11 +38,11 @@ def patterns(shape: Shape | None, seen: set[str]) -> Iterator[str]:
 PARTS = ("member", "key", "value")
 NOTHING: Any = MagicMock()
 RESOURCES: Any = (
-    ModelDocuments(NOTHING, NOTHING, NOTHING),
-    EndpointConfigs(NOTHING, NOTHING),
-    Endpoints(NOTHING, NOTHING, NOTHING),
-    Components(NOTHING, NOTHING, NOTHING),
-    TransformJobs(NOTHING, NOTHING, NOTHING),
+    ModelDocuments(NOTHING, NOTHING),
+    EndpointConfigs(NOTHING),
+    Endpoints(NOTHING, NOTHING),
+    Components(NOTHING, NOTHING),
+    TransformJobs(NOTHING, NOTHING),
     Tags(NOTHING),
 )
 CLAIMED = [name for each in RESOURCES for name in each.operations()]
@@ -54,7 +53,6 @@ CLAIMED = [name for each in RESOURCES for name in each.operations()]
     [
         ("sagemaker", CLAIMED),
         ("sagemaker-runtime", ["InvokeEndpointAsync"]),
-        ("application-autoscaling", list(Scaling(NOTHING).operations())),
     ],
 )
 def test_every_pattern_of_an_operation_can_be_checked(name: str, operations: list[str]) -> None:

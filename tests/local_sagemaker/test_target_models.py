@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,7 +45,7 @@ def test_models_are_loaded_when_asked_for_and_make_room(cloud: Cloud, many: str)
 
 def test_a_replacement_loads_them_again(cloud: Cloud, many: str) -> None:
     pid = ask(cloud, "a.tar.gz")["pid"]
-    assert cloud.service.command("chaos", "kill", many).returncode == 0
+    os.kill(pid, signal.SIGKILL)
     until(lambda: all(each["pid"] != pid and each["state"] == "Healthy" for each in cloud.instances(many)))
     told = ask(cloud, "a.tar.gz")
     assert (told["model"], told["models"]) == ("a", ["a"])
@@ -53,7 +55,7 @@ def test_a_replacement_loads_them_again(cloud: Cloud, many: str) -> None:
     ("target", "code", "said"),
     [
         ("never.tar.gz", "ValidationError", "Failed to download the target model"),
-        ("broken.tar.gz", "ValidationError", "not a valid tar.gz archive"),
+        ("broken.tar.gz", "ValidationError", "it is not compressed by gzip"),
         ("../start.tar.gz", "ValidationError", "is not the path of a model"),
         ("bad.tar.gz", "ModelError", "no such architecture"),
         ("slow.tar.gz", "ModelNotReadyException", "still being downloaded or loaded"),

@@ -82,27 +82,30 @@ def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
     assert "Nothing carries the tag" in shell.run("delete", "--local", "chat", "--yes").stdout
 
 
-def test_a_component_scales_from_nothing_and_is_removed_whole(shell: Shell) -> None:
-    scaling = ("--component", "--min", "0", "--max", "2", "--concurrency", "2")
-    deployed = shell.run("deploy", "--local", "part", PACKAGE, *SETTINGS, *scaling)
+def test_a_component_is_updated_and_removed_whole(shell: Shell) -> None:
+    deployed = shell.run("deploy", "--local", "part", PACKAGE, *SETTINGS, "--component")
     assert "component part: InService" in deployed.stderr
-    assert "scaling: 0 to 2" in deployed.stderr
-    assert "alarm part-wake: creating" in deployed.stderr
     asked = ("invoke", "--local", "part", "--component", "part", "What does /ping mean?")
     assert shell.run(*asked).stdout == f"{ANSWER}\n"
-    again = shell.run("deploy", "--local", "part", PACKAGE, *SETTINGS, *scaling)
+    again = shell.run("deploy", "--local", "part", PACKAGE, *SETTINGS, "--component")
     assert "creating" not in again.stderr
-    changed = ("--set", "SM_VLLM_MAX_NUM_SEQS=8", *SETTINGS[2:], *scaling)
+    changed = ("--set", "SM_VLLM_MAX_NUM_SEQS=8", *SETTINGS[2:], "--component")
     assert "component part: updating" in shell.run("deploy", "--local", "part", PACKAGE, *changed).stderr
     assert shell.run(*asked).stdout == f"{ANSWER}\n"
     deleted = json.loads(shell.run("delete", "--local", "part", "--json", "--poll", "0.2").stdout)["deleted"]
     kinds = {each.rpartition(" ")[0] for each in deleted}
-    assert kinds == {"alarm", "scaling of", "inference component", "endpoint", "endpoint configuration", "model"}
+    assert kinds == {"alarm", "inference component", "endpoint", "endpoint configuration", "model"}
     assert "Nothing carries the tag" in shell.run("delete", "--local", "part", "--yes").stdout
 
 
-def test_two_instances_are_updated_one_after_the_other(shell: Shell) -> None:
-    """The rolling update, which its alarm would end, is what AWS is asked for, too."""
+def test_scaling_is_refused_because_nothing_measures_the_load(shell: Shell) -> None:
+    scaling = ("--component", "--min", "0", "--max", "2", "--concurrency", "2")
+    refused = shell.run("deploy", "--local", "scaled", PACKAGE, *SETTINGS, *scaling, status=1)
+    assert "--max: does not go with --local. Nothing on this machine measures the load." in refused.stderr
+
+
+def test_two_instances_are_updated(shell: Shell) -> None:
+    """The rolling update that AWS is asked for is accepted, and all traffic moves at once."""
     shell.run("deploy", "--local", "two", PACKAGE, *SETTINGS, "--instances", "2")
     changed = ("--set", "SM_VLLM_MAX_NUM_SEQS=8", *SETTINGS[2:], "--instances", "2")
     updated = shell.run("deploy", "--local", "two", PACKAGE, *changed)

@@ -19,8 +19,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.hosting.instances.host_settings import HostTiming
-from local_sagemaker.transform.records import payloads
-from local_sagemaker.transform.transform_job import TransformJob
+from local_sagemaker.hosting.transform_job import TransformJob, payloads
 
 SAID = {
     "SAGEMAKER_BATCH",

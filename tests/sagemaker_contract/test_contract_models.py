@@ -20,11 +20,11 @@ from handler.config.fields import fields
 from handler.neuron.hardware.instance_catalogue import INSTANCES, TRAINING, TRANSFORM
 from handler.sessions.session_store import Session
 from local_sagemaker.control import shapes, transform_jobs
+from local_sagemaker.gateway import asynchronous
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
-from local_sagemaker.runtime import asynchronous
-from local_sagemaker.transform import transform_job
+from local_sagemaker.hosting import transform_job
 from model_packaging.commands import deploy
 from model_packaging.compilation import compile_job
 from model_packaging.deployment.definition import limits, request, routing

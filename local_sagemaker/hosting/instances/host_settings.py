@@ -1,4 +1,4 @@
-"""The settings of container processes on this machine: times, images, environment."""
+"""The settings of container processes on this machine: addresses, times, images, environment."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from local_sagemaker.hosting.instances.docker import Docker
 
@@ -15,6 +16,26 @@ from local_sagemaker.hosting.instances.docker import Docker
 # the cloud.
 OF_THIS_MACHINE = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "HF_HUB_OFFLINE")
 OF_THE_CPU_ENGINE = ("VLLM_CPU_", "OMP_")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAddress:
+    """The address of the container's process."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, url: str) -> ContainerAddress:
+        """Parses ``http://HOST:PORT``. SageMaker uses plain HTTP and fixed paths, so a URL has nothing else."""
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise ValueError(f"{url!r} is not of the form http://HOST:PORT")
+        return cls(parts.hostname, parts.port or 80)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

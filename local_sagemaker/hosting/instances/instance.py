@@ -19,9 +19,8 @@ from enum import Enum
 from pathlib import Path
 
 from handler.processes import free_port
-from local_sagemaker.gateway.gateway_settings import ContainerAddress
 from local_sagemaker.hosting.instances.container_processes import run_quietly, signal_group, started_at
-from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.instances.host_settings import ContainerAddress, HostTiming
 from local_sagemaker.hosting.instances.runner import Runner
 
 log = logging.getLogger(__name__)
@@ -54,10 +53,7 @@ class Launch:
 
 
 class Instance:
-    """One instance. It calls ``on_change`` from its own thread when its state changes.
-
-    :ivar pings_refused_until: an injected fault: until this time of the monotonic clock its pings count as failed.
-    """
+    """One instance. It calls ``on_change`` from its own thread when its state changes."""
 
     def __init__(self, launch: Launch, on_change: Callable[[Instance], None]) -> None:
         self.id = f"i-{uuid.uuid4().hex[:17]}"
@@ -65,7 +61,6 @@ class Instance:
         self.state = InstanceState.STARTING
         self.reason = ""
         self.outstanding = 0
-        self.pings_refused_until = 0.0
         self.was_healthy = False
         self.log = launch.logs / f"{self.id}.log"
         self._on_change = on_change
@@ -84,14 +79,6 @@ class Instance:
     def stop(self) -> None:
         """Sends SIGTERM, and SIGKILL ``kill_after`` seconds later. Returns at once."""
         self._stop.set()
-
-    def kill(self) -> None:
-        """Kills the process, as a crash of the machine would."""
-        if self._process is not None:
-            if command := self.launch.runner.kill(self.id):
-                run_quietly(command)
-            else:
-                signal_group(self._process.pid, signal.SIGKILL)
 
     def wait_ended(self, seconds: float) -> bool:
         return self._ended.wait(seconds)
@@ -178,8 +165,6 @@ class Instance:
                 return
 
     def _ping(self) -> bool:
-        if time.monotonic() < self.pings_refused_until:
-            return False
         try:
             return self.send("GET", "/ping", self.launch.timing.ping_seconds)[0] == 200
         except (OSError, http.client.HTTPException):

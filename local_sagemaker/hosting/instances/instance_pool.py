@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from local_sagemaker.hosting.instances.instance import Instance, InstanceState, Launch
-from local_sagemaker.hosting.instances.prefix_routing import PrefixAware
+from local_sagemaker.hosting.instances.instance_routing import PrefixAware
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,6 @@ class Pool:
     ) -> None:
         self.launch = launch
         self.desired = count
-        self.replaced = 0
         self._changed = changed
         self._least_outstanding = least_outstanding
         self._prefix_aware = prefix_aware
@@ -177,7 +176,6 @@ class Pool:
         if not self._served:
             self._failure = instance
             return
-        self.replaced += 1
         self._died_in_a_row = 0 if instance.was_healthy else self._died_in_a_row + 1
         if self._died_in_a_row:
             pause = min(2.0 ** (self._died_in_a_row - 1), LONGEST_PAUSE)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from local_sagemaker.hosting.instances.model_archive import BadArchive, unpack
+from handler.storage.archive import unpack
+from handler.storage.storage_errors import UnsafeArchive
 from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
 
 READ_ONLY_DIRECTORY = 0o555
 READ_ONLY_FILE = 0o444
+GZIP = b"\x1f\x8b"
 
 
 class DataError(Exception):
@@ -79,14 +80,18 @@ def _source(s3: dict[str, Any], to: Path, objects: Objects) -> None:
 
 
 def _archive(url: str, to: Path, objects: Objects) -> None:
-    packed = to.parent / f"{to.name}.tar.gz"
+    packed, unpacked = to.parent / f"{to.name}.tar.gz", to.parent / f"{to.name}.unpacked"
     try:
         objects.download(S3Location.parse(url), packed)
-        unpack(packed, to)
-    except (BadArchive, zlib.error) as error:
+        with packed.open("rb") as stream:
+            if stream.peek(2)[:2] != GZIP:
+                raise UnsafeArchive(packed.name, "it is not compressed by gzip")
+            unpack(stream, unpacked, packed.name)
+        unpacked.replace(to)
+    except UnsafeArchive as error:
         raise DataError(
-            f"Failed to extract model data archive from {url}: {error}. Please ensure that the object is a valid "
-            "tar.gz archive of files and directories."
+            f"Failed to extract model data archive from {url}: {error.problem}. Please ensure that the object "
+            "is a valid tar.gz archive of files and directories."
         ) from error
     finally:
         packed.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""SageMaker's own access to the local S3."""
+"""Access to what moto serves on this machine: S3 with its errors, and plain clients for SNS and the others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import boto3
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local_sagemaker.local_client import local_client
+
+def local_client(service: str, endpoint_url: str, region: str, **options: Any) -> Any:
+    """Returns a boto3 client. Each has its own session, so threads can create clients at the same time.
+
+    :param options: the options of botocore's Config.
+    """
+    session = boto3.Session("local", "local", region_name=region)
+    return session.client(service, endpoint_url=endpoint_url, config=Config(**options))  # type: ignore[call-overload]
+
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

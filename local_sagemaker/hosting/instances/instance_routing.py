@@ -1,10 +1,12 @@
-"""PREFIX_AWARE routing: requests with the same prefix go to the same instance, until it has enough of them."""
+"""How a request finds its instance: by its prefix (PREFIX_AWARE routing), or by its stateful session."""
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import g, has_request_context
@@ -50,3 +52,35 @@ def prefix_aware(planned: dict[str, Any]) -> PrefixAware | None:
 def body_here() -> bytes:
     """Returns the body of the current request, which the gateway has read."""
     return bytes(g.get("body", b"")) if has_request_context() else b""
+
+
+class StickySessions:
+    """The sessions of an endpoint. Guarded by the endpoint's lock."""
+
+    def __init__(self) -> None:
+        self._instances: dict[str, tuple[str, float]] = {}
+
+    def instance(self, session: str) -> str | None:
+        """Returns the id of a session's instance. None if it was never opened, is closed or has expired."""
+        found = self._instances.get(session)
+        if found is None:
+            return None
+        if found[1] <= time.time():
+            del self._instances[session]
+            return None
+        return found[0]
+
+    def opened(self, header: str, instance: str) -> None:
+        """Records a new session.
+
+        :param header: ``X-Amzn-SageMaker-New-Session-Id``: ``<id>; Expires=YYYY-MM-DDTHH:MM:SSZ``.
+        """
+        session, _, expires = header.partition(";")
+        try:
+            at = datetime.strptime(expires.strip(), "Expires=%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        except ValueError:
+            return
+        self._instances[session.strip()] = (instance, at.timestamp())
+
+    def closed(self, session: str) -> None:
+        self._instances.pop(session.strip(), None)

@@ -6,19 +6,18 @@ import gzip
 import http.client
 import json
 import logging
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from local_sagemaker.hosting.component import call
-from local_sagemaker.hosting.deployment import Deployment
+from local_sagemaker.hosting.deployment import Deployment, Document
 from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
-from local_sagemaker.hosting.rollout import Document
-from local_sagemaker.transform.records import MEGABYTE, RecordTooLong, assemble, payloads
 
 log = logging.getLogger(__name__)
 
@@ -221,3 +220,56 @@ def execution_parameters(instance: Instance) -> Document:
     except (InstanceStartFailed, ValueError):
         return {}
     return said if isinstance(said, dict) else {}
+
+
+MEGABYTE = 1024 * 1024
+
+
+class RecordTooLong(Exception):
+    """A record does not fit into MaxPayloadInMB."""
+
+
+def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[bytes]:
+    """Yields the payload of each request.
+
+    :param split: ``None`` (the whole object) or ``Line``.
+    :param strategy: ``SingleRecord``, or ``MultiRecord``: as many lines as fit into ``most`` bytes. Each keeps its line
+        end, and empty lines are records too (sagemaker-python-sdk, local/data.py: LineSplitter).
+    :param most: 0: any size.
+    :raises RecordTooLong: one record alone does not fit.
+    """
+    if split == "None":
+        yield _fitting(body, most)
+        return
+    if strategy == "SingleRecord":
+        yield from (_fitting(line, most) for line in lines(body))
+        return
+    batch: list[bytes] = []
+    size = 0
+    for line in lines(body):
+        _fitting(line, most)
+        if batch and most and size + len(line) > most:
+            yield b"".join(batch)
+            batch, size = [], 0
+        batch.append(line)
+        size += len(line)
+    if batch:
+        yield b"".join(batch)
+
+
+def lines(body: bytes) -> list[bytes]:
+    return [line for line in re.split(rb"(?<=\n)", body) if line]
+
+
+def assemble(answers: list[bytes], how: str) -> bytes:
+    """Joins the replies.
+
+    :param how: ``None`` (concatenate) or ``Line`` (add a newline to each; sagemaker-python-sdk, local/entities.py).
+    """
+    return b"".join(answer + (b"\n" if how == "Line" else b"") for answer in answers)
+
+
+def _fitting(record: bytes, most: int) -> bytes:
+    if most and len(record) > most:
+        raise RecordTooLong(f"a record of {len(record)} bytes is longer than MaxPayloadInMB ({most // MEGABYTE} MB)")
+    return record

@@ -11,11 +11,10 @@ from werkzeug.wrappers import Response
 from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection
 from local_sagemaker.gateway.container_selection import Routes
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.runtime_gateway import client_socket, reach
+from local_sagemaker.gateway.runtime_gateway import client_socket, reach, read_body
 
 PASSED = ("Content-Type", "Accept")
 RETURNED = ("Content-Type", "Retry-After")

@@ -20,16 +20,15 @@ from werkzeug.wrappers import Response
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.body_reader import read_body
+from local_sagemaker.gateway.accepted_request import Accepted, header_params, join
 from local_sagemaker.gateway.container_connection import UpstreamError
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.runtime_gateway import reach
+from local_sagemaker.gateway.hosted_routes import HostedRoutes
+from local_sagemaker.gateway.notifications import InvocationOutcome, Publisher, message
+from local_sagemaker.gateway.runtime_gateway import reach, read_body
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.s3_access import ObjectError, S3Location
-from local_sagemaker.json_file import replace_json
-from local_sagemaker.runtime.accepted_request import Accepted, header_params, join
-from local_sagemaker.runtime.hosted_routes import HostedRoutes
-from local_sagemaker.runtime.notifications import InvocationOutcome, Publisher, message
+from local_sagemaker.state_directory import replace_json
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +166,7 @@ class Asynchronous:
                 raise Expired("The request expired: it was not processed within RequestTTLSeconds.")
             try:
                 return self._invoke(accepted, body)
-            except (errors.ServiceUnavailable, errors.Throttled):
+            except errors.ServiceUnavailable:
                 time.sleep(TRY_AGAIN_AFTER)  # An instance may be starting. A queued request can wait for it.
 
     def _invoke(self, accepted: Accepted, body: bytes) -> tuple[bytes, str | None]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local_sagemaker.local_client import local_client
+from local_sagemaker.hosting.instances.s3_access import local_client
 
 log = logging.getLogger(__name__)
 

@@ -6,16 +6,16 @@ from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway.container_connection import ReplyHead
 from local_sagemaker.gateway.container_selection import InvocationRoute
 from local_sagemaker.gateway.gateway_settings import Endpoint
-from local_sagemaker.gateway.http_reply import ReplyHead
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.instance_routing import body_here
 from local_sagemaker.hosting.instances.model_data import DataError
-from local_sagemaker.hosting.instances.prefix_routing import body_here
 from local_sagemaker.hosting.instances.target_models import LoadFailed, TargetModels, TargetNotReady
 
 NEW_SESSION = "NEW_SESSION"
@@ -23,7 +23,7 @@ NEW_SESSION = "NEW_SESSION"
 
 class HostedRoute(InvocationRoute):
     def __init__(self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, instance: Instance, pinned: bool) -> None:
-        super().__init__(endpoint, instance.address, live.chaos.delay_now())
+        super().__init__(endpoint, instance.address)
         self._live = live
         self._pool = pool
         self._instance = instance
@@ -90,8 +90,6 @@ class HostedRoutes:
         live = self._host.find(name)
         if live is None or live.current is None:
             raise errors.EndpointNotFound(name, settings.account)
-        if live.chaos.throttles():
-            raise errors.Throttled
         identity = Endpoint(name, "", settings.region, settings.account)
         with live.changed:
             if live.current is None:
