@@ -1,7 +1,7 @@
 """Writes the table of vLLM's engine arguments that `handler.config` reads, one file a version.
 
-    python -m model_packaging.vllm_arguments                                    # the vLLM installed here
-    python -m model_packaging.vllm_arguments --source vllm/engine/arg_utils.py --version 0.9.1   # one that is not
+    python -m requirements.vllm_arguments                                    # the vLLM installed here
+    python -m requirements.vllm_arguments --source vllm/engine/arg_utils.py --version 0.9.1   # one that is not
 
 The installed vLLM is asked through its own parser. For a version that cannot be installed here (the Neuron forks) the
 fields of `EngineArgs` are read from the source without running it: the kinds are coarser, and no choices are known.

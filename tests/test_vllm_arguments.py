@@ -12,9 +12,9 @@ import pytest
 
 from handler.config.problems import BadValue
 from handler.config.vllm_argument_table import TABLES, known, server_arguments, versions
-from model_packaging.vllm_arguments import from_source, text
+from requirements.vllm_arguments import from_source, text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def installed_version() -> str | None:
@@ -32,7 +32,7 @@ def test_the_table_of_the_installed_vllm_is_up_to_date() -> None:
     file = TABLES / f"{installed_version()}.json"
     # A table that was written before it had names of models and parsers is held to what it has.
     script = (
-        "from model_packaging import vllm_arguments as tables; found = tables.installed(); "
+        "from requirements import vllm_arguments as tables; found = tables.installed(); "
         f"print('|' + tables.text({{key: found[key] for key in {[*json.loads(file.read_text())]}}}), end='')"
     )
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """Writes the table of what NxD Inference, NxD and the plugin raise because of a configuration, beside our rule for it.
 
-    python -m model_packaging.nxdi_error_table neuronx-distributed-inference neuronx-distributed vllm-neuron
+    python -m tests.nxdi_sources.error_table neuronx-distributed-inference neuronx-distributed vllm-neuron
 
 The arguments are checkouts (docs/on-neuron.md). Their code is read, not run. The table has places and names, and no
 code: `docs/nxdi-raises.md`. A row keeps its rule if a new release has the same place, whatever its line, and a row that
@@ -19,7 +19,7 @@ from typing import Final
 
 from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, KEYS, PLUGIN, SAMPLING_KEYS
 
-TABLE: Final = Path(__file__).parents[1] / "docs" / "nxdi-raises.md"
+TABLE: Final = Path(__file__).parents[2] / "docs" / "nxdi-raises.md"
 NONE: Final = "none"
 COLUMNS: Final = ("file", "line", "where", "raises", "because of", "our rule")
 # What a configuration holds besides NeuronConfig's keys: objects inside of it, LoRA's file, the engine's arguments.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from handler.neuron.checks.neuron_config import RULES
-from model_packaging.nxdi_error_table import NONE, TABLE, find_raises, read_rules, rows, table
+from tests.nxdi_sources.error_table import NONE, TABLE, find_raises, read_rules, rows, table
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 # These errors come from no statement that reads the key: an IndexError, a TypeError, and a division in NxD.
 UNSAID = {"empty-buckets", "prefix-buckets", "flash-decoding-heads"}
 CODE = """
