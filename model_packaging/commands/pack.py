@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command("pack")
-@click.option("--to", required=True, metavar="PATH", help="A folder to be made, or an archive: NAME.tar.gz.")
-@click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="Of gzip; 0 does not compress.")
+@click.option("--to", required=True, metavar="PATH", help="New folder, or new archive NAME.tar.gz.")
+@click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="gzip level (0: none).")
 @input_options
 @dry_run_option
 @json_option
@@ -29,19 +29,19 @@ def command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_json: 
     better than an archive: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` does not need
     `pack`: it uploads the parts from their own places.
     """
-    from model_packaging.package import package_archive, package_directory
     from model_packaging.package.assembly import assemble
+    from model_packaging.package.package_writer import require_absent, write_archive, write_folder
 
     target = Path(to)
-    package_directory.require_absent(target)
+    require_absent(target)
     assembly = assemble(inputs)
     manifest = read_all(assembly)
     if not dry_run:
         with shown("pack") as listener:
             if to.endswith((".tar.gz", ".tgz")):
-                package_archive.write(assembly.items, manifest, target, listener, level)
+                write_archive(assembly.items, manifest, target, listener, level)
             else:
-                package_directory.write(assembly.items, manifest, target, listener)
+                write_folder(assembly.items, manifest, target, listener)
     if as_json:
         print_json(document(assembly, to=to, written=not dry_run))
         return

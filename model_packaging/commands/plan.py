@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.console.examination_options import examination_options
+from model_packaging.console.options import examination_options
 from model_packaging.console.output import print_json, refuse
 
 if TYPE_CHECKING:
