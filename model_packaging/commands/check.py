@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from model_packaging.console.examination_options import examination_options
+from model_packaging.console.options import examination_options
 from model_packaging.console.output import print_json
 
 if TYPE_CHECKING:
@@ -37,15 +37,14 @@ def report(found: Examination, as_json: bool, more: Mapping[str, Json] | None = 
     """Prints the examination, after `more` in JSON, and exits with its status."""
     from handler.neuron.checkpoint.file_findings import UNCHECKED
     from handler.neuron.planning.file_examination import with_files
-    from model_packaging.prediction.expected_rates import expected
+    from model_packaging.sizing.prediction import examined_predictions
 
-    found, predictions = with_files(found), expected(found)
+    found, predictions = with_files(found), examined_predictions(found)
     unchecked = any(finding.code == UNCHECKED for finding in found.findings)
     if as_json:
         print_json({**(more or {}), **found.document(), "predictions": [one.document() for one in predictions]})
     else:
         from model_packaging.console.tables import findings_table, memory_line, show
-        from model_packaging.prediction.expected_rates import prediction_line
 
         count = sum(finding.severity.value == "error" for finding in found.findings)
         planned = any(finding.code == "line-not-served" for finding in found.findings)
@@ -55,5 +54,5 @@ def report(found: Examination, as_json: bool, more: Mapping[str, Json] | None = 
         table = [findings_table(found.findings)] if found.findings else []
         vllm = [f"{found.vllm}."] if found.vllm else []
         memory = [memory_line(found.memory)] if found.memory else []
-        show(*table, *memory, *map(prediction_line, predictions), *vllm, verdict)
+        show(*table, *memory, *(one.sentence() for one in predictions), *vllm, verdict)
     sys.exit(1 if found.failed else NOT_CHECKED if unchecked else 0)

@@ -1,0 +1,1 @@
+"""Sends what no good client sends, and watches what others notice of it."""

@@ -1,0 +1,1 @@
+"""Reading a request log for `neuron-endpoint size --log`."""

@@ -1,0 +1,73 @@
+"""What was written to a client and is not accepted yet. A client that is too far behind is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+# Bytes and seconds that a client may be behind with a stream, and seconds with any reply.
+MAX_BACKLOG, MAX_SILENCE = 4 * 1024 * 1024, 60.0
+# How often a slow client is looked at, as a share of `MAX_SILENCE`.
+PRECISION = 0.1
+
+
+class ReplyBuffer:
+    """The sending side of one connection. All methods run on the loop.
+
+    :param cut: cuts the client off, for a reason.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, cut: Callable[[str], None]
+    ) -> None:
+        self._transport, self._loop, self._cut = transport, loop, cut
+        self._written, self._accepted, self._accepted_at = 0, 0, 0.0
+        self._look: asyncio.TimerHandle | None = None
+        self._waiting: list[Callable[[], object]] = []
+        transport.set_write_buffer_limits(0)  # each write is a system call at once; a rest pauses the writing
+
+    def write(self, data: bytes, *, bounded: bool) -> None:
+        """:param bounded: a client may be `MAX_BACKLOG` bytes behind, and no more."""
+        self._written += len(data)
+        self._transport.write(data)
+        if bounded and self._look is not None:
+            backlog = self._transport.get_write_buffer_size()
+            if backlog > MAX_BACKLOG:
+                self._cut(f"the client is {backlog:,} bytes behind")
+
+    def paused(self) -> None:
+        """The client has not accepted all."""
+        self._accepted, self._accepted_at = -1, self._loop.time()
+        self._look_at_client()
+
+    def resumed(self) -> None:
+        """The client has accepted all, or has left."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
+
+    def when_accepted(self, then: Callable[[], object]) -> None:
+        """Calls a function once the client has accepted all, or has left: now, if so."""
+        if self._look is None or self._transport.is_closing():
+            then()
+        else:
+            self._waiting.append(then)
+
+    async def accepted(self) -> None:
+        """Waits for the same."""
+        accepted = asyncio.Event()
+        self.when_accepted(accepted.set)
+        await accepted.wait()
+
+    def _look_at_client(self) -> None:
+        """Cuts a client off that has accepted nothing for too long."""
+        accepted, now = self._written - self._transport.get_write_buffer_size(), self._loop.time()
+        if accepted != self._accepted:
+            self._accepted, self._accepted_at = accepted, now
+        if now - self._accepted_at >= MAX_SILENCE:
+            self._cut(f"the client accepted no data for {MAX_SILENCE:g} s")
+            return
+        self._look = self._loop.call_later(MAX_SILENCE * PRECISION, self._look_at_client)

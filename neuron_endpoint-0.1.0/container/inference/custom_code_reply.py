@@ -1,0 +1,127 @@
+"""Answers requests with the model's custom code (`handler.custom_code`), which runs in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextvars import Context, copy_context
+from functools import partial
+from itertools import chain, islice
+
+from werkzeug.datastructures import Headers
+from werkzeug.http import is_hop_by_hop_header
+from werkzeug.wrappers import Request
+
+from container.http.exchange import Exchange, send_pieces
+from container.requests import custom_attributes
+from container.requests.http_limits import MOST_REPLY_HEADERS, TIMEOUT_HEADER, deadline, requires_content_length
+from container.service import Service
+from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
+from handler.custom_code.code_errors import ReplyHeadersTooLong
+from handler.custom_code.request_deadline import REQUEST_DEADLINE
+
+
+def code_for(service: Service, method: str, path: str) -> CustomCode | None:
+    """The code that answers requests of this method and path."""
+    code = service.custom_code
+    return code if code is not None and code.answers(method, path.rstrip("/")) else None
+
+
+async def answer_with_code(service: Service, code: CustomCode, exchange: Exchange, threads: Executor) -> bool:
+    """Has the code answer a request. Returns whether it has: it may leave the request to the endpoint.
+
+    The admission is held until the reply's last byte.
+
+    :raises EndpointError: raised by the code, or the request is not valid.
+    """
+    loop = asyncio.get_running_loop()
+    if (exchange.method, exchange.path.rstrip("/")) == PING:
+        exchange.record.route = PING[1]
+        outcome = await loop.run_in_executor(threads, code.invoke, _code_request(exchange, b""))
+        assert outcome is not None, "code answers the routes that it has"
+        await _send(exchange, outcome, copy_context(), threads)
+        return True
+    service.lifecycle.require_ready()
+    with service.admission:
+        deadline_of = partial(
+            deadline, service.config, exchange.request.headers.get(TIMEOUT_HEADER), exchange.record.began
+        )
+        service.observer.started(exchange.record, exchange.body)
+        deadline_of(stream=False)  # an invalid header is rejected before the code runs
+        context = copy_context()
+        context.run(
+            REQUEST_DEADLINE.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error())
+        )
+        outcome = await loop.run_in_executor(threads, context.run, code.invoke, _code_request(exchange, exchange.body))
+        if outcome is None:
+            return False
+        headers = _headers(outcome)
+        if service.config.asynchronous:
+            _check_headers(headers, exchange.request)
+        whole = requires_content_length(service.config)
+        await _send(exchange, outcome, context, threads, whole=whole)
+    return True
+
+
+async def _send(
+    exchange: Exchange, outcome: CodeReply, context: Context, threads: Executor, *, whole: bool = False
+) -> None:
+    """Sends the code's reply. Waits for the first piece of a stream: an error before it has its own status.
+
+    :param context: the request's context, in which the code makes every piece.
+    :param whole: collects the pieces.
+    """
+    headers, loop = _headers(outcome), asyncio.get_running_loop()
+    exchange.headers = [header for header in exchange.headers if header[0] not in headers]  # the code's own count
+    if isinstance(outcome.body, bytes):
+        exchange.send(outcome.status, headers, outcome.body)
+        return
+    pieces: Iterator[bytes] = iter(partial(context.run, next, outcome.body, None), None)  # until there are no more
+    try:
+        if whole:
+            exchange.send(outcome.status, headers, await loop.run_in_executor(threads, b"".join, pieces))
+            return
+        first = await loop.run_in_executor(threads, lambda: list(islice(pieces, 1)))
+        headers["Cache-Control"], headers["X-Accel-Buffering"] = "no-cache", "no"
+        exchange.begin(outcome.status, headers)
+        await send_pieces(exchange, chain(first, pieces), threads)
+    finally:
+        close = getattr(outcome.body, "close", None)
+        if close is not None:
+            await loop.run_in_executor(threads, partial(context.run, close))
+
+
+def _headers(outcome: CodeReply) -> Headers:
+    headers = Headers({"Content-Type": outcome.content_type})
+    for name, value in outcome.headers.items():
+        if not is_hop_by_hop_header(name) and name.lower() != "content-length":
+            headers[name] = " ".join(value.split())
+    return headers
+
+
+def _check_headers(reply: Headers, request: Request) -> None:
+    """Checks the size of a reply's headers on an asynchronous endpoint.
+
+    :raises ReplyHeadersTooLong: SageMaker would fail the request.
+    """
+    # The reply repeats the custom attributes.
+    headers = {custom_attributes.HEADER: request.headers.get(custom_attributes.HEADER, ""), **dict(reply.items())}
+    sizes = {name: len(name) + len(value) + 4 for name, value in headers.items()}
+    if sum(sizes.values()) > MOST_REPLY_HEADERS:
+        raise ReplyHeadersTooLong(sum(sizes.values()), MOST_REPLY_HEADERS, max(sizes, key=sizes.__getitem__))
+
+
+def _code_request(exchange: Exchange, body: bytes) -> CodeRequest:
+    request = exchange.request
+    return CodeRequest(
+        body,
+        dict(request.headers),
+        request.mimetype,
+        request.headers.get("Accept", ""),
+        uuid.uuid4().hex,
+        request.method,
+        request.path.rstrip("/"),
+        request.query_string.decode("latin-1"),
+    )

@@ -1,0 +1,264 @@
+"""The path of every request to the engine: admission, media type, body, model, session, deadline, call, outcome.
+
+The routes differ in the parser of their bodies, and the replies in their sink. Nothing is recorded for another run, and
+nothing has begun, before it is known which engine answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.http import parse_accept_header
+from werkzeug.wrappers import Request
+
+from container.http.exchange import Exchange
+from container.inference.json_lines import answer_lines
+from container.inference.outcome import record_outcome
+from container.inference.session_requests import manage_session, session_headers
+from container.inference.sinks import CallSink, CollectingSink, EventSink, WholeSink
+from container.inference.trial import try_suspect
+from container.inference.work_threads import WorkThreads
+from container.requests import custom_attributes
+from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
+from container.requests.request_body import require_json
+from container.requests.request_record import RequestRecord, record_of
+from container.service import Service
+from container.telemetry.tracing.traced_call import traced_call
+from handler.engine.api_routes import Route
+from handler.engine.engine import Engine
+from handler.errors import EndpointError
+from handler.schemas import dispatch
+from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.batch import lines_of
+from handler.schemas.dispatch import Parse
+from handler.schemas.json_body import decode
+from handler.schemas.openai.model_names import without_unknown_model
+from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall
+from handler.schemas.tgi_lmi.request_options import RequestOptions
+from handler.schemas.work_size import body_size, reply_size
+from handler.sessions.session_errors import HEADER as SESSION_HEADER
+
+# An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
+ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+# The model of a multi-model endpoint, as a client names it. SageMaker itself names the model in the path.
+TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
+# Trace context, which vLLM uses for its own spans.
+TRACE_HEADERS = ("traceparent", "tracestate")
+STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
+
+ParserOf = Callable[[Service, Request], Parse]
+
+
+class Client(Protocol):
+    """Who gets a reply.
+
+    :ivar left: called once, with the reason, when the client has left.
+    :ivar open: it has not.
+    """
+
+    left: Callable[[str], None] | None
+
+    @property
+    def open(self) -> bool: ...
+
+
+class Pipeline:
+    """Answers the requests to the engines of one service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.threads = WorkThreads()
+
+    async def respond(self, exchange: Exchange, parser_of: ParserOf, model: str | None = None) -> None:
+        """Answers a request with one body, or with one body on each line.
+
+        :param parser_of: makes the parser of the route's bodies.
+        :param model: the model in the path. It takes precedence over the header, which takes precedence over the body.
+        :raises EndpointError: the request is not valid, is not admitted, or fails before its first token.
+        """
+        service, config, admission = self._service, self._service.config, self._service.admission
+        request, record, note = exchange.request, exchange.record, exchange.note
+        if note is None:  # else an earlier process has admitted it
+            service.require_engine()
+            admission.enter()
+        try:
+            service.require_engine()
+            record.began = record.began if note is None else note.began
+            model = model or requested_model(service, request)
+            # A transform job need not name the type of its lines (CreateTransformJob, TransformInput.ContentType).
+            kind = request.mimetype or (JSON_LINES if config.batch_transform else "")
+            require_json(request, kind, accepted=LINE_TYPES)
+            body, timeout = exchange.body, request.headers.get(TIMEOUT_HEADER)
+            parse, session = with_model(parser_of(service, request), model), request.headers.get(SESSION_HEADER)
+            if kind in LINE_TYPES:
+                limit = deadline(config, timeout, record.began, stream=False)
+                lines = lines_of(body)
+                engine, admission = service.resolve_engine(model)
+                self._keep(record, body, session)
+                service.observer.started(record, body)
+                await try_suspect(service.recovery, engine, parse, lines, record, limit, self.threads)
+                # `AssembleWith: Line` of a transform job ends each reply with a line end of its own.
+                end = b"" if config.batch_transform else b"\n"
+                try:
+                    await answer_lines(exchange, engine, parse, lines, limit, self.threads, end)
+                except EndpointError as error:
+                    self._failed(exchange, error, limit)
+                return
+            document = await self.threads.run(len(body), decode, body)
+            if manage_session(service, exchange, document, session):
+                return
+            engine, admission = service.resolve_engine(model or document.get("model"))
+            self._keep(record, body, session)
+            size = body_size(body, engine)
+            call, limit = await self.threads.run(size, parse_call, service, engine, parse, document, record, timeout)
+            service.observer.started(record, body)
+            await try_suspect(service.recovery, engine, parse, (body,), record, limit, self.threads)
+            exchange.headers.extend(session_headers(service, session).items())
+            exchange.headers.extend(record.ignored_header)
+            await self._run(exchange, engine, call, limit, size)
+        finally:
+            admission.leave()
+
+    def _keep(self, record: RequestRecord, body: bytes, session: str | None) -> None:
+        """Keeps a body in case the engine dies.
+
+        :raises BodyQuarantined: the engine has died of it alone.
+        """
+        service = self._service
+        service.recovery.keep(record, body)
+        # Custom code has run already, and the next process has neither this one's sessions nor its further models.
+        record.may_rerun = all(each is None for each in (session, service.custom_code, service.models))
+
+    async def _run(self, exchange: Exchange, engine: Engine, call: AnyCall, limit: Deadline, size: float) -> None:
+        """Runs a call and sends its reply.
+
+        :param size: of the body.
+        """
+        sink: WholeSink | CollectingSink | EventSink
+        if not call.stream:
+            sink = WholeSink(call.reply)
+        elif requires_content_length(self._service.config):
+            sink = CollectingSink(call.reply)
+        else:
+            sink = EventSink(call.reply, exchange=exchange)
+            exchange.begin(200, (("Content-Type", call.reply.stream_content_type), *STREAM_HEADERS))
+        await self.complete(exchange.record, engine, call, sink, limit, size, exchange)
+        if sink.error is not None:
+            self._failed(exchange, sink.error, limit)
+        elif isinstance(sink, EventSink):
+            exchange.finish(*sink.last)
+        elif exchange.open:
+            body = await self.threads.run(reply_size(call), sink.body)
+            kind = call.reply.stream_content_type if call.stream else call.reply.content_type
+            exchange.send(200, (("Content-Type", kind), *(STREAM_HEADERS if call.stream else ())), body)
+
+    async def complete(
+        self,
+        record: RequestRecord,
+        engine: Engine,
+        call: AnyCall,
+        sink: CallSink,
+        limit: Deadline,
+        size: float,
+        client: Client,
+    ) -> None:
+        """Runs a call until it has ended, in any way, and records how.
+
+        :param size: of its body.
+        """
+        sink.running = await self.threads.run(size, call.request, engine, sink)
+        client.left = sink.client_left
+        if client.open:
+            try:
+                sink.running.begin(limit.remaining(), limit.error())
+                await sink.ended
+            except BaseException:
+                sink.running.cancel()
+                raise
+        record_outcome(record, call, sink)
+
+    def _failed(self, exchange: Exchange, error: EndpointError, limit: Deadline) -> None:
+        """Sends an error, unless the next serving process answers the request, because the engine has died."""
+        descriptor = None if exchange.sent or not exchange.open else exchange.connection.descriptor()
+        recovery, environ = self._service.recovery, exchange.head.environ
+        if recovery.failed(error, exchange.record, environ, descriptor, limit):
+            exchange.record.failed(error)
+            exchange.hand_over()
+        else:
+            exchange.fail(error)
+
+
+def parse_call(
+    service: Service,
+    engine: Engine,
+    parse: Parse,
+    document: Mapping[str, Any],
+    record: RequestRecord,
+    timeout: str | None = None,
+    stream: bool | None = None,
+) -> tuple[AnyCall, Deadline]:
+    """Parses and checks a body: the first step of every request to the engine. Nothing has begun after it.
+
+    The request's record gets the ids and token counts of the call. With tracing the call carries the trace context.
+
+    :param timeout: the value of `TIMEOUT_HEADER`.
+    :param stream: the deadline is that of a stream; None: as the body asks.
+    :raises EndpointError: the body is not valid, or the engine rejects it.
+    """
+    call = parse(document, engine)
+    limit = deadline(service.config, timeout, record.began, stream=call.stream if stream is None else stream)
+    record.parsed(call)
+    if record.span is not None:
+        call = traced_call(call, record, engine.base_names[0])
+    return call, limit
+
+
+def requested_model(service: Service, request: Request) -> str | None:
+    """The model that a header names."""
+    target = request.headers.get(TARGET_HEADER) if service.config.multi_model else None
+    return target or request.headers.get(ADAPTER_HEADER)
+
+
+def body_parser(service: Service, request: Request) -> Parse:
+    """The parser of a body of /invocations, which may have any schema."""
+    options = RequestOptions(
+        accept=accepted_types(request.headers.get("Accept", "")),
+        attributes=custom_attributes.parse(request.headers.get(custom_attributes.HEADER)),
+        inputs_schema=service.config.inputs_schema,
+        output_formatter=service.config.output_formatter,
+    )
+    trace = trace_headers(request)
+    # In these cases the `model` field selects a model.
+    if ADAPTER_HEADER in request.headers or service.config.multi_model:
+        return lambda document, engine: dispatch.parse(document, engine, options, trace)
+    return lambda document, engine: dispatch.parse(without_unknown_model(document, engine), engine, options, trace)
+
+
+@lru_cache(maxsize=64)
+def accepted_types(header: str) -> tuple[str, ...]:
+    """The media types of an `Accept` header, the preferred one first. Cached: clients send the same few."""
+    return tuple(kind for kind, _ in parse_accept_header(header, MIMEAccept))
+
+
+def route_parser(path: Route | MessagesRoute) -> ParserOf:
+    """The parsers of bodies of one path of OpenAI's API or of Anthropic's."""
+
+    def parser_of(service: Service, request: Request) -> Parse:
+        trace = trace_headers(request)
+        return lambda document, engine: dispatch.parse_path(path, document, engine, trace)
+
+    return parser_of
+
+
+def trace_headers(request: Request) -> dict[str, str]:
+    """The trace context for vLLM: our own span's, or the client's."""
+    own = record_of(request.environ).trace
+    return own or {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
+
+
+def with_model(parse: Parse, model: str | None) -> Parse:
+    """The same parser, with `model`, if there is one, put into the body."""
+    return (lambda document, engine: parse({**document, "model": model}, engine)) if model else parse

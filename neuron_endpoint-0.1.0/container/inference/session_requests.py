@@ -1,0 +1,77 @@
+"""SageMaker's stateful sessions: a request type in the body, session ids in the headers.
+
+Names: aws/model-hosting-container-standards (sagemaker/sessions); "Stateful sessions with Amazon SageMaker AI models".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from container.http.exchange import Exchange
+from container.http.reply_head import Header
+from container.service import Service
+from handler.errors import InvalidField, MissingField
+from handler.schemas.reply import encode
+from handler.sessions.session_errors import HEADER, SessionsDisabled
+from handler.sessions.session_store import Sessions
+
+NEW_HEADER = "X-Amzn-SageMaker-New-Session-Id"
+CLOSED_HEADER = "X-Amzn-SageMaker-Closed-Session-Id"
+NEW, CLOSE = "NEW_SESSION", "CLOSE"
+REQUEST_TYPE = "requestType"
+
+
+def session_headers(service: Service, identity: str | None) -> dict[str, str]:
+    """Checks a request's session id, or opens a new session if the request asks for one.
+
+    :return: headers for the reply: the new session's id, or nothing.
+    :raises EndpointError: sessions are switched off, the limit of sessions is reached, or the session is not open.
+    """
+    if not identity:
+        return {}
+    sessions = sessions_of(service)
+    if identity != NEW:
+        sessions.check(identity)
+        return {}
+    return {NEW_HEADER: sessions.begin().header()}
+
+
+def manage_session(service: Service, exchange: Exchange, document: Mapping[str, Any], identity: str | None) -> bool:
+    """Opens or closes a session and answers, if the body has a request type. Returns whether it has one.
+
+    :raises EndpointError: the session cannot be opened or closed.
+    """
+    if REQUEST_TYPE not in document:
+        return False
+    request_type = document[REQUEST_TYPE]
+    if request_type not in (NEW, CLOSE):
+        raise InvalidField(REQUEST_TYPE, f"it must be {NEW} or {CLOSE}")
+    if len(document) > 1:
+        raise InvalidField(REQUEST_TYPE, "a body that opens or closes a session has no other field")
+    sessions = sessions_of(service, REQUEST_TYPE)
+    if request_type == NEW:
+        session = sessions.begin()
+        _reply(exchange, {"session_id": session.identity, "status": "open"}, (NEW_HEADER, session.header()))
+        return True
+    if not identity:
+        raise MissingField(HEADER, "send the id of the session to close")
+    sessions.close(identity)
+    _reply(exchange, {"session_id": identity, "status": "closed"}, (CLOSED_HEADER, identity))
+    return True
+
+
+def sessions_of(service: Service, field: str = HEADER) -> Sessions:
+    """The endpoint's sessions.
+
+    :param field: what the request asks for them with.
+
+    :raises SessionsDisabled: sessions are switched off.
+    """
+    if service.sessions is None:
+        raise SessionsDisabled(field)
+    return service.sessions
+
+
+def _reply(exchange: Exchange, document: dict[str, str], header: Header) -> None:
+    exchange.send(200, (header, ("Content-Type", "application/json")), encode(document))

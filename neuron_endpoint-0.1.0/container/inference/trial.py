@@ -1,0 +1,73 @@
+"""Runs a body that may have ended an engine alone, before it runs beside others again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import copy_context
+
+from container.inference.sinks import CallSink
+from container.inference.work_threads import WorkThreads
+from container.recovery.recovery import Recovery
+from container.requests.http_limits import Deadline
+from container.requests.request_record import RequestRecord
+from handler.engine.core_queue import GROUP, RequestGroup
+from handler.engine.engine import Engine
+from handler.engine.generation.generation import StopReason
+from handler.errors import ClientError, EndpointError, EngineFailed
+from handler.schemas.dispatch import Parse
+from handler.schemas.json_body import decode
+from handler.schemas.reply import AnyCall, RunningCall
+from handler.schemas.work_size import body_size
+
+
+class TrialSink(CallSink):
+    """The sink of a call whose reply nobody reads. It has ended when each of the call's sequences has a token."""
+
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
+        if finish_reason is not None:
+            self.end()
+
+
+async def try_suspect(
+    recovery: Recovery,
+    engine: Engine,
+    parse: Parse,
+    bodies: Sequence[bytes],
+    record: RequestRecord,
+    limit: Deadline,
+    threads: WorkThreads,
+) -> None:
+    """Tries a request alone if its body was in an engine that died.
+
+    :param bodies: the request's body, or its lines.
+    :raises BodyQuarantined: the engine has died of it.
+    """
+    if not recovery.suspected(record):
+        return
+    died = False
+    for body in bodies:
+        try:
+            call = await threads.run(body_size(body, engine), lambda body: parse(decode(body), engine), body)
+            error = await _tried_alone(engine, call, limit)
+        except ClientError:
+            continue  # the request itself ends with it
+        died = isinstance(error, EngineFailed) and error.in_core and not engine.was_killed()
+        if isinstance(error, EngineFailed):
+            break
+    recovery.tried(record, died=died)
+
+
+async def _tried_alone(engine: Engine, call: AnyCall, limit: Deadline) -> EndpointError | None:
+    """Runs a call until each of its sequences has a token. Returns its error."""
+    sink = TrialSink(call.reply)
+    running = call.request(engine, sink)
+    group = RequestGroup(alone=True, begun=sink.end)
+    copy_context().run(_begin, running, group, limit)
+    await sink.ended
+    running.cancel()
+    return sink.error
+
+
+def _begin(running: RunningCall, group: RequestGroup, limit: Deadline) -> None:
+    GROUP.set(group)
+    running.begin(limit.remaining(), limit.error())

@@ -1,0 +1,93 @@
+"""GET /invocations-bidirectional-stream: a WebSocket, for SageMaker's InvokeEndpointWithBidirectionalStream.
+
+Each message of the client is a body of /invocations. Each JSON document of the reply, or the error, is one frame.
+"""
+
+from __future__ import annotations
+
+from container.http.body_budget import BodyBytes
+from container.http.exchange import Exchange
+from container.inference.pipeline import Pipeline, body_parser, parse_call
+from container.inference.sinks import WholeSink
+from container.inference.trial import try_suspect
+from container.inference.websocket import WebSocket
+from container.inference.websocket_sink import WebSocketSink, send_documents
+from container.requests.error_responses import unexpected
+from container.requests.http_limits import max_body
+from container.requests.request_record import RequestRecord
+from container.service import Service
+from handler.errors import Draining, EndpointError
+from handler.schemas.json_body import decode
+from handler.schemas.reply import encode
+from handler.schemas.work_size import body_size, reply_size
+from handler.startup.lifecycle import ServingStatus
+
+GOING_AWAY = 1001
+
+
+class WebSocketSession:
+    """One bidirectional stream. It holds an admission only while a message is being answered.
+
+    Each message is a request of its own in the log, in the metrics and in traces.
+    """
+
+    def __init__(self, service: Service, pipeline: Pipeline, exchange: Exchange) -> None:
+        self._service, self._pipeline = service, pipeline
+        self._environ, self._route = exchange.head.environ, exchange.record.route
+        self._engine = service.ready_engine()
+        self._parse = body_parser(service, exchange.request)
+        self._socket = WebSocket(
+            exchange.connection, service.loop, max_body(service.config), self.answer, BodyBytes(service.bodies)
+        )
+
+    def begin(self, exchange: Exchange) -> None:
+        """Answers the handshake."""
+        self._socket.begin(self._environ)
+        exchange.become(self._socket)
+
+    async def answer(self, message: bytes) -> None:
+        """Answers one message."""
+        service, record = self._service, self._new_record()
+        taken = BodyBytes(service.bodies)
+        try:
+            service.ready_engine()
+            taken.take(len(message))
+            with service.admission:
+                await self._run(message, record)
+        except EndpointError as error:
+            self._send_error(error, record)
+        except Exception as error:
+            self._send_error(unexpected(error), record)
+        finally:
+            taken.release()
+            service.observer.ended(record)
+            if service.lifecycle.status.state is not ServingStatus.READY:
+                self._socket.close(GOING_AWAY, Draining().message)
+
+    def _new_record(self) -> RequestRecord:
+        """The record of a message. The headers are those of the handshake."""
+        record = RequestRecord(self._environ)
+        record.route, record.status = self._route, 200
+        self._service.observer.began(record, self._environ)
+        return record
+
+    async def _run(self, message: bytes, record: RequestRecord) -> None:
+        service, engine, threads = self._service, self._engine, self._pipeline.threads
+        size = body_size(message, engine)
+        service.recovery.keep(record, message)
+        document = await threads.run(size, decode, message)
+        call, limit = await threads.run(size, parse_call, service, engine, self._parse, document, record, None, True)
+        service.observer.started(record, message)
+        await try_suspect(service.recovery, engine, self._parse, (message,), record, limit, threads)
+        sink = WebSocketSink(call.reply, send=self._socket.send) if call.stream else WholeSink(call.reply)
+        await self._pipeline.complete(record, engine, call, sink, limit, size, self._socket)
+        service.recovery.failed(sink.error, record, self._environ)
+        if sink.error is not None:
+            raise sink.error
+        if isinstance(sink, WholeSink) and self._socket.open:
+            send_documents(await threads.run(reply_size(call), sink.body), self._socket.send)
+
+    def _send_error(self, error: EndpointError, record: RequestRecord) -> None:
+        record.status = error.status
+        record.failed(error)
+        self._socket.send(encode(error.document()).decode())

@@ -1,0 +1,203 @@
+"""The summary, body, replies and errors of each route, by method and path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from container.inference.inference_routes import WEBSOCKET as BIDIRECTIONAL
+from container.inference.pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
+from container.openapi import failures
+from container.openapi.bodies import NAMES, TEXT, Schema, ref
+from container.requests import custom_attributes
+from container.requests.http_limits import TIMEOUT_HEADER
+from container.routes.adapter_routes import ALIAS_HEADER
+from handler.engine.api_routes import ALIASES, Route
+from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.reply import JSON_LINES, SSE
+from handler.sessions.session_errors import HEADER as SESSION_HEADER
+
+JSON: Final = "application/json"
+LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}
+EVENTS: Final[Schema] = {"type": "string", "description": "Server-sent events; the data of each is a JSON document."}
+
+
+def _header(name: str, description: str) -> Schema:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
+
+
+HEADERS: Final[tuple[Schema, ...]] = (
+    _header(custom_attributes.HEADER, "key=value pairs, separated by semicolons: schema, route, trace_id ..."),
+    _header(ADAPTER_HEADER, "The adapter or model that answers. It takes precedence over the body's 'model'."),
+    _header(ALIAS_HEADER, "The adapter's name for people. It is logged."),
+    _header(TARGET_HEADER, "The same on a multi-model endpoint. It takes precedence over the adapter header."),
+    _header(SESSION_HEADER, "A session's id, or NEW_SESSION."),
+    _header(TIMEOUT_HEADER, "Seconds after which the request is ended, 1 to 3600."),
+    *(_header(name, "W3C trace context.") for name in TRACE_HEADERS),
+)
+PAGE: Final[tuple[Schema, ...]] = tuple(
+    {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "schema": {"type": "integer", "minimum": minimum, "maximum": 999999999},
+    }
+    for name, minimum in (("limit", 1), ("next_page_token", 0))
+)
+LISTED: Final[tuple[Schema, ...]] = (
+    PAGE[0],
+    {"name": "after", "in": "query", "required": False, "schema": {"type": "string"}},
+    {"name": "order", "in": "query", "required": False, "schema": {"enum": ["asc", "desc"]}},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteOperation:
+    """One method of one path.
+
+    :param body: schemas by media type; empty for no body.
+    :param replies: by status, schemas by media type; empty for no body.
+    """
+
+    summary: str
+    body: Mapping[str, Schema] = field(default_factory=dict)
+    replies: Mapping[int, Mapping[str, Schema]] = field(default_factory=dict)
+    errors: failures.Errors = ()
+    parameters: tuple[Schema, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        operation: dict[str, Any] = {"summary": self.summary}
+        if self.parameters:
+            operation["parameters"] = list(self.parameters)
+        if self.body:
+            operation["requestBody"] = {"required": True, "content": _content(self.body)}
+        found = {str(status): _reply(content) for status, content in self.replies.items()}
+        operation["responses"] = {**failures.responses(self.errors), **found}
+        return operation
+
+
+def _content(schemas: Mapping[str, Schema]) -> dict[str, Any]:
+    return {kind: {"schema": schema} for kind, schema in schemas.items()}
+
+
+def _reply(content: Mapping[str, Schema]) -> dict[str, Any]:
+    return {"description": "The reply.", **({"content": _content(content)} if content else {})}
+
+
+def _served(route: Route) -> RouteOperation:
+    name = NAMES[route]
+    return RouteOperation(
+        f"OpenAI's or vLLM's API: {name.lower()}",
+        {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
+        {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, JSON_LINES: LINES}},
+        failures.TOKENS,
+        HEADERS,
+    )
+
+
+ANY_REPLY: Final[Schema] = {
+    "anyOf": [
+        *(ref(f"{name}Reply") for name in NAMES.values()),
+        ref("MessageReply"),
+        ref("InputsReply"),
+        ref("Session"),
+    ]
+}
+INVOCATION: Final = RouteOperation(
+    "A body of any schema: OpenAI, TGI or LMI",
+    {JSON: ref("Invocation"), JSON_LINES: LINES},
+    {200: {JSON: ANY_REPLY, SSE: EVENTS, JSON_LINES: LINES}},
+    failures.TOKENS,
+    HEADERS,
+)
+# With the model's own code: any body, any reply, and any status.
+OWN_CODE_INVOCATION: Final = RouteOperation(
+    "A body for the model's own code", {"*/*": {}}, {200: {"*/*": {}}}, (*failures.TOKENS, *failures.OWN_CODE), HEADERS
+)
+
+
+def _json(name: str) -> Mapping[int, Mapping[str, Schema]]:
+    return {200: {JSON: ref(name)}}
+
+
+OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
+    ("GET", "/ping"): RouteOperation(
+        "Health: 200 once it serves", {}, {200: {}, 503: {JSON: ref("Progress")}, 500: {JSON: ref("Progress")}}
+    ),
+    ("POST", "/invocations"): INVOCATION,
+    **{("POST", path): _served(route) for path, route in (*((str(each), each) for each in Route), *ALIASES.items())},
+    ("POST", str(MessagesRoute.MESSAGES)): RouteOperation(
+        "Anthropic's API: a message",
+        {JSON: ref("MessageRequest"), JSON_LINES: LINES},
+        {200: {JSON: ref("MessageReply"), SSE: EVENTS, JSON_LINES: LINES}},
+        failures.TOKENS,
+        HEADERS,
+    ),
+    ("POST", str(MessagesRoute.COUNT)): RouteOperation(
+        "Anthropic's API: the tokens of a message",
+        {JSON: ref("CountRequest"), JSON_LINES: LINES},
+        {200: {JSON: ref("CountReply"), JSON_LINES: LINES}},
+        failures.TOKENS,
+        HEADERS,
+    ),
+    ("GET", "/v1/models"): RouteOperation(
+        "The names of the served models", {}, _json("ModelList"), (*failures.READY, *failures.NAMED)
+    ),
+    ("GET", "/v1/models/{name}"): RouteOperation(
+        "One served model", {}, _json("ServedModel"), (*failures.READY, *failures.ONE_MODEL)
+    ),
+    ("GET", "/metrics"): RouteOperation("Metrics as Prometheus text", {}, {200: {"text/plain": TEXT}}),
+    ("GET", "/execution-parameters"): RouteOperation(
+        "How batch transform should send its records", {}, _json("ExecutionParameters"), failures.NAMED
+    ),
+    ("POST", "/adapters"): RouteOperation(
+        "Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), failures.LOADED
+    ),
+    ("GET", "/adapters"): RouteOperation(
+        "The adapters", {}, _json("AdapterList"), (*failures.NAMED, *failures.PAGED), PAGE
+    ),
+    ("POST", "/adapters/{name}"): RouteOperation(
+        "Replace an adapter's files", {JSON: ref("AdapterFields")}, _json("AdapterDone"), failures.LOADED
+    ),
+    ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), failures.NAMED),
+    ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), failures.NAMED),
+    ("POST", "/v1/files"): RouteOperation(
+        "Upload the input of a batch", {"multipart/form-data": ref("FileForm")}, _json("File"), failures.BATCH_BODY
+    ),
+    ("GET", "/v1/files"): RouteOperation("The files", {}, _json("FileList"), failures.BATCHES, LISTED),
+    ("GET", "/v1/files/{identity}"): RouteOperation("One file", {}, _json("File"), failures.BATCHES),
+    ("GET", "/v1/files/{identity}/content"): RouteOperation(
+        "The content of a file", {}, {200: {"application/octet-stream": TEXT}}, failures.BATCHES
+    ),
+    ("DELETE", "/v1/files/{identity}"): RouteOperation("Delete a file", {}, _json("FileGone"), failures.BATCHES),
+    ("POST", "/v1/batches"): RouteOperation(
+        "Run a file of requests while the engine is idle",
+        {JSON: ref("BatchFields")},
+        _json("Batch"),
+        failures.BATCH_BODY,
+    ),
+    ("GET", "/v1/batches"): RouteOperation("The batches", {}, _json("BatchList"), failures.BATCHES, LISTED),
+    ("GET", "/v1/batches/{identity}"): RouteOperation("One batch", {}, _json("Batch"), failures.BATCHES),
+    ("POST", "/v1/batches/{identity}/cancel"): RouteOperation("Cancel a batch", {}, _json("Batch"), failures.CANCELLED),
+    ("POST", "/models"): RouteOperation(
+        "Load a model", {JSON: ref("ModelFields")}, _json("Model"), failures.LOADED_MODEL
+    ),
+    ("GET", "/models"): RouteOperation("The models", {}, _json("ModelPage"), (*failures.NAMED, *failures.PAGED), PAGE),
+    ("GET", "/models/{name}"): RouteOperation("One model", {}, _json("Model"), failures.ONE_MODEL),
+    ("DELETE", "/models/{name}"): RouteOperation("Unload a model", {}, _json("ModelGone"), failures.ONE_MODEL),
+    ("POST", "/models/{name}/invoke"): RouteOperation(
+        "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*failures.TOKENS, *failures.NAMED), HEADERS
+    ),
+    ("GET", BIDIRECTIONAL): RouteOperation(
+        "A WebSocket: each message is a body of /invocations, and each document of a reply is a frame",
+        {},
+        {101: {}},
+        failures.UPGRADED,
+    ),
+    ("GET", "/openapi.json"): RouteOperation("This document", {}, {200: {JSON: {"type": "object"}}}, failures.READY),
+    ("GET", "/"): RouteOperation("A page that shows the endpoint's state", {}, {200: {"text/html": TEXT}}),
+    ("GET", "/page/state"): RouteOperation("The data of the page", {}, {200: {JSON: {"type": "object"}}}),
+    ("GET", "/page/page.css"): RouteOperation("The page's stylesheet", {}, {200: {"text/css": TEXT}}),
+    ("GET", "/page/page.js"): RouteOperation("The page's script", {}, {200: {"text/javascript": TEXT}}),
+}

@@ -1,0 +1,1 @@
+"""The paths the container serves, a file each."""

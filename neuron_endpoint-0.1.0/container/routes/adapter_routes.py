@@ -1,0 +1,107 @@
+"""/adapters: loads and unloads LoRA adapters, with the API of SageMaker's adapter inference components and of LMI.
+
+Sources of the API: aws/model-hosting-container-standards (sagemaker/lora), deepjavalibrary/djl-serving
+(serving/docs/adapters_api.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from container.requests.paging import page
+from container.requests.request_body import json_document
+from container.service import Service
+from handler.engine.adapters.adapter_errors import AdapterExists, AdaptersUnsupported
+from handler.engine.adapters.adapters import Adapter, Adapters
+from handler.errors import InvalidField, MissingField
+from handler.schemas.openai.sampling_fields import convert
+from handler.schemas.reply import encode
+
+# The name by which the adapter's owner knows it. Replies say it instead of the adapter's name.
+ALIAS_HEADER = "X-Amzn-SageMaker-Adapter-Alias"
+OFF = "the engine was started without adapters; set ENDPOINT_ENABLE_LORA=true"
+
+
+class AdapterFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a request that loads an adapter.
+
+    :param preload: accepted and ignored. An adapter is always loaded at once, so that this reply reports a bad one.
+    """
+
+    name: str | None = None
+    src: str | None = None
+    preload: bool | None = True
+    pin: bool | None = False
+
+
+def blueprint(service: Service) -> Blueprint:
+    routes = Blueprint("adapters", __name__)
+
+    def body() -> AdapterFields:
+        return convert(json_document(request), AdapterFields)
+
+    @routes.post("/adapters")
+    def load() -> Response:
+        fields = body()
+        name, src = required("name", fields.name), required("src", fields.src)
+        if service.models is not None and service.models.has(name):
+            raise AdapterExists(name)
+        adapter = adapters_of(service).load(name, src, pin=bool(fields.pin))
+        return reply(described(adapter) | {"status": f"Adapter {alias(adapter.name)} registered"})
+
+    @routes.post("/adapters/<path:name>")
+    def update(name: str) -> Response:
+        fields = body()
+        if fields.name not in (None, name):
+            raise InvalidField("name", "it is not the name in the path")
+        src = required("src", fields.src)
+        adapter = adapters_of(service).load(name, src, pin=bool(fields.pin), replace=True)
+        return reply(described(adapter) | {"status": f"Adapter {alias(adapter.name)} updated"})
+
+    @routes.get("/adapters")
+    def listing() -> Response:
+        found, token = page(request, [described(adapter) for adapter in adapters_of(service).all()])
+        return reply({"adapters": found} | ({"nextPageToken": token} if token else {}))
+
+    @routes.get("/adapters/<path:name>")
+    def describe(name: str) -> Response:
+        return reply(described(adapters_of(service).get(name)))
+
+    @routes.delete("/adapters/<path:name>")
+    def unload(name: str) -> Response:
+        adapters_of(service).unload(name)
+        return reply({"status": f"Adapter {alias(name)} unregistered"})
+
+    return routes
+
+
+def adapters_of(service: Service) -> Adapters:
+    """The adapters of the engine.
+
+    :raises AdaptersUnsupported: the engine serves no adapters.
+    """
+    adapters = service.ready_engine().adapters
+    if adapters is None:
+        raise AdaptersUnsupported(OFF)
+    return adapters
+
+
+def alias(name: str) -> str:
+    return request.headers.get(ALIAS_HEADER) or name
+
+
+def required(field: str, value: str | None) -> str:
+    if not value:
+        raise MissingField(field, "send a string")
+    return value
+
+
+def described(adapter: Adapter) -> dict[str, Any]:
+    return {"name": adapter.name, "src": adapter.source, "preload": True, "pin": adapter.pinned}
+
+
+def reply(document: dict[str, Any]) -> Response:
+    return Response(encode(document), content_type="application/json")

@@ -1,0 +1,117 @@
+"""/v1/files and /v1/batches: OpenAI's Files and Batch APIs, for work that may wait for an idle engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from container.requests.paging import number
+from container.requests.request_body import json_document
+from container.service import Service
+from handler.batches.batch_errors import BatchesOff, RecordDamaged
+from handler.batches.batches import Batches, BatchFields
+from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedMediaType
+from handler.schemas.openai.sampling_fields import convert
+from handler.schemas.reply import encode
+
+FORM = "multipart/form-data"
+# The page lengths of OpenAI's lists.
+FILES_LIMIT, BATCHES_LIMIT = 10_000, 20
+
+
+def blueprint(service: Service) -> Blueprint:
+    routes = Blueprint("batches", __name__)
+
+    def batches() -> Batches:
+        service.require_engine()
+        if service.batches is None:
+            raise BatchesOff
+        return service.batches
+
+    @routes.post("/v1/files")
+    def upload() -> Response:
+        found = batches()
+        if request.mimetype != FORM:
+            raise UnsupportedMediaType(request.headers.get("Content-Type", ""), FORM)
+        file, purpose = request.files.get("file"), request.form.get("purpose")
+        if file is None:
+            raise MissingField("file", "send a form with 'file' and 'purpose'")
+        if not purpose:
+            raise MissingField("purpose", "send 'batch'")
+        return reply(found.add_file(file.filename or "file", purpose, file.read()))
+
+    @routes.get("/v1/files")
+    def files() -> Response:
+        found = batches()
+        return listing(found.store.file_ids(), found.store.file, FILES_LIMIT)
+
+    @routes.get("/v1/files/<identity>")
+    def file(identity: str) -> Response:
+        return reply(batches().store.file(identity))
+
+    @routes.get("/v1/files/<identity>/content")
+    def content(identity: str) -> Response:
+        found = batches().store
+        size = found.file(identity).bytes
+        headers = {"Content-Length": str(size)}
+        return Response(found.content(identity), headers=headers, content_type="application/octet-stream")
+
+    @routes.delete("/v1/files/<identity>")
+    def delete(identity: str) -> Response:
+        batches().store.delete_file(identity)
+        return reply({"id": identity, "object": "file", "deleted": True})
+
+    @routes.post("/v1/batches")
+    def create() -> Response:
+        found = batches()
+        fields = convert(json_document(request), BatchFields)
+        return reply(found.create(fields))
+
+    @routes.get("/v1/batches")
+    def created() -> Response:
+        found = batches()
+        return listing(found.store.batch_ids(), found.get, BATCHES_LIMIT)
+
+    @routes.get("/v1/batches/<identity>")
+    def batch(identity: str) -> Response:
+        return reply(batches().get(identity))
+
+    @routes.post("/v1/batches/<identity>/cancel")
+    def cancel(identity: str) -> Response:
+        return reply(batches().cancel(identity))
+
+    return routes
+
+
+def listing(ids: list[str], get: Callable[[str], Any], default: int) -> Response:
+    """A page of a list, as OpenAI writes it.
+
+    :param ids: the newest first.
+    :raises InvalidField: `limit`, `after` or `order` cannot be used.
+    """
+    limit = number(request, "limit", default, 1)
+    order, after = request.args.get("order", "desc"), request.args.get("after")
+    if order not in ("asc", "desc"):
+        raise InvalidField("order", "it must be 'asc' or 'desc'")
+    if order == "asc":
+        ids = ids[::-1]
+    if after:
+        if after not in ids:
+            raise InvalidField("after", "there is no such id in the list")
+        ids = ids[ids.index(after) + 1 :]
+    data = []
+    for identity in ids[:limit]:
+        try:
+            data.append(get(identity))
+        except (NothingStored, RecordDamaged):
+            continue  # deleted after it was listed, or never whole
+    first, last = (data[0].id, data[-1].id) if data else (None, None)
+    page = {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(ids) > limit}
+    return reply(page)
+
+
+def reply(document: msgspec.Struct | dict[str, Any]) -> Response:
+    return Response(encode(document), content_type="application/json")

@@ -1,0 +1,180 @@
+"""`serve`, the command that SageMaker runs: reads the environment, binds the port and starts gunicorn.
+
+vLLM's processes import this module again, because it is the main module of the process that spawned them. They load
+whatever it imports at its top, and vLLM 0.32.0 does not start where Flask is loaded. So `main` imports the server.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import MutableMapping
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from handler.config.endpoint_config import EndpointConfig
+    from handler.json_value import Json
+    from handler.startup.lifecycle import TimedStep
+
+logger = logging.getLogger("container.serve")  # also if this is the main module
+EXIT_SETTING = 2
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+# At INFO vLLM's lines bury the stages. No endpoint sends usage statistics.
+ENVIRONMENT_DEFAULTS = {
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def main() -> None:
+    """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
+    from container import standard_streams
+
+    standard_streams.never_raise()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
+    from container.server.acceptor_process import AcceptorProcess
+    from container.server.listener import listen
+    from container.telemetry import event_log
+    from container.telemetry.tracing import tracing_settings as tracing
+    from handler.config.loading.config_loader import load
+    from handler.config.problems import each
+    from handler.errors import SettingError
+
+    try:
+        config = load(os.environ)
+        tracing.check(os.environ, isolated=config.network_isolation)
+        check_shared_memory()
+        listener = listen(config)
+    except SettingError as error:
+        for one in each(error):
+            print(f"serve: {one.message}", file=sys.stderr, flush=True)
+        sys.exit(EXIT_SETTING)
+    prepare(os.environ, config)
+    event_log.use(config)
+    acceptor = AcceptorProcess(listener, config.stall)
+    acceptor.start()
+    timeline = Timeline(process_start(), as_json=event_log.json_wanted(config))
+    timeline.bound(listener.getsockname()[1])
+
+    from container.server.gunicorn_server import GunicornServer
+    from container.service import Service
+    from handler.startup.lifecycle import Lifecycle
+
+    def make_service() -> Service:
+        return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed, timeline.step_ended))
+
+    GunicornServer(config, make_service, acceptor).run()
+
+
+def check_shared_memory(directory: str = SHARED_MEMORY) -> None:
+    """:raises SettingError: the processes of vLLM cannot make their semaphores and shared memory (shm_open(3))."""
+    from handler.errors import SettingError
+
+    if Path(directory).is_dir() and not os.access(directory, os.W_OK):
+        fix = "Mount it writable: a tmpfs (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)."
+        raise SettingError(directory, "it cannot be written to, and vLLM's processes share memory there", fix)
+
+
+def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
+    """Sets variables of other software whose defaults do not suit an endpoint."""
+    from handler.config import port_range as ports
+    from handler.config.loading.network_isolation import OFFLINE
+
+    if config.network_isolation:
+        environ.update(OFFLINE)
+    if not several_nodes(config):
+        # torch's gloo listens on ports that the kernel picks, outside any range. Other machines must not reach them.
+        environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    if config.safe_port_range is not None:
+        # vLLM looks for free ports from this one upwards (vllm/utils/network_utils.py).
+        environ.setdefault("VLLM_PORT", str(ports.parse(config.safe_port_range)[0]))
+    for name, value in ENVIRONMENT_DEFAULTS.items():
+        environ.setdefault(name, value)
+
+
+def several_nodes(config: EndpointConfig) -> bool:
+    """Whether the engine spans several machines."""
+    engine_args = config.engine_args
+    return (config.nodes or 1) > 1 or engine_args.get("nnodes", 1) != 1 or "data_parallel_address" in engine_args
+
+
+def process_start() -> float:
+    """The start of this process, in seconds since boot. So imports before `main` count as well."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Timeline:
+    """Prints one line for each stage, with its time and the time since the process began; or logs it as an event.
+
+    At the end of the start, successful or not, one JSON line has the begin and the end of each step and stage.
+
+    :param began: seconds since boot.
+    """
+
+    def __init__(self, began: float, *, as_json: bool = False) -> None:
+        self.began = began
+        self.port = 0
+        self._as_json = as_json
+        self._bars: list[tuple[float, dict[str, Json]]] = []  # with the begin
+        self._last_stage: list[Json] = []
+
+    def _line(self, text: str, event: str, **fields: Json) -> None:
+        since = time.clock_gettime(time.CLOCK_BOOTTIME) - self.began
+        if self._as_json:
+            extra = {"event": event, "fields": {**fields, "since_start_seconds": round(since, 2)}}
+            logger.log(logging.ERROR if event == "failed" else logging.INFO, "%s", text, extra=extra)
+        else:
+            print(f"[{since:6.1f} s] {text}", flush=True)
+
+    def bound(self, port: int) -> None:
+        self.port = port
+        self._line(f"listening on port {port}; GET /ping shows the stage", "listening", port=port)
+
+    def step_ended(self, step: TimedStep) -> None:
+        assert step.ended is not None
+        self._bar(step.name, step.began, step.ended, list(step.waited_for))
+
+    def stage_ended(self, stage: str, seconds: float) -> None:
+        now = time.monotonic()
+        if all(bar["step"] != stage for _, bar in self._bars):  # else the stage only waited for the step
+            self._bar(stage, now - seconds, now, self._last_stage)
+        self._last_stage = [stage]
+        self._line(f"{stage}: {seconds:.1f} s", "stage", stage=stage, seconds=round(seconds, 3))
+
+    def _bar(self, step: str, began: float, ended: float, waited_for: list[Json]) -> None:
+        """:param began, ended: monotonic seconds."""
+        zero = time.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME) + self.began
+        times: dict[str, Json] = {"begin_seconds": round(began - zero, 2), "end_seconds": round(ended - zero, 2)}
+        self._bars.append((began, {"step": step, **times, "waited_for": waited_for}))
+
+    def _bars_line(self) -> None:
+        steps: list[Json] = [bar for _, bar in sorted(self._bars, key=itemgetter(0))]
+        if self._as_json:
+            self._line("the steps of the start", "timeline", steps=steps)
+        else:
+            print(json.dumps({"event": "timeline", "steps": steps}), flush=True)
+
+    def failed(self, reason: str) -> None:
+        self._bars_line()
+        self._line(f"failed: {reason}", "failed", reason=reason)
+
+    def ready(self) -> None:
+        self._bars_line()
+        curl = (
+            f"curl -s http://127.0.0.1:{self.port}/invocations -H 'Content-Type: application/json' "
+            """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}], "temperature": 0}'"""
+        )
+        self._line(f"ready. Try:\n{curl}", "ready", port=self.port)
+
+
+if __name__ == "__main__":
+    main()

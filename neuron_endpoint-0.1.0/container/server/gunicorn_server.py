@@ -1,0 +1,127 @@
+"""gunicorn's configuration. The master takes over the bound port and supervises the serving process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from gunicorn.errors import HaltServer
+
+from container.application import create_app
+from container.http.reply_head import ReplyHeads
+from container.recovery.death_log import WINDOW, DeathLog, explained
+from container.recovery.recovery import Recovery
+from container.recovery.request_channel import RequestChannel
+from container.server.acceptor_process import AcceptorProcess
+from container.server.listener import BACKLOG
+from container.server.preload import Preload, preload, preloads
+from container.service import Service
+from handler.config.endpoint_config import EndpointConfig
+from handler.errors import Draining
+
+# A worker whose main loop is silent this long is replaced. Importing torch holds the interpreter for seconds.
+HEARTBEAT = 120
+BUDGET_SECONDS = 3600.0
+IN_MEMORY = "/dev/shm"  # noqa: S108
+# What /ping answers until another serving process has taken the place of one that has ended.
+RESTARTING = (503, b'{"status":"starting","stage":"start serving process","stage_seconds":0.0,"seconds":0.0}')
+
+
+class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+    """One endpoint under gunicorn.
+
+    :param make_service: makes the service that the routes share. Called in the serving process.
+    :param acceptor: listens on the endpoint's port.
+    :ivar restarted: this serving process replaces another one.
+    """
+
+    def __init__(self, config: EndpointConfig, make_service: Callable[[], Service], acceptor: AcceptorProcess) -> None:
+        self.config = config
+        self._make_service = make_service
+        self.acceptor = acceptor
+        self._starts: list[float] = []
+        self.restarted = False
+        self._preload = Preload(partial(preload, config), acceptor.state, config.preload_after)
+        self._channel, self._deaths = RequestChannel(), DeathLog()
+        self.service: Service
+        super().__init__()
+
+    def load_config(self) -> None:
+        settings: dict[str, Any] = {
+            "bind": f"fd://{os.dup(self.acceptor.listener.fileno())}",
+            "worker_class": "container.server.worker.EngineWorker",
+            "workers": 1,
+            "backlog": BACKLOG,
+            "timeout": HEARTBEAT,
+            "graceful_timeout": int(self.config.drain) + 4,
+            "loglevel": "warning",
+            "proc_name": "serve",
+            "pre_fork": self._pre_fork,
+            "child_exit": self._child_exit,
+            "on_exit": self._on_exit,
+            "worker_tmp_dir": IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None,  # gunicorn's heartbeat
+            "control_socket_disable": True,
+        }
+        for name, value in settings.items():
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return create_app(self.service)
+
+    def new_service(self) -> Service:
+        """Makes the service. Called in the serving process, before its routes are made."""
+        self.service = self._make_service()
+        self.service.recovery = Recovery(
+            self._channel, self._deaths, self._starts[-1], lambda: self._may_start(time.monotonic())
+        )
+        return self.service
+
+    def _may_start(self, now: float) -> bool:
+        """Whether the budget allows another start. Engines that a body has ended do not count."""
+        counted = set(self._starts) - explained(self._deaths.read())
+        return sum(at > now - BUDGET_SECONDS for at in counted) <= self.config.engine_restarts
+
+    def _pre_fork(self, arbiter: Any, worker: Any) -> None:
+        """Counts the starts of serving processes. Called in the master before each start.
+
+        :raises HaltServer: the engine failed more often within the hour than the budget allows.
+        """
+        now = time.monotonic()
+        may_start = self._may_start(now)
+        self.restarted = bool(self._starts)
+        self._starts = [at for at in self._starts if at > now - BUDGET_SECONDS] + [now]
+        if not may_start:
+            raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)
+        self._deaths.forget(now - WINDOW)
+        self.acceptor.start()
+        if len(self._starts) > 1:
+            self.acceptor.state.write(*RESTARTING)
+        if preloads(self.config):
+            self._preload.settle()
+            self._preload.begin()
+
+    def _child_exit(self, arbiter: Any, worker: Any) -> None:
+        """Ends the core of the engine after its serving process. Called in the master.
+
+        A core that lived on would keep its memory and its Neuron cores, and the next start would fail on them.
+        """
+        try:
+            os.killpg(worker.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def _on_exit(self, arbiter: Any) -> None:
+        """Answers requests that no serving process has taken over: the container was stopped between two of them."""
+        reply = ReplyHeads().closing_reply(Draining())
+        while (handed := self._channel.receive()) is not None:
+            with handed.connection as connection, suppress(OSError):
+                connection.send(reply)
+        self.acceptor.stop()

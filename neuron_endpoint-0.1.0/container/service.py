@@ -1,0 +1,73 @@
+"""The service object that the routes share: configuration, state, admission, and the engine once there is one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from container.http.body_budget import BodyBudget
+from container.recovery.recovery import Recovery
+from container.telemetry.request_observer import RequestObserver
+from container.telemetry.tracing.tracing_settings import wanted
+from handler.batches.batches import Batches
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.event_loop import LoopThread
+from handler.neuron.hardware.neuron_monitor import NeuronMonitor
+from handler.sessions.session_store import Sessions
+from handler.startup.admission import Admission
+from handler.startup.lifecycle import Lifecycle
+from handler.startup.serving_state import ServingState
+
+if TYPE_CHECKING:
+    from container.telemetry.tracing.tracer import RequestTracer  # it imports OpenTelemetry
+
+
+def make_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
+    """A tracer, if OpenTelemetry's variables ask for traces."""
+    if wanted(environ) is None:
+        return None
+    from container.telemetry.tracing.tracer import RequestTracer
+
+    return RequestTracer(environ)
+
+
+@dataclass(slots=True, kw_only=True)
+class Service(ServingState):
+    """The objects that the routes of one serving process share.
+
+    :ivar bodies: bounds the bytes of all bodies together.
+    :ivar sessions: None where sessions are off.
+    :ivar monitor: None where neuron-monitor is not installed.
+    :ivar batches: files and batches; None where they are off.
+    :ivar recovery: what becomes of requests whose engine has died.
+    """
+
+    observer: RequestObserver
+    bodies: BodyBudget
+    sessions: Sessions | None = None
+    monitor: NeuronMonitor | None = None
+    batches: Batches | None = None
+    recovery: Recovery = field(default_factory=Recovery)
+
+    @classmethod
+    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, loop: LoopThread | None = None) -> Service:
+        """Makes the service of this process, and starts its loop if it is given none."""
+        admission = Admission(config.max_concurrent)
+        observer = RequestObserver(config, lambda: admission.count, make_tracer(os.environ))
+        service = cls(
+            config=config,
+            loop=loop or LoopThread.start("serving"),
+            lifecycle=lifecycle or Lifecycle(),
+            admission=admission,
+            observer=observer,
+            bodies=BodyBudget.of(config),
+        )
+        observer.buckets = service.buckets
+        if config.batch_store:
+            service.batches = Batches(service, config.batch_store)
+        if config.enable_sessions:
+            service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)
+        return service

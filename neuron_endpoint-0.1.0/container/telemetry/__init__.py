@@ -1,0 +1,1 @@
+"""Log, metrics, CloudWatch lines and traces of requests, and the Neuron monitor."""

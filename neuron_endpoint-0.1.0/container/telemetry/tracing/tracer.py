@@ -1,0 +1,94 @@
+"""Makes a span for each request, with child spans for its stages in the engine. OpenTelemetry's exporter sends them.
+
+Spans wait in a bounded queue (OTEL_BSP_MAX_QUEUE_SIZE, 2,048) for a thread that sends them. A slow or dead collector
+loses spans and delays no request. This module imports OpenTelemetry: import it only where traces are wanted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from container.requests.request_record import POLLED, RequestRecord
+from container.telemetry.tracing.log_filter import limit_exporter_logs
+from container.telemetry.tracing.span_attributes import attributes_of, failed
+from container.telemetry.tracing.trace_context import carrier
+from container.telemetry.tracing.tracing_settings import GRPC, protocol
+
+NAME = "neuron-endpoint"
+STAGES = ("queue", "prefill", "decode")
+# Time for the last spans when the container ends.
+LAST_SECONDS = 2.0
+
+
+class RequestTracer:
+    """Traces the requests of one serving process. Thread-safe."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        limit_exporter_logs()
+        has_service_name = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get(
+            "OTEL_RESOURCE_ATTRIBUTES", ""
+        )
+        resource = Resource.create({} if has_service_name else {SERVICE_NAME: NAME})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(_exporter(environ)))
+        self._tracer = self._provider.get_tracer(NAME)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def began(self, record: RequestRecord, environ: Mapping[str, Any]) -> None:
+        """Starts the span: the request's headers have arrived."""
+        if environ.get("PATH_INFO") in POLLED:
+            return
+        parent = self._propagator.extract(carrier(environ, record.attributes))
+        span = self._tracer.start_span(record.method, parent, SpanKind.SERVER)
+        record.span = span
+        self._propagator.inject(record.trace, set_span_in_context(span))
+        record.trace_id = record.trace_id or f"{span.get_span_context().trace_id:032x}"
+
+    def ended(self, record: RequestRecord) -> None:
+        """Ends the span: the reply's last byte was sent."""
+        span = record.span
+        if not isinstance(span, Span):
+            return
+        if span.is_recording():
+            span.update_name(f"{record.method} {record.route}")
+            span.set_attributes(attributes_of(record))
+            if failed(record):
+                span.set_status(Status(StatusCode.ERROR))
+            self._stages(record, span)
+        span.end()
+
+    def _stages(self, record: RequestRecord, span: Span) -> None:
+        """Adds the stages. The core's times are monotonic seconds, which all processes of a machine share."""
+        if record.times is None:
+            return
+        offset = time.time_ns() - time.monotonic_ns()
+        moments = [int(seconds * 1e9) + offset for seconds in record.times]
+        context = set_span_in_context(span)
+        for stage, begin, end in zip(STAGES, moments, moments[1:], strict=False):
+            self._tracer.start_span(stage, context, start_time=begin).end(max(begin, end))
+
+    def stop(self) -> None:
+        """Sends the spans that are left, for at most `LAST_SECONDS`."""
+        shutdown = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        shutdown.start()
+        shutdown.join(LAST_SECONDS)
+
+
+def _exporter(environ: Mapping[str, str]) -> SpanExporter:
+    """The exporter. It reads address, headers, time-out and compression from the environment itself."""
+    if protocol(environ) == GRPC:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+
+        return GrpcExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()

@@ -1,0 +1,175 @@
+"""The key of an artifact: a digest of everything that changes the compiled graph, and of nothing else.
+
+There are two kinds of entries. A `graph` is what the compiler makes from a configuration and tensor shapes. `weights`
+are shards of one checkpoint for one graph. `key_exclusions` lists what is not part of a key, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from handler.artifacts.identity import key_exclusions
+from handler.artifacts.identity.canonical_json import canonical, digest, normal
+from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
+from handler.artifacts.identity.compile_environment import compile_environment
+from handler.json_value import Json
+from handler.neuron.engine_plan import EnginePlan
+
+# Increased when the meaning of a field changes, so that old entries are not found instead of misread.
+KEY_SCHEMA = 1
+# A field with a longer canonical form is replaced by its digest: manifests stay small, and miss reports readable.
+LONGEST_CLEAR = 512
+# The engine arguments that hold a NeuronConfig (see `EnginePlan`).
+CONFIGS = ("override_neuron_config", "neuron_config", "vision_neuron_config")
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTarget:
+    """The hardware that a graph is compiled for.
+
+    :param platform: the compiler's target (`inf2`, `trn1`, `trn2`, `trn3`), or `cpu`.
+    :param lnc: physical NeuronCores per logical NeuronCore; None on a CPU.
+    :param cpu_features: for `cpu`: `software_versions.cpu_features()`.
+    """
+
+    platform: str
+    lnc: int | None = None
+    cpu_features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInputs:
+    """Everything that a key is computed from.
+
+    :param versions: `software_versions.neuron_versions()` or `cpu_versions()`.
+    :param environ: the process's variables. Those that the compiler reads are used.
+    :param adapters: LoRA adapters by the name that requests use. The names are compiled in.
+    :param quantized: the checkpoint at `quantized_checkpoints_path`, if there is one.
+    """
+
+    plan: EnginePlan
+    versions: Mapping[str, str]
+    target: CompileTarget
+    checkpoint: CheckpointIdentity
+    environ: Mapping[str, str] = field(default_factory=dict)
+    adapters: Mapping[str, CheckpointIdentity] = field(default_factory=dict)
+    draft: CheckpointIdentity | None = None
+    quantized: CheckpointIdentity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactKey:
+    """`digest` is blake3 of the canonical `fields`, hex."""
+
+    kind: str
+    digest: str
+    fields: Mapping[str, Json]
+
+
+def graph_key(inputs: KeyInputs) -> ArtifactKey:
+    """Returns the key of the compiled graph."""
+    return _key("graph", _graph_fields(inputs))
+
+
+def weights_key(inputs: KeyInputs) -> ArtifactKey:
+    """Returns the key of the sharded weights that belong to the graph of `graph_key`."""
+    content: dict[str, Json] = {"model": digest(inputs.checkpoint.content)}
+    if inputs.adapters:
+        content["adapters"] = {name: digest(adapter.content) for name, adapter in inputs.adapters.items()}
+    for name, other in _others(inputs).items():
+        content[name] = digest(other.content)
+    return _key("weights", {**_graph_fields(inputs), "content": content})
+
+
+def _key(kind: str, fields: dict[str, Json]) -> ArtifactKey:
+    fields = {"schema": KEY_SCHEMA, "kind": kind, **fields}
+    return ArtifactKey(kind, digest(fields), fields)
+
+
+def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
+    arguments = {
+        name: normal(value)
+        for name, value in inputs.plan.engine_args.items()
+        if name not in key_exclusions.ENGINE_ARGS and value is not None
+    }
+    fields: dict[str, Json] = {
+        "line": inputs.plan.line,
+        "versions": dict(inputs.versions),
+        "platform": inputs.target.platform,
+        "tensor_parallel_size": arguments.pop("tensor_parallel_size", 1),
+        "pipeline_parallel_size": arguments.pop("pipeline_parallel_size", 1),
+        "model": _clear(_without(inputs.checkpoint.config, key_exclusions.MODEL_CONFIG)),
+        "tensors": inputs.checkpoint.shape,
+        "env": _clear(compile_environment(inputs.environ, inputs.plan.env)),
+    }
+    if inputs.target.lnc is not None:
+        fields["lnc"] = inputs.target.lnc
+    if inputs.target.cpu_features:
+        fields["cpu"] = " ".join(inputs.target.cpu_features)
+    speculative = arguments.get("speculative_config")
+    if isinstance(speculative, dict):
+        arguments["speculative_config"] = _without(speculative, key_exclusions.SPECULATIVE)
+    fields["neuron_config"] = _neuron_config(arguments, fields)
+    fields["engine_args"] = _clear(arguments)
+    if inputs.adapters:
+        fields["adapters"] = {name: _shape_of(adapter) for name, adapter in inputs.adapters.items()}
+    for name, other in _others(inputs).items():
+        fields[name] = _shape_of(other)
+    return fields
+
+
+def _others(inputs: KeyInputs) -> dict[str, CheckpointIdentity]:
+    others = {"draft": inputs.draft, "quantized": inputs.quantized}
+    return {name: other for name, other in others.items() if other is not None}
+
+
+def _neuron_config(arguments: dict[str, Json], fields: dict[str, Json]) -> dict[str, Json]:
+    """Removes the NeuronConfig from the arguments and returns it without fields that repeat another (`tp_degree`).
+
+    A null value is kept: `on_device_sampling_config = null` means sampling on the CPU.
+    """
+    found: dict[str, Json] = {}
+    additional = arguments.pop("additional_config", None)
+    additional = dict(additional) if isinstance(additional, dict) else {}
+    for place in (arguments, additional):
+        for name in CONFIGS:
+            config = place.pop(name, None)
+            if isinstance(config, dict):
+                prefix = "vision." if name.startswith("vision") else ""
+                found.update({prefix + key: value for key, value in _without_paths(config).items()})
+    if additional:
+        arguments["additional_config"] = additional
+    repeated = {"tp_degree": "tensor_parallel_size", "pp_degree": "pipeline_parallel_size", "logical_nc_config": "lnc"}
+    for name, field_ in repeated.items():
+        if name in found and found[name] == fields.get(field_):
+            del found[name]
+    sizes = (fields["tensor_parallel_size"], fields["pipeline_parallel_size"])
+    fields["world_size"] = found.pop("world_size", None) or prod(size for size in sizes if isinstance(size, int))
+    return _clear(found)
+
+
+def _without_paths(config: Mapping[str, Json]) -> dict[str, Json]:
+    """Removes excluded fields, also from nested configurations (`lora_config`, `text_neuron_config`)."""
+    return {
+        name: _without_paths(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+        if name not in key_exclusions.NEURON_CONFIG
+    }
+
+
+def _without(config: Mapping[str, Json], names: Mapping[str, str]) -> dict[str, Json]:
+    return {name: normal(value) for name, value in config.items() if name not in names}
+
+
+def _clear(fields: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: _clear(value) if isinstance(value, dict) else _short(value) for name, value in fields.items()}
+
+
+def _short(value: Json) -> Json:
+    return value if len(canonical(value)) <= LONGEST_CLEAR else f"blake3:{digest(value)}"
+
+
+def _shape_of(checkpoint: CheckpointIdentity) -> str:
+    return digest([_without(checkpoint.config, key_exclusions.MODEL_CONFIG), checkpoint.shape])

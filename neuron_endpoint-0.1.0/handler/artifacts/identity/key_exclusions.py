@@ -1,0 +1,83 @@
+"""The settings that are not part of a key, each with its reason.
+
+Every other setting is part of the key. An argument that is missing here costs a needless compile, never a wrong graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_WHERE = "is a location; the content has its own digest"
+_LOGS = "only controls logs or metrics"
+
+
+def _by_name(names_by_reason: Mapping[str, str]) -> dict[str, str]:
+    return {name: reason for reason, names in names_by_reason.items() for name in names.split()}
+
+
+# vLLM's engine arguments, by their Python names.
+ENGINE_ARGS = _by_name(
+    {
+        _WHERE: "model tokenizer hf_config_path download_dir revision code_revision tokenizer_revision lora_modules "
+        "allowed_local_media_path",
+        "is a secret; the content it gives access to has its own digest": "hf_token",
+        "belongs to the HTTP server": "api_key served_model_name host port root_path",
+        "converts between text and tokens, outside of the graph": "chat_template tokenizer_mode skip_tokenizer_init "
+        "reasoning_parser tool_call_parser enable_auto_tool_choice response_role",
+        _LOGS: "disable_log_stats disable_log_requests enable_log_requests max_log_len otlp_traces_endpoint "
+        "collect_detailed_traces show_hidden_metrics_for_version",
+        "controls how grammars are parsed; they mask the logits outside of the graph": "structured_outputs_config "
+        "guided_decoding_backend",
+        "is a default for requests, which is an input of the graph": "seed generation_config "
+        "override_generation_config max_logprobs",
+        "controls when steps are scheduled, not what a step computes": "async_scheduling",
+        "controls how the checkpoint is read, not its content": "load_format model_loader_extra_config "
+        "use_tqdm_on_load ignore_patterns",
+        "is a share of memory; the number of blocks (num_gpu_blocks_override) is in the key": "gpu_memory_utilization",
+    }
+)
+# The draft model's location inside `speculative_config`. Its other fields are part of the key.
+SPECULATIVE = _by_name({_WHERE: "model revision code_revision"})
+# NeuronConfig (neuronx-distributed-inference, models/config.py).
+NEURON_CONFIG = _by_name(
+    {
+        _WHERE: "quantized_checkpoints_path lora_ckpt_json lora_ckpt_paths lora_ckpt_paths_cpu draft_model_path",
+        "only controls whether each graph runs once after loading": "skip_warmup",
+    }
+)
+# config.json of a model.
+MODEL_CONFIG = _by_name(
+    {
+        _WHERE: "_name_or_path _commit_hash",
+        "is the version that wrote the file": "transformers_version",
+        "has names for display": "id2label label2id",
+    }
+)
+# Variables that a plan sets and that do not change the graph.
+ENVIRONMENT = _by_name(
+    {
+        "is a work directory, which is the same on every machine for the NEFF cache": "BASE_COMPILE_WORK_DIR",
+        _WHERE: "NEURON_COMPILED_ARTIFACTS NEURON_COMPILE_CACHE_URL VLLM_CACHE_ROOT VLLM_CONFIG_ROOT "
+        "TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR HF_HOME HF_HUB_CACHE TMPDIR",
+        "selects the cores; their number is the degree of parallelism": "NEURON_RT_VISIBLE_CORES NEURON_RT_NUM_CORES",
+        _LOGS: "NEURON_RT_LOG_LEVEL VLLM_LOGGING_LEVEL",
+        "is an address": "MASTER_ADDR MASTER_PORT NEURON_RT_ROOT_COMM_ID",
+        "is the field lnc of the key": "NEURON_LOGICAL_NC_CONFIG",
+        "is the field platform of the key": "NEURON_PLATFORM_TARGET_OVERRIDE",
+        "has the same graphs compiled on a host without devices": "VLLM_NEURON_CPU_COMPILE",
+        "controls threads of the host": "OMP_NUM_THREADS VLLM_CPU_OMP_THREADS_BIND",
+        "is the memory for the KV cache, an input of the graph": "VLLM_CPU_KVCACHE_SPACE",
+    }
+)
+SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")
+
+# Compiler flags in NEURON_CC_FLAGS and XLA_FLAGS that name paths or control logs (neuronx-cc's command line reference;
+# libneuronxla's wrapper takes --cache_dir and --retry_failed_compilation).
+FLAGS = re.compile(
+    r"--?(cache[-_]dir|logfile|logfile-verbose|verbose|v|workdir|work-dir|dump|output|jobs|"
+    r"retry_failed_compilation|xla_dump_\w+)"
+)
+FLAGS_WITH_VALUE = re.compile(r"--(cache[-_]dir|logfile|logfile-verbose|verbose|workdir|work-dir|dump|output|jobs)")
+# Variables of the process's environment that the compiler and XLA read.
+COMPILER = re.compile(r"NEURON_CC_FLAGS|XLA_.*|UNSAFE_.*|NEURON_FUSE_.*|NEURON_COMBINE_KV_ALLOCATIONS")

@@ -1,0 +1,183 @@
+"""A lease on one object of a store. Of all contenders one holds it, for as long as it renews it.
+
+The clocks of two machines are never compared. A contender considers a lease expired if it saw the same version of the
+object for the lease's whole duration, by its own monotonic clock: from a reply that had the version to a later request
+that still finds it. The holder counts from before it sent its last successful renewal, and considers its lease lost
+`MARGIN` earlier. The store wrote that renewal after it was sent, and the contender saw it after it was written. So the
+holder has always stopped before a contender takes over, provided that neither clock runs more than `MARGIN` faster or
+slower than the other. The price: an instance that starts after the holder's death waits for a whole duration. The
+store's times (`ObjectInfo.modified`) would save that wait, but they are in whole seconds and differ between its
+servers.
+
+Every write is conditional on the version that was seen, so only one of several contenders succeeds. The body of each
+version is unique (holder, fencing number, number of the renewal), because S3's etag is a digest of the content. A
+released lease stays as an object, so that fencing numbers only grow.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import msgspec
+
+from handler.artifacts.lease.clock import Cancel, Clock
+from handler.artifacts.lease.compile_errors import LeaseLost
+from handler.artifacts.lease.lease_record import LARGEST, LeaseRecord, LeaseState, read
+from handler.storage.object_store import ObjectStore
+from handler.storage.storage_errors import ArtifactError, Conflict, NotFound, TooLarge
+
+SECONDS = 60.0
+# The share of a duration by which a holder gives up before a contender takes over, and the renewals per duration.
+MARGIN = 0.1
+RENEWALS = 3
+
+
+class Contender:
+    """Observes a lease and can acquire it.
+
+    :param machine: the machine's name, for people who read the object.
+    :param seconds: the duration of a lease that is acquired here. Leases of others have their own duration.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, name: str, clock: Clock, machine: str = "", seconds: float = SECONDS
+    ) -> None:
+        self.holder = uuid.uuid4().hex
+        self._objects, self._name, self._clock = objects, name, clock
+        self._machine, self._seconds = machine, seconds
+        self._etag: str | None = None
+        self._since = 0.0
+        self.record: LeaseRecord | None = None
+
+    def poll(self) -> LeaseState:
+        """Reads the lease with one request. Returns whether it is free, held or expired, as far as is known by now."""
+        sent = self._clock.now()
+        try:
+            body, etag = self._objects.get(self._name, limit=LARGEST)
+            record = read(body, self._seconds)
+        except NotFound:
+            self._etag, self.record = None, None
+            return LeaseState.FREE
+        if etag != self._etag or self.record is None:
+            self._etag, self.record, self._since = etag, record, self._clock.now()
+        if record.released:
+            return LeaseState.FREE
+        return LeaseState.EXPIRED if sent - self._since >= record.seconds else LeaseState.HELD
+
+    def acquire(self) -> Lease | None:
+        """Tries to become the holder, based on what `poll` saw last. Returns None if another process was faster.
+
+        :raises AccessDenied: this role may not write to the store.
+        """
+        fencing = self.record.fencing + 1 if self.record is not None else 1
+        date = self._clock.date()
+        record = LeaseRecord(self.holder, self._machine, fencing, self._seconds, acquired=date, renewed=date)
+        sent = self._clock.now()
+        try:
+            etag = self._objects.put(
+                self._name, msgspec.json.encode(record), if_absent=self._etag is None, if_match=self._etag
+            )
+        except Conflict:
+            return None
+        self._etag, self.record = None, None  # the next poll has to read the lease again
+        return Lease(self._objects, self._name, self._clock, record, etag, sent)
+
+
+class Lease:
+    """A lease that this process acquired. It can be lost at any time: check `held`."""
+
+    def __init__(
+        self, objects: ObjectStore, name: str, clock: Clock, record: LeaseRecord, etag: str, sent: float
+    ) -> None:
+        self._objects, self._name, self._clock = objects, name, clock
+        self._record, self._etag, self._sent = record, etag, sent
+        self._lost = False
+        self._cancel: Cancel = _nothing
+        self._on_lost: Callable[[], None] = _nothing
+        self._deadline = float("inf")
+
+    @property
+    def holder(self) -> str:
+        """The unique name of this process in the lease."""
+        return self._record.holder
+
+    @property
+    def fencing(self) -> int:
+        """The fencing number. It grows with each holder of this lease."""
+        return self._record.fencing
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the lease. False if another took it over, or if it was not renewed in time."""
+        return not self._lost and self._clock.now() < self._sent + self._record.seconds * (1 - MARGIN)
+
+    def keep(self, on_lost: Callable[[], None] = lambda: None, deadline: float = float("inf")) -> None:
+        """Starts to renew the lease in the background.
+
+        :param on_lost: called once, from the background, when another process has taken the lease over.
+        :param deadline: monotonic seconds after which the lease is not renewed. So a process that hangs blocks nobody.
+        """
+        self._on_lost, self._deadline = on_lost, deadline
+        self._cancel = self._clock.every(self._record.seconds / RENEWALS, self._renew)
+
+    def confirm(self) -> None:
+        """Renews the lease now, so that a whole duration remains.
+
+        :raises LeaseLost: another process holds it, or the store could not be reached.
+        """
+        self._cancel()
+        self._renew()
+        if not self.held:
+            raise self.lost()
+        self._cancel = self._clock.every(self._record.seconds / RENEWALS, self._renew)
+
+    def lost(self) -> LeaseLost:
+        """Returns the error to raise if the lease is not held."""
+        return LeaseLost(self._objects.location(self._name).uri, "another instance has it" if self._lost else "")
+
+    def release(self) -> None:
+        """Releases the lease, so that the next contender gets it at once. If this fails, the others wait for expiry."""
+        self._cancel()
+        if self._lost:
+            return
+        try:
+            self._write(released=True)
+        except ArtifactError:
+            pass
+
+    def _renew(self) -> None:
+        if self._lost or self._clock.now() > self._deadline:
+            return
+        try:
+            self._write(released=False)
+        except Conflict:
+            self._adopt()
+        except ArtifactError:
+            pass  # the next renewal tries again; until then `held` tells the truth
+
+    def _write(self, *, released: bool) -> None:
+        sent = self._clock.now()
+        record = self._record.renewal(self._clock.date(), released=released)
+        self._etag = self._objects.put(self._name, msgspec.json.encode(record), if_match=self._etag)
+        self._record, self._sent = record, sent
+
+    def _adopt(self) -> None:
+        """Handles a changed version: another process took over, or the reply to our own renewal was lost."""
+        try:
+            body, etag = self._objects.get(self._name, limit=LARGEST)
+            found = read(body, self._record.seconds)
+            if (found.holder, found.fencing) == (self._record.holder, self._record.fencing):
+                self._etag, self._record = etag, found  # the duration counts from the renewal that is sent now
+                self._write(released=False)
+                return
+        except (NotFound, TooLarge, Conflict):
+            pass
+        except ArtifactError:
+            return
+        self._lost = True
+        self._on_lost()
+
+
+def _nothing() -> None:
+    pass

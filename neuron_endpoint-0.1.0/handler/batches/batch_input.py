@@ -1,0 +1,73 @@
+"""Reads the input of a batch: each line is a request with an id of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handler.engine.api_routes import Route
+from handler.errors import InvalidBody, InvalidField
+from handler.schemas.json_body import decode
+
+MAX_LINES: Final = 50_000  # OpenAI's
+MAX_CUSTOM_ID: Final = 512
+INPUT: Final = "input_file_id"
+# The routes that a batch may use: those of OpenAI's Batch API that vLLM has.
+ROUTES: Final = (Route.CHAT, Route.COMPLETIONS, Route.EMBEDDINGS, Route.RESPONSES)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """One request of a batch."""
+
+    custom_id: str
+    body: dict[str, Any]
+
+
+def read_lines(content: bytes, endpoint: Route) -> list[BatchLine]:
+    """The requests of an input file. Empty lines are skipped.
+
+    :raises InvalidField: a line cannot be used. The error names the line and its field.
+    """
+    lines = [_line(number, line, endpoint) for number, line in numbered(content)]
+    if not lines:
+        raise InvalidField(INPUT, "the file has no lines")
+    seen: set[str] = set()
+    for line in lines:
+        if line.custom_id in seen:
+            raise InvalidField(INPUT, f"'custom_id' {line.custom_id[:100]!r} is on two lines")
+        seen.add(line.custom_id)
+    return lines
+
+
+def numbered(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not empty, with their numbers.
+
+    :raises InvalidField: there are too many.
+    """
+    if content.count(b"\n") > MAX_LINES:
+        raise InvalidField(INPUT, f"the file has more than {MAX_LINES:,} lines")
+    return ((number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip())
+
+
+def _line(number: int, line: bytes, endpoint: Route) -> BatchLine:
+    def wrong(problem: str) -> InvalidField:
+        return InvalidField(INPUT, f"line {number}: {problem}")
+
+    try:
+        document = decode(line)
+    except InvalidBody as error:
+        raise wrong(error.message.removeprefix("The request body cannot be read: ").split(". Send one")[0]) from None
+    if unknown := sorted(document.keys() - {"custom_id", "method", "url", "body"}):
+        raise wrong(f"'{unknown[0][:100]}' is not known: a line has 'custom_id', 'method', 'url' and 'body'")
+    custom_id, body = document.get("custom_id"), document.get("body")
+    if not isinstance(custom_id, str) or not 0 < len(custom_id) <= MAX_CUSTOM_ID:
+        raise wrong(f"'custom_id' must be a text of 1 to {MAX_CUSTOM_ID} characters")
+    if document.get("method") != "POST":
+        raise wrong("'method' must be 'POST'")
+    if document.get("url") != endpoint:
+        raise wrong(f"'url' must be the batch's endpoint, '{endpoint}'")
+    if not isinstance(body, dict):
+        raise wrong("'body' must be an object")
+    return BatchLine(custom_id, body)

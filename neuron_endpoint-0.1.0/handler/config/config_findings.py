@@ -1,0 +1,57 @@
+"""Findings about the settings that are not errors. `check` prints them; the start logs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from handler.config.config_rows import json_value, secrets, without_secrets
+from handler.config.dialects.vllm_names import HYPHENATED
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.fields import fields
+from handler.config.finding import Finding, Severity
+from handler.config.value_source import Origin, ValueSource
+from handler.json_value import Json
+
+
+def config_findings(config: EndpointConfig) -> tuple[Finding, ...]:
+    """Settings without effect, hyphenated keys, and settings that differ from those of the compiled artifacts."""
+    return (*_unused(config), *_hyphenated(config), *_artifacts(config))
+
+
+def _unused(config: EndpointConfig) -> Iterator[Finding]:
+    for setting, reason in sorted(config.unused.items()):
+        yield Finding("no-effect", Severity.INFO, setting, f"it has no effect here: {reason}", "Remove it.")
+
+
+def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:
+    """vllm-neuron reads only `override_neuron_config`. The user guide prints hyphens, which the plugin ignores."""
+    found: dict[tuple[str, str], str] = {}
+    for source in config.sources.values():
+        parts = source.name.split(".")
+        for position, part in enumerate(parts[1:], 1):
+            if part in HYPHENATED and parts[position - 1].lower().endswith(("additional_config", "additional-config")):
+                setting = str(ValueSource(source.origin, ".".join(parts[: position + 1]), source.where))
+                found[setting, part] = part.replace("-", "_")
+    for (setting, part), fix in sorted(found.items()):
+        why = f"the plugin ignores '{part}' in additional_config, although the official guide prints it with hyphens"
+        yield Finding(
+            "hyphenated-override", Severity.WARNING, setting, why, f"Write '{fix}'. This endpoint has read it as that."
+        )
+
+
+def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
+    """The plugin loads artifacts unchanged and silently ignores settings that differ from them."""
+    for target, weaker in sorted(config.overridden.items()):
+        field = fields().get(target.partition(".")[0])
+        for one in weaker:
+            if one.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
+                name = target.partition(".")[0]
+                configured = _shown(config, getattr(config, name))
+                compiled = _shown(config, one.value)
+                why = f"the artifacts were compiled with {compiled}, but {config.source(target)} is {configured}"
+                fix = "Set it to the value that the artifacts were compiled with, or compile again."
+                yield Finding("artifacts-differ", Severity.WARNING, config.source(target).name, why, fix)
+
+
+def _shown(config: EndpointConfig, value: object) -> Json:
+    return without_secrets(json_value(value), secrets(config))

@@ -1,0 +1,123 @@
+"""Shows a configuration: as rows for a table, and as a YAML document that `load` reads back as the same configuration.
+
+Secrets are masked in the rows and left out of the document. A token belongs into the endpoint's environment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.fields import ConfigField, fields
+from handler.config.problems import MASK, mask
+from handler.config.value_source import Origin
+from handler.json_value import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting.
+
+    :param field: `max_num_seqs`, or `engine_args.seed`.
+    :param value: the value as JSON; None: the line or the instance decides.
+    :param source: where the value came from: a variable, a key in a document, or `default`.
+    :param overridden: values of weaker sources that were not used: `4 (max_num_seqs in s3://...)`.
+    """
+
+    field: str
+    value: Json
+    source: str
+    overridden: tuple[str, ...]
+    doc: str
+
+    @property
+    def given(self) -> bool:
+        return self.source != "default"
+
+    def document(self) -> dict[str, Json]:
+        return asdict(self)
+
+
+def rows(config: EndpointConfig) -> list[Row]:
+    """A row for every field, in the order of the dataclass; for each key of a mapping that several sources fill."""
+    found: list[Row] = []
+    for field in fields().values():
+        value = getattr(config, field.name)
+        if field.metadata.merged and value:
+            found += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
+        else:
+            found.append(_row(config, field, field.name, value))
+    return found
+
+
+def to_document(config: EndpointConfig) -> str:
+    """YAML that `load` reads back as the same configuration, without the secrets."""
+    import yaml
+
+    settings = {
+        field.name: without_secrets(json_value(getattr(config, field.name)), secrets(config))
+        for field in fields().values()
+        if not field.metadata.secret and _is_set(config, field)
+    }
+    if not settings:
+        return "{}\n"
+    text: str = yaml.safe_dump(settings, sort_keys=False, default_flow_style=False, width=120)
+    return text
+
+
+def json_value(value: Any) -> Json:
+    """A field's value as a JSON value."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return [json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    plain: Json = value
+    return plain
+
+
+def secrets(config: EndpointConfig) -> tuple[str, ...]:
+    """The values that must never be shown."""
+    found = (getattr(config, field.name) for field in fields().values() if field.metadata.secret)
+    return tuple(secret for secret in found if isinstance(secret, str) and len(secret) > 3)
+
+
+def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
+    """The value with every secret in it masked, at any depth."""
+    if isinstance(value, str):
+        return mask(value, known)
+    if isinstance(value, list):
+        return [without_secrets(item, known) for item in value]
+    if isinstance(value, dict):
+        return {mask(key, known): without_secrets(item, known) for key, item in value.items()}
+    return value
+
+
+def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -> Row:
+    known = secrets(config)
+
+    def visible(item: object) -> Json:
+        if field.metadata.secret and item is not None:
+            return MASK
+        return without_secrets(json_value(item), known)
+
+    weaker = (f"{_text(visible(one.value))} ({one.source})" for one in config.overridden.get(name, ()))
+    source = mask(str(config.source(name)), known)
+    overridden = tuple(mask(text, known) for text in weaker)
+    return Row(mask(name, known), visible(value), source, overridden, field.metadata.text)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_set(config: EndpointConfig, field: ConfigField) -> bool:
+    value = getattr(config, field.name)
+    if value == field.default:
+        return value is not None and config.source(field.name).origin is not Origin.DEFAULT
+    return True

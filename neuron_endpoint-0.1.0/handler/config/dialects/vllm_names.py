@@ -1,0 +1,176 @@
+"""Translates vLLM's engine arguments. `SM_VLLM_*`, documents and LMI's options all use it.
+
+An argument that has a field becomes that field; the others go to `engine_args`. The arguments that hold the Neuron
+configuration or the speculation are translated key by key, so that a plan can spell them for any line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from handler.config.assignment import Assignment, assign, converted
+from handler.config.dialects import raw_neuron_config as raw_neuron
+from handler.config.dialects.near_miss import unknown
+from handler.config.fields import fields
+from handler.config.problems import BadValue
+from handler.config.values import parse_json, shown, to_bool, to_mapping
+from handler.config.vllm_argument_table import known, server_arguments
+from handler.errors import SettingError
+from handler.json_value import Json
+
+# Arguments that vLLM's tables do not have. The native plugin reads `neuron_config` inside `additional_config`.
+NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
+HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
+OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
+# Keys of `speculative_config` -> fields.
+SPECULATIVE: Mapping[str, str] = {
+    "model": "speculative_model",
+    "num_speculative_tokens": "num_speculative_tokens",
+    "method": "speculation",
+}
+LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or commas between them, or a JSON list'
+FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
+
+
+def translate(name: str, value: Json, setting: str) -> list[Assignment]:
+    """Translates one engine argument.
+
+    :param name: vLLM's name, with hyphens or underscores, in any case. `no_...` turns a flag off.
+    :param value: a text, or a value from a document.
+    :param setting: the name to use in errors.
+    :raises SettingError: the argument is unknown or belongs to vLLM's HTTP server, or the value does not fit.
+    """
+    name = canonical(name)
+    try:
+        if name in OPENED:
+            return [] if value is None else _opened(name, value, setting)
+        if name in front_end_arguments():
+            return [assign(name, value, setting)]
+        if name in server_arguments():
+            problem = "belongs to vLLM's own HTTP server, which does not run here"
+            raise SettingError(setting, problem, FIXES.get(name, "Remove it."))
+        argument = known().get(name)
+        if argument is None:
+            positive = name.removeprefix("no_")
+            if is_flag(positive):
+                return translate(positive, not to_bool(value), setting)
+            raise unknown(setting, name, names(), "", "an engine argument of vLLM")
+        if name in fields():
+            return [assign(name, value, setting)]
+        return [Assignment("engine_args", argument.convert(value), key=name)]
+    except BadValue as bad:
+        raise bad.named(setting) from None
+
+
+def canonical(name: str) -> str:
+    """The name in lower case with underscores: `--max-num-seqs` and `MAX_NUM_SEQS` become `max_num_seqs`."""
+    return name.strip().lower().lstrip("-").replace("-", "_")
+
+
+def is_known(name: str) -> bool:
+    """Whether any version of vLLM has the argument."""
+    name = canonical(name)
+    if name in known() or name in OPENED or name in server_arguments():
+        return True
+    return name.startswith("no_") and is_flag(name.removeprefix("no_"))
+
+
+def is_flag(name: str) -> bool:
+    name = canonical(name)
+    if name in front_end_arguments():
+        return fields()[name].kind == "bool"
+    argument = known().get(name)
+    return argument is not None and argument.kind == "bool"
+
+
+@lru_cache(maxsize=1)
+def front_end_arguments() -> frozenset[str]:
+    """The arguments of vLLM's HTTP server that go to its serving classes, which run in this process."""
+    return frozenset(name for name, field in fields().items() if field.metadata.server_argument)
+
+
+def names() -> tuple[str, ...]:
+    """Every argument that can be translated, in vLLM's spelling."""
+    return tuple(sorted({*known(), *OPENED, *front_end_arguments()}))
+
+
+def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
+    if name == "lora_modules":
+        return [assign(name, _lora_modules(value), setting)]
+    given = to_mapping(value)
+    if name in NEURON_CONFIGS:
+        return raw_neuron.translate(given, setting)
+    return _additional(given, setting) if name == "additional_config" else _speculative(given, setting)
+
+
+def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+    """Takes the Neuron configuration out of vLLM's `additional_config`. The other keys stay."""
+    found: list[Assignment] = []
+    rest: dict[str, Json] = {}
+    for key, value in given.items():
+        if canonical(key) in NEURON_CONFIGS:
+            inner = converted(to_mapping, {} if value is None else value, f"{setting}.{key}")
+            found += raw_neuron.translate(inner, setting, via=key)
+        elif key == "vision_neuron_config":
+            found.append(assign(key, value, setting, key))
+        else:
+            rest[key] = value
+    if rest:
+        found.append(Assignment("engine_args", rest, key="additional_config"))
+    return found
+
+
+def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+    """Translates draft, length and method to their fields. With a method that has no field value, all goes to vLLM."""
+    method = given.get("method")
+    if method is not None and method not in fields()["speculation"].metadata.choices:
+        return [Assignment("engine_args", dict(given), key="speculative_config")]
+    found = [
+        assign(SPECULATIVE[key], value, setting, key)
+        for key, value in given.items()
+        if key in SPECULATIVE and value is not None
+    ]
+    rest = {key: value for key, value in given.items() if key not in SPECULATIVE}
+    if rest:
+        found.append(Assignment("engine_args", rest, key="speculative_config"))
+    return found
+
+
+def _lora_modules(value: Json) -> Json:
+    """Reads vLLM's forms, one or several `name=path` or `{"name": ..., "path": ...}`, and ours, `{name: path}`.
+
+    Several stand in a JSON list, or one after the other with spaces or commas between them.
+    """
+    if isinstance(value, str):
+        value = _lora_texts(value.strip())
+    if isinstance(value, dict):
+        if set(value) - {"base_model_name"} != {"name", "path"}:
+            return value
+        value = [value]
+    found: dict[str, Json] = {}
+    for entry in value if isinstance(value, list) else [value]:
+        name, path = _lora_module(entry)
+        if name in found:
+            raise BadValue(f"the adapter {shown(name)} is given twice", "Keep one of the two")
+        found[name] = path
+    return found
+
+
+def _lora_texts(text: str) -> Json:
+    if text.startswith("{"):
+        objects = re.split(r"(?<=\})[\s,]+(?=\{)", text)
+        return parse_json(text) if len(objects) == 1 else [*objects]
+    return parse_json(text) if text.startswith("[") else [*re.split(r"\s*,\s*(?=[^\s,=/]+=)|\s+", text)]
+
+
+def _lora_module(entry: Json) -> tuple[str, Json]:
+    if isinstance(entry, str):
+        name, equals, path = entry.partition("=")
+        if name and equals and path:
+            return name, path
+        entry = parse_json(entry) if entry.lstrip().startswith("{") else entry
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and "path" in entry:
+        return str(entry["name"]), entry["path"]
+    raise BadValue(f"{shown(entry)} is not an adapter", f"Write {LORA_FORMS}")

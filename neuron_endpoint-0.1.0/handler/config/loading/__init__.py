@@ -1,0 +1,1 @@
+"""Reads the sources of a configuration and merges them into one `EndpointConfig`."""

@@ -1,0 +1,78 @@
+"""Reads small configuration files from disk or S3, up to a size limit.
+
+All I/O of `handler.config` is here. Loaders take a `Fetch`, so that tests and callers with a cache can pass their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from handler.regular_files import open_regular
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+# Bytes. The largest real files of this kind, NxDI's saved configurations, have about 20 KB.
+LIMIT = 256 * 1024
+# Takes a path or the s3:// URI of one object. Returns its bytes; None if there is no such file.
+Fetch = Callable[[str], bytes | None]
+
+
+class Unreadable(Exception):
+    """A file that may exist but cannot be read. The message is written for users."""
+
+
+def fetch(location: str) -> bytes | None:
+    """The bytes of a file, or None if it does not exist.
+
+    botocore finds S3's credentials, region and endpoint itself. At most LIMIT + 1 bytes are requested.
+
+    :raises Unreadable: too large, no permission, no such bucket, no connection, or a directory.
+    """
+    body = _from_s3(location) if location.startswith("s3://") else _from_disk(location)
+    if body is not None and len(body) > LIMIT:
+        raise Unreadable(f"it is larger than {LIMIT:,} bytes")
+    return body
+
+
+def _from_disk(location: str) -> bytes | None:
+    try:
+        with open_regular(Path(location)) as file:
+            return file.read(LIMIT + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"it cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _from_s3(location: str) -> bytes | None:
+    parts = urlsplit(location)
+    key = parts.path.lstrip("/")
+    if not parts.netloc or not key:
+        raise Unreadable("it does not name an object: write s3://bucket/key")
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        reply = _client().get_object(Bucket=parts.netloc, Key=key, Range=f"bytes=0-{LIMIT}")
+        return reply["Body"].read(LIMIT + 1)
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if code in {"NoSuchKey", "404"}:
+            return None
+        if code == "InvalidRange":  # an empty object has no bytes to ask for
+            return b""
+        raise Unreadable(f"S3 denies access ({code}): check the bucket, s3:GetObject and s3:ListBucket") from None
+    except (BotoCoreError, ValueError) as error:
+        raise Unreadable(f"S3 cannot be reached ({error})") from None
+
+
+def _client() -> S3Client:
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        "s3", config=Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
+    )

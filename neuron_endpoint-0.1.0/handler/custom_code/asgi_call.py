@@ -1,0 +1,90 @@
+"""Calls an ASGI application with one request, without an HTTP server. httpx's ASGITransport cannot stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, MutableMapping
+from typing import Any
+
+from handler.custom_code.code_contract import CodeReply, CodeRequest
+from handler.custom_code.hook_caller import HookCaller
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+def call_application(app: Application, caller: HookCaller, request: CodeRequest) -> CodeReply:
+    """The application's reply. A body without a length is an iterator over its pieces.
+
+    :raises EndpointError: the application raised an exception and sent no reply.
+    """
+    messages = caller.pieces(f"{request.method} {request.path}", _messages(app, request))
+    start, first = next(messages), next(messages)
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+    content_type = headers.pop("content-type", "application/octet-stream")
+    whole = headers.pop("content-length", None) is not None or not first.get("more_body")
+    body = _body(first, messages)
+    return CodeReply(b"".join(body) if whole else body, content_type, start["status"], headers)
+
+
+def _body(message: Message, messages: Generator[Message]) -> Iterator[bytes]:
+    try:
+        while True:
+            if piece := message.get("body", b""):
+                yield piece
+            if not message.get("more_body"):
+                return
+            message = next(messages)
+    finally:
+        messages.close()
+
+
+async def _messages(app: Application, request: CodeRequest) -> AsyncIterator[Message]:
+    """What the application sends for one request. Closing the iterator cancels the request."""
+    sent: asyncio.Queue[Message] = asyncio.Queue(1)
+    arrived = False
+
+    async def receive() -> Message:
+        nonlocal arrived
+        if arrived:
+            await asyncio.Event().wait()  # a client that leaves cancels the task
+        arrived = True
+        return {"type": "http.request", "body": request.body, "more_body": False}
+
+    task = asyncio.ensure_future(app(_scope(request), receive, sent.put))
+    try:
+        while True:
+            message = asyncio.ensure_future(sent.get())
+            await asyncio.wait({message, task}, return_when=asyncio.FIRST_COMPLETED)
+            if not message.done():
+                message.cancel()
+                task.result()  # raises what the application raised
+                raise RuntimeError("it ended without a whole reply")
+            yield message.result()
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # raised after the whole reply
+
+
+def _scope(request: CodeRequest) -> dict[str, Any]:
+    """The connection scope of a request (ASGI specification, HTTP connection scope)."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": request.path,
+        "raw_path": request.path.encode(),
+        "query_string": request.query.encode(),
+        "root_path": "",
+        "headers": [
+            (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()
+        ],
+        "client": ("127.0.0.1", 0),
+        "server": ("127.0.0.1", 8080),
+    }

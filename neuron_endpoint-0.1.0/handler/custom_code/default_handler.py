@@ -1,0 +1,74 @@
+"""The defaults for hooks that custom code does not define: those of `sagemaker-inference`, with the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import msgspec
+import numpy
+from sagemaker_inference import content_types, encoder, errors, utils
+from sagemaker_inference.default_inference_handler import DefaultInferenceHandler
+
+from handler.custom_code.code_errors import NoEngine
+from handler.custom_code.engine_model import EngineModel
+from handler.custom_code.hook_context import HookContext
+from handler.errors import InvalidBody, InvalidField
+from handler.schemas.reply import JSON_LINES, SSE, encode
+
+
+class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # the library is untyped
+    """Default hooks: the model is the engine, and a JSON object is answered as /invocations would answer it.
+
+    Everything else is the library's, except for two faults of its decoders: here an `.npy` body cannot contain pickles,
+    and a JSON object stays an object.
+    """
+
+    def default_model_fn(self, model_dir: str, context: HookContext | None = None) -> EngineModel:
+        if context is None or context.engine is None:
+            raise NoEngine
+        return context.engine
+
+    def default_input_fn(self, input_data: Any, content_type: str, context: HookContext | None = None) -> Any:
+        if content_type == content_types.JSON:
+            try:
+                document = msgspec.json.decode(input_data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise InvalidBody(f"it is not valid JSON ({error})") from None
+            return document if isinstance(document, dict) else numpy.array(document)
+        try:
+            if content_type == content_types.NPY:
+                return numpy.load(BytesIO(input_data), allow_pickle=False)
+            return super().default_input_fn(input_data, content_type, context)
+        except errors.UnsupportedFormatError:
+            raise
+        except Exception as error:
+            raise InvalidBody(f"it is not valid {content_type} ({type(error).__name__})") from None
+
+    def default_predict_fn(self, data: Any, model: Any, context: HookContext | None = None) -> Any:
+        if not isinstance(model, EngineModel):
+            return super().default_predict_fn(data, model, context)
+        if not isinstance(data, dict):
+            raise InvalidBody("it is not a JSON object")
+        if data.get("stream"):
+            raise InvalidField(
+                "stream", "the default predict_fn cannot stream: define a predict_fn that returns model.stream(...)"
+            )
+        return model.respond(data)
+
+    def default_output_fn(self, prediction: Any, accept: str, context: HookContext | None = None) -> tuple[Any, str]:
+        accepted = [kind.split(";")[0] for kind in utils.parse_accept(accept)]
+        for kind in accepted:
+            if kind in encoder.SUPPORTED_CONTENT_TYPES:
+                return encoder.encode(prediction, kind), kind
+            if kind == content_types.ANY:
+                return encoder.encode(prediction, content_types.JSON), content_types.JSON
+        raise errors.UnsupportedFormatError(accept)
+
+
+def framed(items: Iterator[Any], accept: str) -> tuple[Iterator[bytes], str]:
+    """Frames a stream for the default output_fn: each item is a JSON document, as a line or as a server-sent event."""
+    if SSE in accept:
+        return (b"data: " + encode(item) + b"\n\n" for item in items), SSE
+    return (encode(item) + b"\n" for item in items), JSON_LINES

@@ -1,0 +1,191 @@
+"""The engine as custom code sees it. The default `model_fn` returns it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+import msgspec
+
+from handler.custom_code.code_contract import CodeReply
+from handler.custom_code.request_deadline import deadline_arguments
+from handler.engine.engine import Engine
+from handler.engine.engine_request import EngineRequest
+from handler.engine.generation.generation import Generation
+from handler.errors import EndpointError, InvalidField
+from handler.schemas import dispatch
+from handler.schemas.openai import chat, completion
+from handler.schemas.reply import AnyCall, Call, Reply, RunningCall
+
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
+CompletionStep = tuple[str, Sequence[int], str | None, int | str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer.
+
+    :ivar finish_reason: `stop` or `length`.
+    :ivar stop_reason: the stop string or the token id that ended it.
+    """
+
+    text: str
+    token_ids: Sequence[int]
+    finish_reason: str | None
+    stop_reason: int | str | None
+    prompt_tokens: int
+
+
+class EngineModel:
+    """The engine of this endpoint. Every method may be called from any thread, and by many threads at the same time.
+
+    A prompt is a text, token ids, or chat messages. `fields` are those of `/v1/completions`, or of
+    `/v1/chat/completions` for messages: `max_tokens`, `temperature`, `stop` ... To stop an answer and free its slot,
+    close the iterator or drop it. An answer that exceeds the deadline of its request ends with DeadlineExceeded.
+
+    :raises ClientError: from every method: a prompt or a field cannot be used.
+    :raises ServerError: from every method: the engine failed.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._engine.served_names
+
+    @property
+    def max_model_len(self) -> int:
+        """The context, in tokens."""
+        return self._engine.limits.max_model_len
+
+    def generate(self, prompt: Prompt, **fields: Any) -> Completion:
+        """The whole answer. Blocks until it is complete."""
+        generation = self._generation(prompt, fields, stream=False)
+        text, token_ids, finish_reason, stop_reason = next(self._steps(generation))
+        return Completion(text, token_ids, finish_reason, stop_reason, len(generation.prompt))
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], **fields: Any) -> Completion:
+        """`generate`, for messages."""
+        return self.generate(messages, **fields)
+
+    def stream(self, prompt: Prompt, **fields: Any) -> Iterator[str]:
+        """The text of the answer, piece by piece."""
+        for text, *_ in self._steps(self._generation(prompt, fields, stream=True)):
+            if text:
+                yield text
+
+    async def agenerate(self, prompt: Prompt, **fields: Any) -> Completion:
+        """`generate`, for async hooks."""
+        generation = self._generation(prompt, fields, stream=False)
+        async for text, token_ids, finish_reason, stop_reason in self._asteps(generation):
+            return Completion(text, token_ids, finish_reason, stop_reason, len(generation.prompt))
+        raise AssertionError("an answer ends with output or with an error")
+
+    async def astream(self, prompt: Prompt, **fields: Any) -> AsyncIterator[str]:
+        """`stream`, for async hooks."""
+        async for text, *_ in self._asteps(self._generation(prompt, fields, stream=True)):
+            if text:
+                yield text
+
+    def respond(self, document: Mapping[str, Any]) -> Any:
+        """The reply of /invocations to a body, as an object: chat, completion, TGI or LMI. It is never streamed."""
+        body = self.answer({**document, "stream": False}).body
+        if not isinstance(body, bytes):
+            raise InvalidField("parameters.output_formatter", "respond() cannot stream: use stream()")
+        return msgspec.json.decode(body)
+
+    def answer(self, document: Mapping[str, Any]) -> CodeReply:
+        """The reply of /invocations to a body, as bytes. An iterator of events if the body asks for a stream."""
+        call: AnyCall = dispatch.parse(document, self._engine)
+        queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
+        request = call.request(self._engine, _ForwardingSink(queue.put))
+        self._engine.loop.call(request.begin, *deadline_arguments(stream=call.stream))
+        first = _checked(queue.get())
+        if not call.stream:
+            return CodeReply(call.reply.whole(*first), call.reply.content_type)
+        return CodeReply(self._events(call.reply, first, queue, request), call.reply.stream_content_type)
+
+    def _events(
+        self,
+        reply: Reply,
+        step: CompletionStep,
+        queue: SimpleQueue[CompletionStep | EndpointError],
+        request: RunningCall,
+    ) -> Iterator[bytes]:
+        try:
+            yield reply.opening() + reply.event(*step)
+            while step[2] is None:
+                item = queue.get()
+                if isinstance(item, EndpointError):
+                    yield reply.broken(item)
+                    raise item
+                step = item
+                if event := reply.event(*step):
+                    yield event
+            yield reply.closing()
+        finally:
+            self._engine.loop.call(request.cancel)
+
+    def _generation(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Generation:
+        is_chat = not isinstance(prompt, str) and all(isinstance(item, Mapping) for item in prompt)
+        value = prompt if isinstance(prompt, str) else list(prompt)
+        body = {**fields, "messages" if is_chat else "prompt": value, "stream": stream}
+        call: Call = (chat if is_chat else completion).parse(body, self._engine)
+        return call.generation
+
+    def _steps(self, generation: Generation) -> Iterator[CompletionStep]:
+        queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
+        request = self._begin(generation, queue.put)
+        try:
+            while True:
+                step = _checked(queue.get())
+                yield step
+                if step[2] is not None:
+                    return
+        finally:
+            self._engine.loop.call(request.cancel)
+
+    async def _asteps(self, generation: Generation) -> AsyncIterator[CompletionStep]:
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[CompletionStep | EndpointError] = asyncio.Queue()
+        request = self._begin(generation, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
+        try:
+            while True:
+                step = _checked(await queue.get())
+                yield step
+                if step[2] is not None:
+                    return
+        finally:
+            self._engine.loop.call(request.cancel)
+
+    def _begin(self, generation: Generation, put: Callable[[CompletionStep | EndpointError], object]) -> EngineRequest:
+        request = self._engine.request(generation, _ForwardingSink(put))
+        self._engine.loop.call(request.begin, *deadline_arguments(stream=generation.stream))
+        return request
+
+
+def _checked(item: CompletionStep | EndpointError) -> CompletionStep:
+    if isinstance(item, EndpointError):
+        raise item
+    return item
+
+
+class _ForwardingSink:
+    """A sink that forwards every step, and the error."""
+
+    __slots__ = ("_put",)
+
+    def __init__(self, put: Callable[[CompletionStep | EndpointError], object]) -> None:
+        self._put = put
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        self._put((text, token_ids, finish_reason, stop_reason))
+
+    def fail(self, error: EndpointError) -> None:
+        self._put(error)

@@ -1,0 +1,132 @@
+"""Calls a function of custom code: sync or async, with or without a context. Its generators become iterators.
+
+Async functions run on an event loop of their own, in one thread. One that blocks delays other async hooks, but never
+the engine's tokens.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused, UnsupportedFormat
+from handler.engine.event_loop import LoopThread
+from handler.errors import EndpointError, SettingError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A function of custom code.
+
+    :param takes_context: whether its last argument is the context.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    takes_context: bool
+
+    @classmethod
+    def of(cls, name: str, function: Callable[..., Any], arguments: int) -> Hook:
+        """Inspects the arguments of a function.
+
+        :param arguments: the number of arguments without the context.
+        :raises SettingError: the function takes another number of arguments.
+        """
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return cls(name, function, takes_context=False)
+        for takes_context in (True, False):
+            try:
+                signature.bind(*[None] * (arguments + takes_context))
+            except TypeError:
+                continue
+            return cls(name, function, takes_context)
+        problem = f"it takes {len(signature.parameters)} arguments, not {arguments}, or {arguments + 1} with a context"
+        raise SettingError(name, problem, "docs/custom-code.md lists the arguments of each hook.")
+
+
+@dataclass(frozen=True, slots=True)
+class HookCaller:
+    """Calls hooks.
+
+    :param loop: runs async functions.
+    """
+
+    loop: LoopThread = field(default_factory=lambda: LoopThread.start("custom-code"))
+
+    def call(self, hook: Hook, *arguments: object, context: object) -> Any:
+        """Calls a hook, and waits for it if it is async.
+
+        :raises EndpointError: the hook raised an exception: an EndpointError, an error of `sagemaker-inference`, or
+            another one, which becomes a 500.
+        """
+        passed = (*arguments, context) if hook.takes_context else arguments
+        try:
+            result = hook.function(*passed)
+            return self.loop.run(_awaited(result)) if inspect.isawaitable(result) else result
+        except Exception as error:
+            raise as_endpoint_error(hook.name, error) from error
+
+    def pieces(self, name: str, stream: object) -> Generator[Any]:
+        """The items of a sync or async generator. Closing this iterator closes the generator.
+
+        :raises EndpointError: as `call`.
+        """
+        try:
+            if isinstance(stream, AsyncIterator):
+                yield from self._from_async(stream)
+            elif isinstance(stream, Iterator):
+                yield from stream
+        except Exception as error:
+            raise as_endpoint_error(name, error) from error
+
+    def _from_async(self, stream: AsyncIterator[Any]) -> Iterator[Any]:
+        end = object()
+        try:
+            while (item := self.loop.run(_next(stream, end))) is not end:
+                yield item
+        finally:
+            aclose = getattr(stream, "aclose", None)
+            if aclose is not None:
+                self.loop.run(_awaited(aclose()))
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+async def _next(stream: AsyncIterator[Any], end: object) -> object:
+    return await anext(stream, end)
+
+
+def is_stream(value: object) -> bool:
+    return isinstance(value, Iterator | AsyncIterator)
+
+
+def as_endpoint_error(name: str, error: Exception) -> EndpointError:
+    """The endpoint error for an exception of custom code. The traceback goes to the log."""
+    known = error if isinstance(error, EndpointError) else _library_error(name, error)
+    if known is not None:
+        return known
+    logger.error("%s raised %s", name, type(error).__name__, exc_info=error)
+    return CustomCodeFailed(name, error)
+
+
+def _library_error(name: str, error: Exception) -> EndpointError | None:
+    """The endpoint error for an error of `sagemaker-inference`. None for other exceptions, or if hooks are not used."""
+    if "sagemaker_inference.errors" not in sys.modules:
+        return None
+    from sagemaker_inference import errors
+
+    if isinstance(error, errors.BaseInferenceToolkitError):
+        return CustomCodeRefused(int(error.status_code), str(error.message))
+    if isinstance(error, errors.UnsupportedFormatError):
+        return UnsupportedFormat(str(error), accept=name == "output_fn")
+    return None

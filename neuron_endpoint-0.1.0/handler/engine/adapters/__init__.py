@@ -1,0 +1,1 @@
+"""LoRA adapters: their files, their names, loading and unloading."""

@@ -1,0 +1,234 @@
+"""The LoRA adapters of an engine. Loading and unloading block the caller's thread, but never a request."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from handler.engine.adapters import adapter_errors
+from handler.engine.adapters.adapter_checkpoint import copy_checked
+from handler.engine.adapters.empty_adapter import write_empty_adapter
+from handler.engine.contract import EngineAdapter
+from handler.engine.event_loop import LoopThread
+from handler.errors import InvalidField
+
+logger = logging.getLogger(__name__)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@=+-]{0,255}", re.ASCII)
+EMPTY = "nothing"
+LOAD_SECONDS = 300.0
+# How long the files of an unloaded adapter are kept. vLLM's core may still make a step with an adapter whose last
+# request has ended in this process, because stop strings are found here. Without the files the core would end with a
+# FileNotFoundError.
+KEPT_SECONDS = 60.0
+# Fetches an adapter from its source, and returns its directory.
+Bring = Callable[[str], Path]
+
+
+@dataclass(slots=True)
+class Adapter:
+    """One loaded adapter.
+
+    :ivar request: vLLM's LoRARequest, which is passed with each request that uses the adapter.
+    :ivar running: how many requests use it now. Read and written on the engine's loop.
+    :ivar leaving: it is being unloaded. Its memory is freed when the last request that uses it has ended.
+    """
+
+    name: str
+    source: str
+    pinned: bool
+    identity: int
+    path: Path
+    request: Any
+    running: int = 0
+    leaving: bool = False
+
+
+class Adapters:
+    """The LoRA adapters of an engine, by name.
+
+    :param base_names: the model's own names, which no adapter may have.
+    :param directory: keeps the files of loaded adapters.
+    :param limit: how many adapters may be loaded. The engine's memory may hold fewer. vLLM then drops the least
+        recently used one from memory, and reads its files again when a request uses it.
+    :ivar required: whether the engine serves requests with an adapter only.
+    :ivar modules: the model's modules with the shapes of their weights, if they are known.
+    :ivar fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
+    """
+
+    def __init__(
+        self,
+        engine: EngineAdapter,
+        loop: LoopThread,
+        base_names: tuple[str, ...],
+        directory: Path,
+        limit: int,
+        bring: Bring,
+    ) -> None:
+        assert engine.facts.adapters is not None, "the engine was started with LoRA"
+        self._engine = engine
+        self._loop = loop
+        self._base_names = base_names
+        self._by_name: dict[str, Adapter] = {}
+        self._empty: Adapter | None = None
+        self.required = False
+        self._directory = directory
+        self._bring = bring
+        self._slots, self._max_rank = engine.facts.adapters
+        self._identities = itertools.count(1)
+        self._change = threading.Lock()
+        self.limit = limit
+        self.fixed = ""
+        self.modules: dict[str, tuple[int, ...]] | None = None
+        shutil.rmtree(directory, ignore_errors=True)  # files of an earlier process
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def all(self) -> list[Adapter]:
+        return list(self._by_name.values())
+
+    def get(self, name: str) -> Adapter:
+        """:raises AdapterNotFound: no adapter has this name."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise adapter_errors.AdapterNotFound(name)
+        return found
+
+    def begin(self, name: str | None) -> Adapter | None:
+        """Counts a new request, and returns the adapter that it must use. Call on the loop.
+
+        :param name: the name in the request. None, "" and the model's own names mean the model without an adapter.
+        :raises AdapterNotFound: the adapter was unloaded after the request was read.
+        :raises AdapterRequired: the engine serves no request without an adapter.
+        """
+        if not name or name in self._base_names:
+            if self.required:
+                raise adapter_errors.AdapterRequired(self.names())
+            return self._empty
+        adapter = self.get(name)
+        adapter.running += 1
+        return adapter
+
+    def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
+        """Fetches, checks and loads an adapter. Loading the same one again is not an error.
+
+        :param source: a directory or s3:// URI with PEFT's files.
+        :param pin: keep it in the engine's memory.
+        :param replace: replace the adapter of this name. Running requests keep the old one.
+        :raises EndpointError: the name is invalid or in use, the files cannot be served, or there is no room.
+        """
+        if not NAME.fullmatch(name) or ".." in name:
+            raise InvalidField(
+                "name", "it must begin with a letter or digit and have at most 256 of A-Z a-z 0-9 ._:/@=+-"
+            )
+        if self.fixed:
+            raise adapter_errors.AdaptersUnsupported(self.fixed)
+        with self._change:
+            old = self._by_name.get(name)
+            if replace and old is None:
+                raise adapter_errors.AdapterNotFound(name)
+            if old is not None and not replace and old.source == source:
+                return old
+            if name in self._base_names or (old is not None and not replace):
+                raise adapter_errors.AdapterExists(name)
+            if old is None and len(self._by_name) >= self.limit:
+                raise adapter_errors.AdaptersFull(self.limit)
+            pinned = sum(other.pinned for other in self.all() if other is not old)
+            if pin and pinned + 1 >= self._slots:
+                raise InvalidField(
+                    "pin", f"one of the engine's {self._slots} adapter slots (max_loras) must not be pinned"
+                )
+            adapter = self._load(name, source, pin)
+            self._by_name[name] = adapter
+            if old is not None:
+                self._retire(old)
+            return adapter
+
+    def declare(self, name: str, source: str) -> None:
+        """Adds an adapter with which the engine was started. The Neuron plugin compiles such adapters in, by name."""
+        identity = next(self._identities)
+        request = self._engine.lora_request(identity, name, source)
+        self._by_name[name] = Adapter(name, source, True, identity, Path(source), request)
+
+    def declare_base(self, name: str, source: str | None) -> None:
+        """Sets the adapter of zeros that the engine was started with. Without one, requests must name an adapter."""
+        if source is None:
+            self.required = True
+            return
+        identity = next(self._identities)
+        self._empty = Adapter(
+            name, "", False, identity, Path(source), self._engine.lora_request(identity, name, source)
+        )
+
+    def unload(self, name: str) -> None:
+        """Unloads an adapter. Running requests finish with it; new ones cannot use it.
+
+        :raises AdapterNotFound: no adapter has this name.
+        :raises AdaptersUnsupported: adapters can be changed only at the start.
+        """
+        if self.fixed:
+            raise adapter_errors.AdaptersUnsupported(self.fixed)
+        with self._change:
+            adapter = self.get(name)
+            del self._by_name[name]
+            self._retire(adapter)
+
+    def load_empty(self, model: Path) -> None:
+        """Loads an adapter of zeros for requests without an adapter. vLLM's CPU kernels need it."""
+        identity = next(self._identities)
+        path = self._directory / str(identity)
+        if not write_empty_adapter(model, path):
+            logger.warning(
+                "%s has no module for an adapter of zeros: do not mix requests with and without an adapter",
+                model,
+            )
+            return
+        request = self._engine.lora_request(identity, EMPTY, str(path))
+        self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
+        self._empty = Adapter(EMPTY, "", False, identity, path, request)
+
+    def end(self, adapter: Adapter) -> None:
+        """Call on the loop when a request that used the adapter has ended."""
+        if adapter is self._empty:
+            return
+        adapter.running -= 1
+        if adapter.leaving and not adapter.running:
+            self._loop.task(self._free(adapter))
+
+    def _load(self, name: str, source: str, pin: bool) -> Adapter:
+        identity = next(self._identities)
+        path = self._directory / str(identity)
+        copy_checked(name, self._bring(source), path, self._max_rank, self.modules)
+        # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
+        request = self._engine.lora_request(identity, f"{name}#{identity}", str(path))
+        try:
+            self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
+            if pin:
+                self._loop.run(self._engine.pin_lora(identity), LOAD_SECONDS)
+        except ValueError as error:
+            self._loop.run(self._engine.remove_lora(identity), LOAD_SECONDS)
+            shutil.rmtree(path, ignore_errors=True)
+            raise adapter_errors.InvalidAdapter(name, str(error)) from None
+        return Adapter(name, source, pin, identity, path, request)
+
+    def _retire(self, adapter: Adapter) -> None:
+        async def retire() -> None:
+            adapter.leaving = True
+            if not adapter.running:
+                await self._free(adapter)
+
+        self._loop.run(retire(), LOAD_SECONDS)
+
+    async def _free(self, adapter: Adapter) -> None:
+        try:
+            await self._engine.remove_lora(adapter.identity)
+        except Exception as error:
+            logger.warning("vLLM could not free the adapter '%s' (%s)", adapter.name, type(error).__name__)
+        self._loop.loop.call_later(KEPT_SECONDS, lambda: shutil.rmtree(adapter.path, ignore_errors=True))

@@ -1,0 +1,1 @@
+"""What runs in vLLM's own processes, and what is known of them: cores and workers."""

@@ -1,0 +1,132 @@
+"""A request to the engine and where its tokens go. Independent of vLLM and of HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from handler.errors import EndpointError
+
+# The stop string or the token id that ended the text. None for the model's own end token, and for a limit.
+StopReason = int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A grammar that the answer must follow: a JSON schema (`json`) or a regular expression (`regex`).
+
+    :param text: the schema or the expression.
+    :param field: the request field that it came from, for messages.
+    """
+
+    kind: Literal["json", "regex"]
+    text: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are sampled and when to stop. None means the model's own default (generation_config.json).
+
+    :param max_tokens: the most tokens to generate. None: as many as the context has room for.
+    :param max_tokens_field: the request field that `max_tokens` came from, for messages.
+    :param logprobs: return the log probability of each generated token, and of this many of the likeliest tokens.
+    :param prompt_logprobs: the same for each token of the prompt.
+    """
+
+    max_tokens: int | None = None
+    max_tokens_field: str = "max_tokens"
+    min_tokens: int = 0
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    grammar: Grammar | None = None
+
+
+class Score(NamedTuple):
+    """A token's natural log probability. `text` is the token decoded by itself."""
+
+    token_id: int
+    logprob: float
+    text: str
+
+
+# The scores of one position: those of its own token, then those of the likeliest tokens, the likeliest first.
+Position = Sequence[Score]
+
+
+class Scores(Protocol):
+    """Receives the log probabilities of a generation that requests them.
+
+    It is called on the engine's loop, before the sink gets the tokens. Must not block or raise.
+    """
+
+    def receive(self, tokens: Sequence[Position], prompt: Sequence[Position | None] | None) -> None:
+        """The scores of the tokens that the sink gets next. `prompt` is given once. Its first token has no score."""
+        ...
+
+
+class Times(Protocol):
+    """Receives the times of a generation's stages, in monotonic seconds, if the engine's core reports them.
+
+    It is called once, on the engine's loop, before the sink gets the end. Must not block or raise.
+    """
+
+    def __call__(self, queued: float, scheduled: float, first_token: float, last_token: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One request to the engine.
+
+    :param request_id: unique. The client gets it as the reply's id.
+    :param prompt: token ids within the vocabulary.
+    :param stream: send text as it is generated, rather than once at the end.
+    :param scores: receives the log probabilities, if the sampling requests any.
+    :param model: the model name in the request: an adapter's, or one of the model's own.
+    :param times: receives the times of the generation's stages.
+    :param trace: W3C trace context, for vLLM's own spans.
+    :param apart: the reply has an event for every token, so tokens of different steps are never pushed together.
+    """
+
+    request_id: str
+    prompt: tuple[int, ...] | list[int]
+    sampling: Sampling
+    stream: bool
+    scores: Scores | None = None
+    model: str | None = None
+    times: Times | None = None
+    trace: Mapping[str, str] | None = None
+    apart: bool = False
+
+
+class Sink(Protocol):
+    """Receives the tokens of a request. Both methods are called on the engine's loop and must not block or raise.
+
+    Neither is called again after a push with a `finish_reason`, or after `fail`.
+    """
+
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None: ...
+
+    def fail(self, error: EndpointError) -> None: ...
+
+
+class StageListener(Sink, Protocol):
+    """A sink whose request may end before its first token, because the client disconnected or the deadline passed."""
+
+    @property
+    def ended(self) -> bool: ...

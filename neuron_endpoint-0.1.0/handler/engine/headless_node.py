@@ -1,0 +1,83 @@
+"""The command line of a further node of a multi-node engine: `vllm serve --headless`, workers without a front end.
+
+Sources, vLLM 0.16: entrypoints/cli/serve.py (`--headless`), v1/executor/multiproc_executor.py.
+This module does not import vLLM.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from handler.errors import SettingError
+from handler.json_value import Json
+
+# Fixes of V1's CPU worker. All workers of an engine must have the same extension.
+CPU_WORKER_FIXES = "handler.engine.v1.cpu_worker.CpuWorkerFixes"
+NODES = "nnodes"
+DATA_PARALLEL = "data_parallel_size"
+MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
+RESOLVE_SECONDS = 300.0
+
+
+def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resolve: Callable[[str], str]) -> list[str]:
+    """The command line of node `rank`, made from the engine arguments of the first node.
+
+    :param rank: the node's number, from 1 on.
+    :param resolve: gives the IP address of a host name.
+    :raises SettingError: the settings do not describe several nodes.
+    """
+    mode = next((name for name in MASTER if _number(arguments.get(name)) > 1), None)
+    if mode is None or not isinstance(arguments.get(MASTER[mode]), str):
+        fix = "Set SM_VLLM_NNODES and SM_VLLM_MASTER_ADDR, the same on every node."
+        raise SettingError(NODES, "the settings do not give the number of nodes and the address of the first one", fix)
+    address = resolve(str(arguments[MASTER[mode]]))
+    here: dict[str, Json] = {MASTER[mode]: address}
+    if mode == NODES:
+        here["node_rank"] = rank
+    else:
+        here["data_parallel_start_rank"] = rank * max(1, _number(arguments.get("data_parallel_size_local")))
+    if line == "cpu":
+        here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
+    words = ["vllm", "serve", str(arguments["model"]), "--headless"]
+    for name, value in {**arguments, **here}.items():
+        if name not in ("model", "served_model_name") and value is not None:
+            option = option_words(name, value)
+            words += option if isinstance(value, list) else ["=".join(option)]
+    return words
+
+
+def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
+    """The IPv4 address of a host name. vLLM binds to it, and cannot bind to a name.
+
+    Waits for the name, because a pod's name is not in DNS from the beginning.
+
+    :raises SettingError: the name has no address after RESOLVE_SECONDS.
+    """
+    began = clock()
+    while True:
+        try:
+            return socket.gethostbyname(name)
+        except OSError as error:
+            if clock() - began > RESOLVE_SECONDS:
+                problem = f"'{name[:100]}' has no address ({error})"
+                raise SettingError(MASTER[NODES], problem, "Give the first node's name or address.") from None
+            time.sleep(1.0)
+
+
+def _number(value: Json) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def option_words(name: str, value: Json) -> list[str]:
+    """One engine argument as words of vLLM's command line. None has no words."""
+    option = f"--{name.replace('_', '-')}"
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return [option if value else f"--no-{option[2:]}"]
+    if isinstance(value, list):
+        return [option, *(item if isinstance(item, str) else json.dumps(item) for item in value)]
+    return [option, value if isinstance(value, str) else json.dumps(value)]

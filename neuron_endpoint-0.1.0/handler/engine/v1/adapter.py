@@ -1,0 +1,231 @@
+"""The adapter of vLLM 0.11 and later. Tested on 0.11.0, 0.16.0, 0.24.0, 0.29.0 and 0.32.0.
+
+Importing this module imports vLLM, which takes 8 to 11 s: import it inside functions, after the port is bound.
+
+What is used beside `EngineClient`: `AsyncLLM.from_engine_args`, `tokenizer`, `vllm_config`, `model_config`,
+`remove_lora`, `pin_lora` and `shutdown`. `accelerators` lists which versions use more.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from asyncio import to_thread
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from multiprocessing import active_children
+from typing import Any
+
+import vllm
+from vllm import SamplingParams
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.platforms import current_platform
+from vllm.sampling_params import StructuredOutputsParams
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.contract import EngineSettings
+from handler.engine.engine_client import engine_arguments, engine_metrics, model_inspection
+from handler.engine.engine_client.client_adapter import ClientAdapter
+from handler.engine.engine_client.client_queue import ClientQueue
+from handler.engine.engine_client.client_requests import REFUSALS, sampling_params
+from handler.engine.engine_client.processes.engine_processes import EngineProcesses
+from handler.engine.frontend_args import FrontendSettings
+from handler.engine.generation.generation import Generation, Sampling, StageListener
+from handler.engine.headless_node import CPU_WORKER_FIXES
+from handler.engine.v1 import logprob_texts
+from handler.engine.v1.accelerators import Accelerators, accelerators
+from handler.engine.v1.grammar.grammar_guard import guard_of
+from handler.errors import EndpointError
+from handler.json_value import Json
+
+try:
+    # With the same arguments on 0.16.0, 0.24.0 and 0.32.0.
+    from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
+except ImportError:  # 0.11.0
+    from vllm.entrypoints.chat_utils import resolve_chat_template_content_format
+    from vllm.entrypoints.chat_utils import resolve_hf_chat_template as resolve_chat_template
+
+try:
+    # 0.24.0 and later: the form of a prompt that vLLM's renderer makes. Other forms are deprecated, and 0.32.0 passes
+    # them to a thread first.
+    from vllm.inputs import tokens_input
+except ImportError:
+    tokens_input = None
+
+logger = logging.getLogger(__name__)
+# 0.16.0 and later can skip copying parameters that nobody else holds. 0.11.0 always copies them.
+OWNED: Mapping[str, bool] = {"skip_clone": True} if "skip_clone" in inspect.signature(SamplingParams).parameters else {}
+
+
+def preload(*, core: bool = False) -> None:
+    """As `EngineGeneration.preload`. This module has imported vLLM."""
+    _serving_start()
+    if core and current_platform.is_cpu():
+        # The worker's module is named in vllm/platforms/cpu.py (`check_and_update_config`).
+        import vllm.v1.engine.core
+        import vllm.v1.worker.cpu_worker  # noqa: F401
+
+
+def parse(arguments: Mapping[str, Json], config: EndpointConfig, front_end: FrontendSettings) -> AsyncEngineArgs:
+    """As `EngineGeneration.parse`."""
+    model_inspection.inspect_here()
+    parsed = engine_arguments.engine_args(arguments, config)
+    if current_platform.is_cpu() and not parsed.worker_extension_cls:
+        parsed.worker_extension_cls = CPU_WORKER_FIXES
+    serving_start = _serving_start()
+    if serving_start is not None:
+        serving_start.check_parsers(parsed, front_end)
+    return parsed
+
+
+async def start(arguments: AsyncEngineArgs, settings: EngineSettings) -> V1Adapter:
+    """As `EngineGeneration.start`. vLLM waits for its core in a thread, so that the loop serves meanwhile."""
+    before = active_children()
+    registry = None
+    if settings.further:
+        llm, registry = await to_thread(engine_metrics.with_own_registry, lambda: AsyncLLM.from_engine_args(arguments))
+    else:
+        llm = await to_thread(AsyncLLM.from_engine_args, arguments)
+    known = accelerators(vllm.__version__)
+    if known is None:
+        logger.warning("vLLM %s is not known here: it is used by its public interface alone", vllm.__version__)
+    try:
+        adapter = V1Adapter(llm, EngineProcesses.since(before), settings, known or Accelerators())
+        adapter.metrics_registry = registry
+        serving_start = _serving_start()
+        if serving_start is not None:
+            adapter.serving = await serving_start.start(
+                llm, arguments, settings.front_end, settings.max_output, parts=adapter.parts
+            )
+    except BaseException:
+        llm.shutdown()
+        raise
+    return adapter
+
+
+class V1Adapter(ClientAdapter):
+    """An `AsyncLLM`.
+
+    :ivar parts: what this version is run with.
+    :ivar guard: has grammars tried. None: they are not.
+    """
+
+    def __init__(
+        self, llm: AsyncLLM, processes: EngineProcesses, settings: EngineSettings, parts: Accelerators
+    ) -> None:
+        super().__init__(llm, llm.tokenizer, processes, settings, _template, (EngineDeadError,))
+        self.parts = parts
+        self.guard = llm.grammar_guard = guard_of(llm)
+        self._sequences: Any = None
+        limits = settings.queue(self.facts.slots)
+        if parts.sequence_queue:
+            from handler.engine.v1 import request_gate
+            from handler.engine.v1.queued_requests import QueuedRequests
+
+            logprob_texts.install()
+            self._sequences = QueuedRequests(llm, limits)
+            request_gate.install(llm, self._gate, _untried if self.guard is None else self.guard.require_tried)
+        else:
+            self._queue = ClientQueue(llm, limits, self._gate)
+        direct = parts.direct_tokens and _installs_token_path(llm, self._sequences)
+        self.facts = replace(self.facts, grammars=parts.grammars, direct_tokens=direct)
+        self._accept()
+
+    def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
+        grammar, further = sampling.grammar, dict[str, Any](OWNED)
+        self._require_grammars(grammar)
+        if grammar is not None:
+            further["structured_outputs"] = StructuredOutputsParams(**{grammar.kind: grammar.text})
+        return sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream, **further)
+
+    async def add(
+        self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
+    ) -> str | None:
+        ids = list(generation.prompt)
+        prompt = {"prompt_token_ids": ids} if tokens_input is None else tokens_input(ids)
+        try:
+            if self.guard is not None:
+                await self.guard.check(params)
+            if sink.ended:
+                return None
+            if self.facts.direct_tokens and generation.scores is None:
+                from handler.engine.v1.tokens import sink_collector
+
+                rejection = self._requests.rejection(generation.sampling.grammar)
+                return await sink_collector.add_request(
+                    self.client, generation, prompt, params, sink, self.as_endpoint_error, lora, rejection
+                )
+            return self._requests.begin(generation, prompt, params, sink, lora)
+        except REFUSALS as error:
+            raise self._requests.as_endpoint_error(error, generation.sampling.grammar) from None
+
+    async def abort(self, name: str) -> None:
+        if not self._requests.abort(name):
+            await self.client.abort(name, internal=True)
+
+    def unfinished(self) -> int:
+        if self._sequences is None:
+            return super().unfinished()
+        processor = self.client.output_processor
+        return int(processor.get_num_unfinished_requests()) + int(self._sequences.queue.waiting)
+
+    def fail_all(self, error: EndpointError) -> None:
+        super().fail_all(error)
+        if self._sequences is not None:
+            for state in list(self.client.output_processor.request_states.values()):
+                if state.queue is not None:
+                    state.queue.put(error)
+            self._sequences.queue.fail(error)
+
+    def shutdown(self) -> None:
+        if self.guard is not None:
+            self.guard.close()
+        super().shutdown()
+        # 0.16.0: vLLM leaves the tasks of its tokenizer behind (utils/async_utils.py).
+        encoder = getattr(getattr(self.client, "renderer", None), "get_async_tokenizer", None)
+        for task in () if encoder is None else encoder()._batcher_tasks:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+def _template(llm: AsyncLLM, tokenizer: Any, settings: EngineSettings) -> tuple[str | None, bool]:
+    """The chat template that vLLM would use: the configured one, else the processor's, the tokenizer's, or vLLM's
+    fallback for the model type.
+    """
+    model, front = llm.model_config, settings.front_end
+    template = resolve_chat_template(tokenizer, front.chat_template, None, model_config=model)
+    found = resolve_chat_template_content_format(
+        template, None, front.chat_template_content_format, tokenizer, model_config=model
+    )
+    return template, bool(found == "openai")
+
+
+def _installs_token_path(llm: AsyncLLM, sequences: Any) -> bool:
+    """Lets tokens take the direct path, where nothing but tokens comes from the cores."""
+    from handler.engine.v1.tokens import version_differences
+    from handler.engine.v1.tokens.token_path import TokenPath
+
+    if not version_differences.supports_path(llm):
+        return False
+    TokenPath.install(llm, sequences.queue, sequences.process_outputs)
+    return True
+
+
+@cache
+def _serving_start() -> Any:
+    """The module that starts vLLM's serving classes. None if the installed vLLM has them in other modules."""
+    from handler.engine.v1.serving.serving_log import root_logger_kept
+
+    try:
+        with root_logger_kept():
+            from handler.engine.v1.serving import serving_start
+    except ImportError as error:
+        logger.warning("only plain text is served: this vLLM's serving classes are not known here (%s)", error)
+        return None
+    return serving_start
+
+
+def _untried(params: object) -> None:
+    """Grammars are not tried before the engine compiles them."""

@@ -1,0 +1,1 @@
+"""vLLM's own OpenAI serving classes, run in this process: requests, replies, errors and fixes."""

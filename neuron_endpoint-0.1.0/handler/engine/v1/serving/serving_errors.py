@@ -1,0 +1,122 @@
+"""Translates the errors of vLLM's serving classes to endpoint errors that name the field.
+
+A message contains nothing that the client sent, and no traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from handler import errors
+
+MAX_MESSAGE = 400
+# The part of pydantic's message that quotes the value, which may be a prompt.
+QUOTED = re.compile(r"\s*\[type=\w+, input_value=.*?input_type=[\w.]+\]", re.DOTALL)
+PARAMETER = re.compile(r"\s*\(parameter=.*\)$", re.DOTALL)  # appended by VLLMValidationError, with the value
+MORE = re.compile(r"\s*For further information visit \S+")
+GRAMMAR = re.compile(r"\b(grammar|schema|regex|structured outputs?|choice)\b", re.IGNORECASE)
+# Field names with which vLLM's messages begin (vllm/sampling_params.py).
+NAMED = frozenset(
+    {"n", "temperature", "top_p", "top_k", "min_p", "allowed_token_ids", "bad_words", "structured_outputs"}
+)
+# vLLM's names for fields that have another name in the API.
+PARAMETERS = {"input_tokens": "prompt", "input_text": "prompt", "response_id": "previous_response_id"}
+
+
+def from_validation(error: ValidationError) -> errors.ClientError:
+    """An error with the wrong field and pydantic's message.
+
+    For a union, pydantic has an error for each member. The one with the longest path is used.
+    """
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    deepest = max(details, key=lambda detail: len(_path(detail["loc"])))
+    cause = next((found.get("ctx", {}).get("error") for found in error.errors(include_url=False)), None)
+    parameter = getattr(cause, "parameter", None)  # VLLMValidationError
+    problem = clean(deepest["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "))
+    path = _path(deepest["loc"])
+    if not path:
+        return errors.RequestRefused(problem, parameter)
+    return errors.InvalidField(_dotted(path), problem[:1].lower() + problem[1:].rstrip("."))
+
+
+def from_refusal(error: Exception) -> errors.ClientError:
+    """An error for vLLM's own exception for a wrong request, with the parameter that it names."""
+    return errors.RequestRefused(clean(str(error.args[0] if error.args else "")), getattr(error, "parameter", None))
+
+
+def _path(location: Sequence[int | str]) -> tuple[int | str, ...]:
+    """The keys and indexes of a location, without the type names that pydantic inserts."""
+    return tuple(part for part in location if isinstance(part, int) or (part.isidentifier() and not part[:1].isupper()))
+
+
+def _dotted(path: Sequence[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def from_response(info: Any, *, dead: bool, prompt: str = "prompt") -> errors.EndpointError:
+    """Translates vLLM's ErrorInfo (message, param, code).
+
+    :param prompt: the body's field for the prompt.
+    :param dead: the engine's process has ended. Then the error is EngineFailed, whatever the message is.
+    """
+    return _translated(str(info.message), info.param, int(info.code), dead, prompt)
+
+
+def from_frame(frame: str, *, dead: bool) -> errors.EndpointError:
+    """As `from_response`, for an error in a stream: `data: {"error": {...}}`."""
+    try:
+        error = json.loads(frame.partition("data:")[2])["error"]
+        return _translated(str(error["message"]), error.get("param"), int(error["code"]), dead)
+    except (ValueError, KeyError, TypeError):
+        return errors.EngineFailed("its process ended") if dead else errors.GenerationFailed("the stream ended early")
+
+
+def from_exception(error: Exception) -> errors.EndpointError | None:
+    """The endpoint error that caused an exception, or one for what vLLM does not implement. None: neither."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, errors.EndpointError):
+            return cause
+        cause = cause.__cause__
+    if isinstance(error, ValidationError):
+        return from_validation(error)
+    if isinstance(error, NotImplementedError):
+        return errors.RequestRefused(clean(str(error)) or "vLLM does not implement this")
+    return None
+
+
+def _translated(message: str, param: str | None, code: int, dead: bool, prompt: str = "prompt") -> errors.EndpointError:
+    if dead:
+        return errors.EngineFailed("its process ended")
+    message = clean(message)
+    param = PARAMETERS.get(param or "", param)
+    if code >= 500 and code != 501:
+        return errors.GenerationFailed("an internal error")  # vLLM has logged the text
+    if code == 404:
+        return errors.NothingStored(message, param)
+    if "context length" in message or "max_model_len" in message:
+        return errors.ContextExceeded(message, param or "prompt")
+    if code == 501 and param:
+        return errors.UnsupportedField(param, "leave it out")
+    if "Invalid JSON" in message:  # in a required tool call (tool_choice)
+        return errors.RequestRefused(
+            "the model's tool call ended before its JSON was complete: raise 'max_tokens'", "max_tokens"
+        )
+    if param in (None, "prompt") and "out of vocabulary" in message:
+        param = prompt
+    if param is None and GRAMMAR.search(message):
+        param = "structured_outputs"
+    if param is None and message.split(" ", 1)[0] in NAMED:
+        param = message.split(" ", 1)[0]
+    return errors.RequestRefused(message, param)
+
+
+def clean(message: str) -> str:
+    """A message as one short line, without quoted values."""
+    message = PARAMETER.sub("", MORE.sub("", QUOTED.sub("", message)))
+    return " ".join(message.split())[:MAX_MESSAGE]

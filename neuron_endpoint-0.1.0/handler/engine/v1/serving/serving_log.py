@@ -1,0 +1,51 @@
+"""Shortens the log lines that vLLM's serving classes write for a client's errors.
+
+vLLM logs a traceback for each of them. A client could fill the log, and its request's text would be in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Loggers of vLLM that write lines about requests.
+PREFIXES = ("vllm.entrypoints.", "vllm.renderers.", "vllm.tool_parsers.", "vllm.reasoning.")
+IGNORED_FIELDS = "vllm.entrypoints.openai.engine.protocol"
+
+
+class _NoTraceback(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith(PREFIXES) or record.levelno < logging.WARNING:
+            return True
+        if record.name == IGNORED_FIELDS:
+            return False
+        if record.exc_info:
+            kind = record.exc_info[0]
+            record.msg, record.args = "%s (%s)", (record.getMessage(), kind.__name__ if kind else "")
+            record.exc_info = record.exc_text = None
+        return True
+
+
+def shorten_errors() -> None:
+    """Makes vLLM's handlers print one line for a client's error, without the request's text."""
+    for handler in logging.getLogger("vllm").handlers:
+        if not any(isinstance(found, _NoTraceback) for found in handler.filters):
+            handler.addFilter(_NoTraceback())
+
+
+@contextmanager
+def root_logger_kept() -> Iterator[None]:
+    """Restores the levels of the root logger afterwards.
+
+    A package that vLLM's API server imports sets them to ERROR, which silences the whole process
+    (model_hosting_container_standards, logging_config.py; seen with 0.1).
+    """
+    root = logging.getLogger()
+    level, levels = root.level, [(handler, handler.level) for handler in root.handlers]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        for handler, own in levels:
+            handler.setLevel(own)

@@ -1,0 +1,107 @@
+"""The warm-up: generates the first tokens of an engine before the endpoint is ready.
+
+On CPU the first sampled (not greedy) request takes 15 to 34 s, because vLLM then compiles its sampler, unless it runs
+in eager mode (`handler/neuron/lines/cpu.py`). On Neuron the first request loads graphs. So the warm-up decodes with
+greedy and with random sampling, one request at a time and several in a batch, before /ping answers 200. Each of its
+requests keeps the plan's limits, as a client's must: the sampling that the device supports, and the lengths.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from handler.engine.api_routes import Route
+from handler.engine.engine import Engine
+from handler.engine.generation.generation import Generation, Sampling, StopReason
+from handler.engine.generation.request_limits import RequestLimits
+from handler.engine.generation.sampling_check import supported
+from handler.errors import EndpointError
+
+GREEDY = Sampling(max_tokens=4, temperature=0.0, ignore_eos=True)
+SAMPLED = Sampling(max_tokens=4, temperature=0.8, top_p=0.9, top_k=20, ignore_eos=True)
+PLAIN_SAMPLED = Sampling(max_tokens=4, temperature=1.0, ignore_eos=True)
+ROUNDS: tuple[tuple[Sampling, ...], ...] = (
+    (GREEDY,),
+    (SAMPLED,),
+    (PLAIN_SAMPLED,),
+    (SAMPLED, SAMPLED, PLAIN_SAMPLED, GREEDY),
+)
+
+PROMPT = 4  # tokens
+
+# What vLLM can be asked to pool, the usual first (vllm/tasks.py, 0.16).
+POOLING = ("embed", "classify", "token_embed", "token_classify")
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """A sink that waits for the end of a request and counts its tokens."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    tokens: int = 0
+    error: EndpointError | None = None
+
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
+        self.tokens += len(token_ids)
+        if finish_reason is not None:
+            self.done.set()
+
+    def fail(self, error: EndpointError) -> None:
+        self.error = error
+        self.done.set()
+
+    def wait(self, timeout: float, what: str) -> int:
+        """Waits for the end of the request, and returns the number of its tokens."""
+        if not self.done.wait(timeout):
+            raise TimeoutError(f"no {what} within {timeout:g} s")
+        if self.error is not None:
+            raise self.error
+        return self.tokens
+
+
+def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
+    """Generates tokens with every kind of sampling, and returns how many.
+
+    :param timeout: seconds for each round. The first round on Neuron may load large graphs.
+    :raises EndpointError: a warm-up request failed.
+    :raises TimeoutError: a round did not end in time.
+    """
+    if engine.traits.pooling:
+        return _pool(engine, timeout)
+    model = engine.adapter_names[0] if engine.adapters is not None and engine.adapters.required else None
+    prompt = [min(1, engine.prompts.vocab_size - 1)] * prompt_length(engine.limits)
+    tokens = 0
+    for number, samplings in enumerate(ROUNDS):
+        outcomes = [_Outcome() for _ in samplings]
+        for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
+            kept = within(sampling, engine.limits)
+            generation = Generation(f"warm-up-{number}-{index}", prompt, kept, stream=False, model=model)
+            engine.loop.call(engine.request(generation, outcome).begin)
+        tokens += sum(outcome.wait(timeout, "warm-up token") for outcome in outcomes)
+    return tokens
+
+
+def prompt_length(limits: RequestLimits) -> int:
+    """The tokens of a prompt: `PROMPT`, or as many as leave room for one token of output."""
+    return max(1, min(PROMPT, limits.max_prompt or PROMPT, limits.max_model_len - 1))
+
+
+def within(sampling: Sampling, limits: RequestLimits) -> Sampling:
+    """The sampling without what the plan's engine does not support, and with as many tokens as fit."""
+    room = limits.max_model_len - prompt_length(limits)
+    most = min(sampling.max_tokens or room, room, limits.max_output or room)
+    return replace(supported(sampling, limits.sampling), max_tokens=most)
+
+
+def _pool(engine: Engine, timeout: float) -> int:
+    """The warm-up of an engine that generates no text: one request with one token, and one with several."""
+    task = next((each for each in POOLING if each in engine.traits.tasks), None)
+    for length in (1, min(PROMPT, engine.limits.max_model_len)):
+        body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length, "task": task}
+        prepared = engine.require_serving().request(Route.POOLING, body, {})
+        outcome = _Outcome()
+        engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
+        outcome.wait(timeout, "pooled output")
+    return 0

@@ -1,0 +1,47 @@
+"""The base classes of the error tree."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+# OpenAI's error type, where the status decides it.
+TYPES = {404: "not_found_error", 429: "rate_limit_error", 503: "service_unavailable_error", 504: "timeout_error"}
+
+
+class EndpointError(Exception):
+    """Root of the tree. A class with a status in TYPES has the error type from there.
+
+    :param message: one or two sentences for the client: what is wrong, and what fixes it.
+    :param param: the request field or the setting at fault, if there is one.
+    """
+
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "server_error"
+    code: ClassVar[str] = "internal_error"
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = TYPES.get(cls.status, cls.kind)
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+    def document(self) -> dict[str, dict[str, str | None]]:
+        """OpenAI's error object. It is the body of an error reply, and the last event of a stream that failed."""
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+
+class ClientError(EndpointError):
+    """An error that the client can fix: status 4xx."""
+
+    status = 400
+    kind = "invalid_request_error"
+    code = "invalid_request"
+
+
+class ServerError(EndpointError):
+    """An error that the client cannot fix: status 5xx. `retry_after` is in seconds."""
+
+    status = 500
+    retry_after: ClassVar[int | None] = None

@@ -1,0 +1,141 @@
+"""`CompiledBuckets`: the lengths and batch sizes that a plan's graphs are compiled for.
+
+NxD Inference (0.10): modules/autobucketing.py (powers of two from 128), models/model_wrapper.py (`_get_seq_bucket`: an
+input must be shorter than its bucket, except in the largest one).
+
+Native plugin (0.24): vllm_neuron/utils/bucket_utils.py; AWS Neuron documentation, vLLM Neuron, "Configuration options"
+(an input takes the smallest bucket that holds it; decode lengths have max_model_len as the last bucket).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log2
+from typing import Final
+
+from handler.json_value import Json
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line_registry import find_line
+from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
+from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, PREFILL_BUCKETS, SEGMENTS, TOKENS, numbers
+
+SMALLEST: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledBuckets:
+    """The buckets of one plan, each list in ascending order.
+
+    :param prefill: tokens of a prefill. With segments it has one entry.
+    :param decode: tokens of context that a decode step reads.
+    :param batches: sequences of a decode step.
+    :param segmented: a prompt is prefilled in segments, each of `prefill[0]` tokens.
+    :param exclusive: an input must be shorter than its bucket, unless the bucket is the last one.
+    """
+
+    prefill: tuple[int, ...]
+    decode: tuple[int, ...]
+    batches: tuple[int, ...]
+    segmented: bool = False
+    exclusive: bool = False
+
+    def prefill_tokens(self, prompt: int) -> int:
+        """The tokens that a prompt computes: its bucket, or all of its segments."""
+        if self.segmented:
+            return -(-prompt // self.prefill[0]) * self.prefill[0]
+        return self._bucket(self.prefill, prompt)
+
+    def decode_tokens(self, context: int) -> int:
+        """The tokens of context that a decode step reads for a sequence with `context` tokens."""
+        return self._bucket(self.decode, context)
+
+    def batch(self, sequences: int) -> int:
+        """The sequences that a decode step computes."""
+        return self.batches[min(bisect_left(self.batches, sequences), len(self.batches) - 1)]
+
+    @property
+    def graphs(self) -> int:
+        """The number of graphs to compile. Decode has one for each batch and length."""
+        return len(self.prefill) + len(self.decode) * len(self.batches)
+
+    def room(self, bucket: int, last: int) -> int:
+        """The longest input of a bucket in a list that ends with `last`."""
+        return bucket - 1 if self.exclusive and bucket < last else bucket
+
+    def _bucket(self, buckets: Sequence[int], length: int) -> int:
+        at = bisect_left(buckets, length + 1 if self.exclusive and length < buckets[-1] else length)
+        return buckets[min(at, len(buckets) - 1)]
+
+
+def compiled_buckets(plan: EnginePlan) -> CompiledBuckets | None:
+    """The buckets of a plan; None if tokens cannot be counted by them.
+
+    The CPU and the older lines have none. Prefix caching on NxD Inference has buckets of two dimensions. With
+    speculation a step makes an unknown number of tokens.
+    """
+    line = find_line(plan.line)
+    length, sequences = plan.engine_args.get("max_model_len"), plan.engine_args.get("max_num_seqs")
+    if line is None or not isinstance(length, int) or not isinstance(sequences, int):
+        return None
+    if plan.engine_args.get("speculative_config"):
+        return None
+    additional = plan.engine_args.get("additional_config")
+    sections = additional if isinstance(additional, dict) else {}
+    if line.keys is ConfigKeys.NATIVE:
+        return _native(_section(sections, "neuron_config"), plan.engine_args, length, sequences)
+    if line.name.startswith("nxdi"):
+        return _nxdi(_section(sections, "override_neuron_config"), plan.engine_args, length, sequences)
+    return None
+
+
+def powers(first: int, last: int) -> tuple[int, ...]:
+    """Powers of two from `first` on, below `last`, and `last`."""
+    sizes = []
+    while first < last:
+        sizes.append(first)
+        first *= 2
+    return (*sizes, last)
+
+
+def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets:
+    given = args.get(TOKENS)
+    tokens = min(given, length) if isinstance(given, int) else length
+    segments = numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
+    prefill = segments[-1:] or numbers(keys.get(PREFILL_BUCKETS)) or powers(SMALLEST, tokens)
+    return CompiledBuckets(
+        prefill=tuple(prefill),
+        decode=(*numbers(keys.get(DECODE_BUCKETS)), length),
+        batches=tuple(numbers(keys.get(SEQUENCE_BUCKETS)) or powers(1, sequences)),
+        segmented=bool(segments),
+    )
+
+
+def _nxdi(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets | None:
+    if args.get("enable_prefix_caching") or args.get("enable_chunked_prefill") or "text_neuron_config" in keys:
+        return None
+    given = keys.get("max_context_length")
+    context = given if isinstance(given, int) else length
+    whole = keys.get("enable_bucketing") is False
+    prefill = [context] if whole else numbers(keys.get("context_encoding_buckets")) or _rounded_powers(context)
+    decode = [length] if whole else numbers(keys.get("token_generation_buckets")) or _rounded_powers(length)
+    return CompiledBuckets(
+        prefill=tuple(sorted(prefill)),
+        decode=tuple(sorted(decode)),
+        batches=(sequences,),
+        exclusive=True,
+    )
+
+
+def _rounded_powers(last: int) -> list[int]:
+    """NxD Inference's own buckets. None is close to the last one: the logarithm of that is rounded."""
+    if last <= SMALLEST:
+        return [last]
+    return [2**power for power in range(int(log2(SMALLEST)), round(log2(last)))] + [last]
+
+
+def _section(sections: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    found = sections.get(name)
+    return found if isinstance(found, dict) else {}

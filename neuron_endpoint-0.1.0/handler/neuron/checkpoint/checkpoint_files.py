@@ -1,0 +1,185 @@
+"""Reads the files of a checkpoint in a directory or under an S3 prefix: JSON files in full, others by byte range."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from handler.errors import SettingError, StartFailed
+from handler.json_value import Json
+from handler.regular_files import open_regular, regular_files
+from handler.storage.missing_objects import tell_missing_objects
+from handler.storage.s3_download import split_uri
+from handler.storage.s3_listing import list_objects
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+SETTING = "ENDPOINT_MODEL"
+STAGE = "read model facts"
+# The index of Llama 3.1 405B, one of the largest, has about 0.1 MB.
+LARGEST_JSON = 64 * 1024 * 1024
+# How the names of files with weights end that vLLM reads from a directory. A GGUF file is read by its own path only
+# (vllm/model_executor/model_loader/gguf_loader.py).
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+
+
+class CheckpointFiles(Protocol):
+    """Read access to the files of a checkpoint."""
+
+    where: str
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a small file; None if it does not exist."""
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """A range of a file; fewer bytes if the file ends before."""
+
+    def listing(self) -> dict[str, int]:
+        """The files at the top level, with their sizes in bytes."""
+
+
+class LocalFiles:
+    """The files of a checkpoint in a directory.
+
+    :param hub: the directory is a snapshot in the hub client's cache, which may lack files.
+    """
+
+    def __init__(self, directory: Path, where: str, *, hub: bool = False) -> None:
+        self.directory, self.where, self.hub = directory, where, hub
+
+    def read(self, name: str) -> bytes | None:
+        return self._read(name, 0, None)
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        content = self._read(name, start, length)
+        if content is None:
+            raise SettingError(f"{self.where}/{name}", "it is not there", "Upload all files of one version.")
+        return content
+
+    def _read(self, name: str, start: int, length: int | None) -> bytes | None:
+        path = self.directory / name
+        try:
+            with open_regular(path, self.directory) as file:
+                if length is None:
+                    _check_size(f"{self.where}/{name}", path.stat().st_size)
+                file.seek(start)
+                return file.read(LARGEST_JSON if length is None else length)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise unreadable(path, error) from None
+
+    def listing(self) -> dict[str, int]:
+        """:raises SettingError: a file of the directory, or of those below it, must not be opened."""
+        try:
+            files = list(regular_files(self.directory))
+            return {path.name: path.stat().st_size for path in files if path.parent == self.directory}
+        except OSError as error:
+            raise unreadable(Path(error.filename), error) from None
+
+
+class S3Files:
+    """The files of a checkpoint under an S3 prefix. botocore finds credentials, region and endpoint itself."""
+
+    def __init__(self, uri: str, client: S3Client | None = None) -> None:
+        self.where = uri.rstrip("/")
+        self.bucket, self.prefix = split_uri(uri, SETTING)
+        self._client = client
+
+    def read(self, name: str) -> bytes | None:
+        return self._get(name, None)
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        return self._get(name, f"bytes={start}-{start + length - 1}") or b""
+
+    def listing(self) -> dict[str, int]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            listed = list_objects(self._connected(), self.bucket, self.prefix, recursive=False)
+            return {item.key.removeprefix(self.prefix): item.size for item in listed}
+        except ClientError as error:
+            raise self._s3_error(error, "") from None
+        except BotoCoreError as error:
+            raise StartFailed(STAGE, f"{self.where}: {error}") from None
+
+    def _get(self, name: str, range_: str | None) -> bytes | None:
+        from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+
+        arguments: dict[str, Any] = {"Range": range_} if range_ else {}
+        try:
+            reply = self._connected().get_object(Bucket=self.bucket, Key=self.prefix + name, **arguments)
+            with closing(
+                reply["Body"]
+            ) as body:  # entering the body itself gives the raw stream, which accepts short bodies
+                if range_ is None:
+                    _check_size(f"{self.where}/{name}", reply["ContentLength"])
+                # `rclone serve s3` answers a range with 200, and declares it.
+                elif reply["ResponseMetadata"]["HTTPStatusCode"] != 206 and "ContentRange" not in reply:
+                    raise StartFailed(STAGE, f"{self.where}: the server does not serve ranges")
+                return bytes(body.read())
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in {"NoSuchKey", "404"} or (range_ and code in {"InvalidRange", "416"}):
+                return None
+            raise self._s3_error(error, name) from None
+        except ParamValidationError:
+            fix = "Write s3://bucket/prefix with a valid bucket name."
+            raise SettingError(SETTING, f"{self.where[:200]} is not a valid S3 URI", fix) from None
+        except BotoCoreError as error:
+            raise StartFailed(STAGE, f"{self.where}: {error}") from None
+
+    def _connected(self) -> S3Client:
+        if self._client is None:
+            import boto3
+            from botocore.config import Config
+
+            config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard"}, max_pool_connections=16)
+            self._client = tell_missing_objects(boto3.client("s3", config=config))
+        return self._client
+
+    def _s3_error(self, error: Exception, name: str) -> SettingError | StartFailed:
+        response = getattr(error, "response", {})
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        code = response.get("Error", {}).get("Code", "")
+        if status >= 500:
+            return StartFailed(STAGE, f"{self.where}/{name}: {code}")
+        fix = "Check the bucket, the region and the role's s3:ListBucket and s3:GetObject."
+        return SettingError(SETTING, f"S3 returned {code or status} for {self.where}/{name}", fix)
+
+
+def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
+    """The JSON object in a file of a checkpoint; None if there is no such file.
+
+    :raises SettingError: the file does not hold a JSON object.
+    """
+    content = files.read(name)
+    if content is None:
+        return None
+    try:
+        value: Json = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _no_object(files, name) from None
+    if not isinstance(value, dict):
+        raise _no_object(files, name)
+    return value
+
+
+def unreadable(path: Path, error: OSError) -> SettingError:
+    return SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Put a plain, readable file there.")
+
+
+def _no_object(files: CheckpointFiles, name: str) -> SettingError:
+    return SettingError(SETTING, f"{files.where}/{name} is not a JSON object", "Upload the original file again.")
+
+
+def _check_size(where: str, size: int) -> None:
+    if size > LARGEST_JSON:
+        raise SettingError(
+            SETTING,
+            f"{where} has {size:,} bytes, too many for a JSON file of a model",
+            "Upload the original file again.",
+        )

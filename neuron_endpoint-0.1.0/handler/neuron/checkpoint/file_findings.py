@@ -1,0 +1,210 @@
+"""Finds in a model's files what would keep the engine from starting, or make it answer wrongly.
+
+JSON files, the headers of the weights, the tokenizer and the chat template are read; no weights. The rules are those of
+the loaders of vLLM 0.16 and transformers 4.57, each tried with files that have one fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handler.config.finding import Finding, Severity
+from handler.config.vllm_argument_table import registered_names
+from handler.errors import EndpointError, SettingError
+from handler.json_value import Json
+from handler.neuron.checkpoint.chat_template import FILE, own_template
+from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES, CheckpointFiles, LocalFiles, read_json
+from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
+from handler.neuron.checkpoint.model_config import number, text_part
+from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
+from handler.neuron.checkpoint.text_trial import tried
+from handler.storage.safetensors_header import PREFIX, Tensor
+
+CODE, UNCHECKED, NO_TEMPLATE = "model-files", "not-checked", "no-chat-template"
+AGAIN, ONE_VERSION = "Upload the original file again.", "Upload config.json and all other files of one version."
+# Files with a tokenizer that vLLM loads without tokenizer.json.
+OTHER_TOKENIZERS: Final = (".model", ".tiktoken", ".spm", "tekken.json", "vocab.json", "vocab.txt")
+TOKENIZER_FILES: Final = (TOKENIZER_CONFIG := "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+# Model types whose tokenizer is Llama's if no tokenizer_class is named, and the tokens that it adds.
+LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
+# Types that run without `architectures`. vLLM takes others for an embedding model.
+BY_TYPE: Final = ("llama", "mistral", "qwen2")
+# Tokens that a fine-tuned model's tokenizer may have beyond the model's vocabulary. More are another model's.
+SPARE_TOKENS: Final = 64
+# Bytes of two tensors that are compared to tell whether one is a copy of the other.
+SAMPLE: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """What reads the files, and for what."""
+
+    vllm: str  # "" if the line has no fixed one
+    transformers: int
+    indexed: bool  # weights in several files need an index, as for NxD Inference; vLLM reads every file
+    trust: bool  # the model may bring a class of its own
+    plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
+    exports: bool = False  # it loads what optimum-neuron has exported
+
+
+def error(name: str, why: str, fix: str = AGAIN) -> Finding:
+    return Finding(CODE, Severity.ERROR, name, why, fix)
+
+
+def not_checked(name: str, what: str) -> Finding:
+    """A finding that says what could not be looked at."""
+    return Finding(UNCHECKED, Severity.INFO, name, f"not checked: {what}", "A start shows whether it works.")
+
+
+def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]:
+    """What is wrong with config.json itself."""
+    text, name, kind, named = text_part(config), "config.json", config.get("model_type"), config.get("architectures")
+    heads, groups = number(text, "num_attention_heads"), number(text, "num_key_value_heads")
+    if groups and heads % groups:
+        yield error(name, f"{heads} attention heads cannot share {groups} KV heads", "Correct the two numbers.")
+    for key in ("torch_dtype", "dtype"):
+        if (value := str(text.get(key))[:60]).startswith("torch."):
+            yield error(name, f"{key} is '{value}'", f"Write {value.removeprefix('torch.')}.")
+    types, classes = registered_names(loader.vllm, "model_types"), registered_names(loader.vllm, "architectures")
+    if loader.trust or not types:
+        return
+    if kind not in types:
+        yield error(name, f"model_type is '{str(kind)[:60]}', which vLLM {loader.vllm} does not know")
+    if isinstance(named, list) and named and not set(map(str, named)) & set(classes):
+        yield error(name, f"vLLM {loader.vllm} has no architecture '{str(named[0])[:60]}'")
+    if not named and kind not in BY_TYPE:
+        yield error(name, "it has no architectures, without which vLLM does not generate")
+
+
+def weight_findings(
+    files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, *, complete: bool
+) -> Iterator[Finding]:
+    """What is wrong with the weights. They may be elsewhere if not `complete`: on the hub, in compiled artifacts."""
+    sizes, index = files.listing(), read_json(files, INDEX)
+    safetensors = sorted(name for name in sizes if name.endswith(".safetensors"))
+    names = safetensors if index is None else shards_of(index.get("weight_map"))
+    missing = [name for name in names if name not in sizes]
+    if not complete and (missing or not names):
+        yield not_checked("weights", "weights that are not here")
+    elif any(name.startswith("consolidated") for name in safetensors):
+        yield not_checked("weights", "weights in Mistral's own format")
+    elif not names and any(name.endswith(WEIGHT_SUFFIXES) for name in sizes):
+        yield not_checked("weights", "weights that are not safetensors")
+    elif not names:
+        yield error("weights", "there are no files with weights", "Upload the *.safetensors files.")
+    elif missing:
+        yield error(missing[0], f"{INDEX} names it, and it is not there{_more(missing)}", ONE_VERSION)
+    elif index is None and loader.indexed and SINGLE not in names:
+        yield error(INDEX, f"it is missing, and the weights are not in {SINGLE}", "Upload the index.")
+    else:
+        with ThreadPoolExecutor(1 if isinstance(files, LocalFiles) else THREADS) as pool:
+            headers = list(pool.map(lambda name: header_of(files, name, sizes[name]), names))
+        expected = expected_tensors(config) if loader.plain and "hf_quant_config.json" not in sizes else None
+        by_file = dict(zip(names, headers, strict=True))
+        kind, weight_map = str(config.get("model_type")), (index or {}).get("weight_map") or {}
+        yield from _tensor_findings(files, expected, by_file, weight_map, kind)
+
+
+def _tensor_findings(
+    files: CheckpointFiles,
+    expected: Mapping[str, tuple[int, ...]] | None,
+    headers: Mapping[str, Mapping[str, Tensor]],
+    weight_map: Any,
+    kind: str,
+) -> Iterator[Finding]:
+    places = {tensor: file for file, header in headers.items() for tensor in header}
+    tensors = {tensor: entry for header in headers.values() for tensor, entry in header.items()}
+    twice = next((name for file, header in headers.items() for name in header if places[name] != file), None)
+    if EMBEDDINGS not in places and EMBEDDINGS.removeprefix("model.") in places:
+        expected = None  # saved as an embedding model
+    gone = next((name for name in weight_map if name not in places and name in (expected or weight_map)), None)
+    if twice is not None:
+        yield error(places[twice], f"its tensor {twice[:100]} is in another file too", "Remove the stale file.")
+    elif gone is not None:
+        yield error(str(weight_map[gone])[:100], f"{INDEX} says that it has {gone[:100]}, and it has not", ONE_VERSION)
+    elif expected is None:
+        yield not_checked("weights", "the tensors' names and shapes, of this architecture")
+    else:
+        wrong = [name for name, shape in expected.items() if name in places and tensors[name].shape != shape]
+        missing = [name for name in expected if name not in places]
+        extra = [name for name in places if name not in expected and name != HEAD and not is_skipped(name, kind)]
+        for name in wrong[:1]:
+            why = f"{name} has the shape {[*tensors[name].shape]}, and config.json means {[*expected[name]]}"
+            yield error(places[name], f"{why}{_more(wrong)}", ONE_VERSION)
+        for name in missing[:1]:
+            yield error("weights", f"the tensor {name} is missing{_more(missing)}", ONE_VERSION)
+        for name in extra[:1]:
+            yield error(places[name], f"config.json means no tensor {name[:100]}{_more(extra)}", ONE_VERSION)
+        tied = (HEAD, EMBEDDINGS) if HEAD in places and HEAD not in expected and not missing else ()
+        if len({_sample(files, places[name], tensors[name]) for name in tied}) > 1:
+            why = f"tie_word_embeddings is true, and {HEAD} is not a copy of {EMBEDDINGS}"
+            yield error("config.json", why, "Set it to false, or remove the tensor.")
+
+
+def _sample(files: CheckpointFiles, file: str, tensor: Tensor) -> bytes:
+    start = PREFIX + int.from_bytes(files.read_range(file, 0, PREFIX), "little") + tensor.begin
+    return files.read_range(file, start, min(SAMPLE, tensor.size))
+
+
+def text_findings(
+    files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, template: str | None, *, complete: bool
+) -> Iterator[Finding]:
+    """What is wrong with the tokenizer and the chat template: the configured one, or the model's own."""
+    settings, *_ = [read_json(files, name) or {} for name in TOKENIZER_FILES]
+    content, name = files.read("tokenizer.json"), FILE if template is None else "chat_template"
+    template = own_template(files, settings) if template is None else template
+    text = None if content is None else content.decode(errors="replace")
+    named = settings.get("tokenizer_class") or config.get("tokenizer_class")
+    asked = LLAMA_TOKENS if named is None and config.get("model_type") in LLAMA_TYPES else ()
+    found, most = tried(text, template, asked), number(text_part(config), "vocab_size")
+    if template is None and complete:
+        why = "the model has no chat template, so that chats are rejected"
+        yield Finding(NO_TEMPLATE, Severity.WARNING, name, why, "Set chat_template to serve chats.")
+    if found.get("died"):
+        yield error("tokenizer.json", "reading it or the chat template takes too much time or memory")
+    elif found.get("template"):
+        yield error(name, f"the chat template is invalid: {found['template']}", "Correct it.")
+    if content is None and complete and not any(other.endswith(OTHER_TOKENIZERS) for other in files.listing()):
+        yield error("tokenizer.json", "the model has no tokenizer", "Upload the tokenizer's files.")
+    elif "missing" in found:
+        yield not_checked("tokenizer.json", "the tokenizer, because `tokenizers` is not installed")
+    elif "tokenizer" in found:
+        yield error("tokenizer.json", f"it cannot be loaded: {found['tokenizer']}")
+    elif most and found.get("size", 0) > most + SPARE_TOKENS:
+        yield error("tokenizer.json", f"it has {found['size']} tokens, and the model {most}", ONE_VERSION)
+    if found.get("absent"):
+        why = f"no tokenizer_class is named, so Llama's is taken, and tokenizer.json has no {found['absent'][0]}"
+        yield error(TOKENIZER_CONFIG, why, "Upload the original file, or name PreTrainedTokenizerFast.")
+    if loader.transformers < 5 and settings.get("tokenizer_class") == "TokenizersBackend":
+        why = "tokenizer_class is TokenizersBackend, which transformers 4 does not have"
+        yield error(TOKENIZER_CONFIG, why, "Set it to PreTrainedTokenizerFast.")
+    if loader.transformers < 5 and isinstance(settings.get("extra_special_tokens"), list):
+        why = "extra_special_tokens is a list, and transformers 4 reads an object"
+        yield error(TOKENIZER_CONFIG, why, "Name it additional_special_tokens.")
+
+
+def parser_findings(parser: str | None, loader: Loader) -> Iterator[Finding]:
+    """Whether vLLM has a configured tool parser."""
+    if (known := registered_names(loader.vllm, "tool_parsers")) and parser not in (None, *known):
+        why = f"'{str(parser)[:60]}' is no tool parser of vLLM {loader.vllm}"
+        yield error("tool_call_parser", why, f"Give one of {', '.join(known)}.")
+    elif parser is not None and not known:
+        yield not_checked("tool_call_parser", "the tool parser's name")
+
+
+def collected(*parts: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings of all parts. A part that meets a file that cannot be read ends with that."""
+    for part in parts:
+        try:
+            yield from part
+        except SettingError as problem:
+            yield error(problem.setting, problem.problem, problem.fix)
+        except EndpointError as problem:  # S3 cannot be reached
+            yield not_checked("files", problem.message)
+
+
+def _more(names: list[str]) -> str:
+    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""

@@ -1,0 +1,1 @@
+"""Checks of a plan before anything is compiled. They find what would fail later, or silently be replaced."""

@@ -1,0 +1,134 @@
+"""The input of a check: the finished draft, its line, and the NeuronConfig that the line would build from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from handler.config.endpoint_config import DTYPES, EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.config.neuron_keys import field_of_key, field_of_native_key
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.neuron_config.config_values import ConfigValues
+from handler.neuron.neuron_config.keys import PLUGIN
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """A draft, its line and its NeuronConfig.
+
+    :param values: the NeuronConfig: the plugin's defaults, with the override applied.
+    :param vision: the same of the vision model; None if there is no configuration for one.
+    :param draft_model: the facts of the draft model of a speculation, if they are known.
+    :param vllm: the version of vLLM that would run; None if the line has no fixed one.
+    """
+
+    draft: PlanDraft
+    line: Line
+    values: ConfigValues
+    vllm: str | None = None
+    vision: ConfigValues | None = None
+    draft_model: ModelFacts | None = None
+
+    @property
+    def config(self) -> EndpointConfig:
+        return self.draft.config
+
+    @property
+    def facts(self) -> ModelFacts | None:
+        return self.draft.facts
+
+    @property
+    def instance(self) -> InstanceType | None:
+        return self.draft.instance
+
+    @property
+    def nxd(self) -> bool:
+        """The line builds a NeuronConfig of NxD Inference."""
+        return self.line.keys is ConfigKeys.NXDI
+
+    @property
+    def plugin(self) -> bool:
+        """The line is the NxDI plugin, not the fork."""
+        return self.nxd and not self.line.framework
+
+    def setting(self, name: str) -> str:
+        return self.draft.request.setting(name)
+
+    def key(self, name: str) -> str:
+        """The name by which the user set a NeuronConfig key, as a field or raw."""
+        if name in self.draft.raw:
+            return self.draft.request.key(name)
+        named = field_of_native_key() if self.line.keys is ConfigKeys.NATIVE else field_of_key()
+        field = named.get(name, name)
+        return self.draft.request.setting(field) or "neuron_config"
+
+
+Check = Callable[[CheckContext], Iterator[Finding]]
+
+
+def error(code: str, setting: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.ERROR, setting, why, fix)
+
+
+def warning(code: str, setting: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.WARNING, setting, why, fix)
+
+
+def info(code: str, setting: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.INFO, setting, why, fix)
+
+
+def effective(draft: PlanDraft) -> dict[str, Json]:
+    """The NeuronConfig that the plugin would build: its defaults, then the override."""
+    text = draft.override.get("text_neuron_config")
+    override = text if isinstance(text, dict) else draft.override
+    return {**_defaults(draft), **{key: value for key, value in override.items() if key not in PLUGIN}}
+
+
+def effective_vision(draft: PlanDraft) -> dict[str, Json] | None:
+    """The same for the vision model of a multimodal one."""
+    override = draft.override.get("vision_neuron_config")
+    return {**_defaults(draft), **override} if isinstance(override, dict) else None
+
+
+def _defaults(draft: PlanDraft) -> dict[str, Json]:
+    """vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, _get_default_neuron_config."""
+    args = draft.args
+    sequences, length = draft.number("max_num_seqs") or 1, draft.number("max_model_len") or 128
+    chunked = args.get("enable_chunked_prefill") is True
+    prefix = args.get("enable_prefix_caching") is True
+    keys: dict[str, Json] = {
+        "tp_degree": draft.number("tensor_parallel_size") or 1,
+        "ctx_batch_size": 1,
+        "batch_size": 1 if chunked else sequences,
+        "max_context_length": draft.number("max_num_batched_tokens") or length if chunked else length,
+        "seq_len": length,
+        "enable_bucketing": True,
+        "is_continuous_batching": sequences > 1 and not chunked,
+        "quantized": False,
+        "torch_dtype": dtype_of(draft),
+        "padding_side": "right",
+        "on_device_sampling_config": {"dynamic": True, "deterministic": False},
+        "is_block_kv_layout": chunked or prefix,
+        "is_prefix_caching": prefix,
+    }
+    if "speculative_config" in args or "speculative_model" in args:
+        tokens = draft.config.num_speculative_tokens
+        keys.update(enable_fused_speculation=True, speculation_length=tokens)
+        if draft.config.speculation == "eagle":
+            keys["enable_eagle_speculation"] = True
+    return keys
+
+
+def dtype_of(draft: PlanDraft) -> str:
+    """The data type that vLLM would use, as NeuronConfig spells it."""
+    given = draft.args.get("dtype")
+    if not isinstance(given, str) or given == "auto":
+        given = (draft.facts.torch_dtype if draft.facts else None) or "bfloat16"
+    plain = given.removeprefix("torch.")
+    return DTYPES.get(plain, plain)

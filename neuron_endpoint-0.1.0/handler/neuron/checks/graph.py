@@ -1,0 +1,136 @@
+"""Checks quantization, kernels and the KV cache: settings that compile, and then fail or give wrong output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from handler.config.finding import Finding
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
+
+BFLOAT16_KERNELS: Final = ("qkv_kernel_enabled", "mlp_kernel_enabled")
+OLDER: Final = ("inf2", "trn1")
+KERNEL_FREE_SDK: Final = (2, 29)
+
+
+def quantized_defaults(context: CheckContext) -> Iterator[Finding]:
+    """A raw `quantized` key without its type and data type."""
+    if not context.nxd or context.draft.override.get("quantized") is not True:
+        return
+    missing = [key for key in ("quantization_type", "quantization_dtype") if key not in context.draft.override]
+    if missing:
+        why = f"without {' and '.join(missing)} the plugin uses per_tensor_symmetric and int8"
+        yield warning("quantization-defaults", context.key("quantized"), why, f"Set {' and '.join(missing)}.")
+
+
+def quantized_modules(context: CheckContext) -> Iterator[Finding]:
+    values = context.values
+    if context.nxd and values.flag("quantized") and not values.get("modules_to_not_convert"):
+        why = "NxD Inference takes every module as quantized"
+        fix = "If the checkpoint keeps some modules in bfloat16 (such as lm_head), name them in modules_to_not_convert."
+        yield info("all-modules-quantized", context.key("modules_to_not_convert"), why, fix)
+
+
+def quantization_unset(context: CheckContext) -> Iterator[Finding]:
+    """A path of quantized weights, without the setting that makes NxD Inference read it."""
+    values = context.values
+    if context.nxd and values.text("quantized_checkpoints_path") is not None and not values.flag("quantized"):
+        why = "quantization is off, so the path of the quantized checkpoint is ignored"
+        yield warning(
+            "quantization-off", context.key("quantized_checkpoints_path"), why, "Set quantization to int8 or fp8."
+        )
+
+
+def kv_cache_quant(context: CheckContext) -> Iterator[Finding]:
+    """NxDI 0.10, modules/kvcache/kv_cache_manager.py:145: only `kv_quant_config` changes the cache."""
+    values = context.values
+    if context.plugin and values.flag("kv_cache_quant") and values.get("kv_quant_config") is None:
+        why = "since SDK 2.28 it changes compiler flags only, and the KV cache stays as it is"
+        fix = 'Set kv_quant_config to {"direct_cast": true} too, or use the setting kv_cache_quant instead.'
+        yield warning("kv-cache-quant", context.key("kv_cache_quant"), why, fix)
+
+
+def kv_cache_dtype(context: CheckContext) -> Iterator[Finding]:
+    """The cache's type is NxD Inference's. vLLM's argument does not reach it (plugin 0.5.0, worker/)."""
+    given = context.draft.args.get("kv_cache_dtype")
+    if context.plugin and given not in (None, "auto"):
+        why = f"the plugin ignores kv_cache_dtype '{str(given)[:20]}': the KV cache has the model's data type"
+        yield error(
+            "kv-cache-dtype", context.setting("kv_cache_dtype"), why, "Use kv_cache_quant for FP8, or remove it."
+        )
+
+
+def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
+    """NxD Inference does not read the quantization of a config.json (guide "vLLM User Guide", Quantization)."""
+    facts = context.facts
+    if not context.nxd or facts is None or not facts.quantized or context.values.flag("quantized"):
+        return
+    if facts.model_type != "gpt_oss":  # NxD Inference unpacks its MXFP4 weights itself
+        why = "config.json says that the weights are quantized, and NxD Inference does not read that"
+        fix = "Set quantization and quantized_checkpoints_path, or use the unquantized checkpoint."
+        yield error("quantized-checkpoint", context.setting("model"), why, fix)
+
+
+def quantized_mlp(context: CheckContext) -> Iterator[Finding]:
+    """The 405B tutorial requires both kernels. NeuronConfig does not raise."""
+    values = context.values
+    if context.nxd and values.flag("quantized_mlp_kernel_enabled") and not values.mlp_kernel:
+        why = "the quantized MLP kernel needs the MLP kernel, which is off"
+        yield warning(
+            "quantized-mlp-kernel", context.key("quantized_mlp_kernel_enabled"), why, "Set mlp_kernel_enabled too."
+        )
+
+
+def kernel_dtype(context: CheckContext) -> Iterator[Finding]:
+    """The QKV and MLP kernels are written for bfloat16 (tutorial "Deploying Llama3.1 405B (Trn2)")."""
+    dtype = context.values.text("torch_dtype")
+    if not context.nxd or dtype in (None, "bfloat16"):
+        return
+    for key in BFLOAT16_KERNELS:
+        if context.values.flag(key):
+            yield error(
+                "kernel-dtype", context.key(key), f"the kernel needs bfloat16, not {dtype}", "Set dtype to bfloat16."
+            )
+
+
+def kernels_on_older_platforms(context: CheckContext) -> Iterator[Finding]:
+    """NxD Inference removed NKI kernels on trn1 and inf2 in Neuron 2.29 (release notes)."""
+    instance = context.instance
+    if not context.nxd or instance is None or instance.platform not in OLDER or context.line.sdk < KERNEL_FREE_SDK:
+        return
+    for key, value in context.values.given.items():
+        if key.endswith("_kernel_enabled") and value is True:
+            sdk = ".".join(str(part) for part in context.line.sdk)
+            why = f"{context.line.title} has Neuron {sdk}; since 2.29 there are no NKI kernels on {instance.platform}"
+            yield warning("kernels-dropped", context.key(key), why, "Remove it.")
+
+
+def automatic_flash_attention(context: CheckContext) -> Iterator[Finding]:
+    """`attn_kernel_enabled: false` does not switch the kernel off if the length is suitable."""
+    if context.nxd and context.values.given.get("attn_kernel_enabled") is False:
+        why = "NxD Inference uses flash attention at suitable lengths even if attn_kernel_enabled is false"
+        yield info("flash-attention", context.key("attn_kernel_enabled"), why, "Remove it.")
+
+
+def prefix_caching_batch(context: CheckContext) -> Iterator[Finding]:
+    """Known issue of the plugin (README of vllm-project/vllm-neuron)."""
+    values = context.values
+    if context.nxd and values.flag("is_prefix_caching") and values.number("batch_size") == 1:
+        why = "prefix caching with max_num_seqs 1 gives wrong output (known issue of the plugin)"
+        fix = "Use max_num_seqs above 1, or set enable_prefix_caching to false."
+        yield error("prefix-caching-batch", context.key("is_prefix_caching"), why, fix)
+
+
+GRAPH: Final = (
+    quantized_defaults,
+    quantized_modules,
+    quantization_unset,
+    kv_cache_quant,
+    kv_cache_dtype,
+    quantized_checkpoint,
+    quantized_mlp,
+    kernel_dtype,
+    kernels_on_older_platforms,
+    automatic_flash_attention,
+    prefix_caching_batch,
+)

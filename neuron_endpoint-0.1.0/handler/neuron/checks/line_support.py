@@ -1,0 +1,82 @@
+"""Rejects features, engine arguments and argument values that the line, or its version of vLLM, does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from handler.config.finding import Finding
+from handler.config.values import shown
+from handler.config.vllm_argument_table import known, versions
+from handler.neuron.checks.check_context import CheckContext, error
+from handler.neuron.lines.feature import Feature, requested_features
+from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line_registry import lines_with
+from handler.neuron.lines.nxdi import SCHEDULER, chunks
+
+REASONS = {
+    # Plugin 0.5.0, platform.py:352. NxDI 0.10, models/model_base.py:3055.
+    (Feature.CHUNKED_PREFILL, "nxdi-0.16"): (
+        f"the plugin's scheduler silently switches it off, and with {SCHEDULER}=1 NxD Inference does not implement it"
+    ),
+    (Feature.DRAFT_MODEL, "nxdi-0.13"): "vLLM 0.13 does not have the method",
+    (Feature.LORA, "nxdi-0.13"): "it is confirmed for plugin 0.5 and later only",
+    (Feature.UNFUSED_SPECULATION, "nxdi-0.16"): "the plugin always fuses draft and target",
+    (Feature.UNFUSED_SPECULATION, "nxdi-0.13"): "the plugin always fuses draft and target",
+}
+
+
+def unsupported(context: CheckContext) -> Iterator[Finding]:
+    """Yields an error for each setting that needs a feature which the line does not have."""
+    for request in requested_features(context.config):
+        if not context.line.has(request.feature):
+            yield rejection(context, request.feature, context.setting(request.field))
+    chunks_raw = context.plugin and chunks(context.draft) and not context.config.enable_chunked_prefill
+    if chunks_raw and not context.line.has(Feature.CHUNKED_PREFILL):
+        setting = SCHEDULER if SCHEDULER in context.draft.request.env else context.key("chunked_prefill_config")
+        yield rejection(context, Feature.CHUNKED_PREFILL, setting)
+    transfers = context.nxd and "kv_transfer_config" in context.draft.request.extra
+    if transfers and not context.line.has(Feature.DISAGGREGATION):
+        yield rejection(context, Feature.DISAGGREGATION, context.setting("kv_transfer_config"))
+    if context.draft.raw and context.line.keys is ConfigKeys.NONE:
+        yield rejection(context, Feature.RAW, context.key(next(iter(context.draft.raw))))
+
+
+def rejection(context: CheckContext, feature: Feature, setting: str) -> Finding:
+    line = context.line.title
+    reason = REASONS.get((feature, context.line.name))
+    why = f"{line} does not have {feature.value}{f': {reason}' if reason else ''}"
+    others = [
+        title for title in lines_with(feature, context.instance.platform if context.instance else None) if title != line
+    ]
+    fix = (
+        f"Remove it, or set ENDPOINT_LINE to a line that has it: {', '.join(others)}."
+        if others
+        else "Remove it: no line has it."
+    )
+    return error("unsupported-by-line", setting, why, fix)
+
+
+def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
+    """Arguments must be of the line's version if the user gave them: those that the plan writes are the line's own."""
+    version = context.vllm
+    if version not in versions():
+        return
+    for name, value in context.draft.args.items():
+        argument = known().get(name)
+        if argument is None:
+            continue
+        vllm = f"vLLM {version} ({context.line.title})"
+        if version not in argument.versions and name in context.draft.request.extra:
+            why = f"{vllm} has no argument {name}; these versions have it: {', '.join(argument.versions)}"
+            yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
+            continue
+        rejected = argument.rejected_value(value, version)
+        if rejected is not None:
+            fix = f"Give {', '.join(map(str, argument.by_version[version]))}."
+            yield error(
+                "value-of-another-version", context.setting(name), f"{vllm} does not accept {shown(rejected)}", fix
+            )
+
+
+LINE_SUPPORT: Final = (unsupported, argument_of_another_version)

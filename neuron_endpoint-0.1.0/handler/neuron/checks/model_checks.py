@@ -1,0 +1,153 @@
+"""Checks draft models, adapters, checkpoints and compiled artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.finding import Finding
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+
+RUNTIME_LORA: Final = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
+
+
+def from_hub(where: str) -> bool:
+    """Whether a location is a hub id: neither a directory nor S3."""
+    return not where.startswith(("/", "./", "../", "~", "s3://"))
+
+
+def speculative_edge(context: CheckContext) -> Iterator[Finding]:
+    """vLLM needs a further block for the speculated tokens, and there is none: see `length_limits`."""
+    if context.nxd and context.values.speculates:
+        tokens = context.config.num_speculative_tokens or context.values.number("speculation_length")
+        why = f"sequences end {tokens} tokens before max_model_len, because speculation needs room for as many tokens"
+        fix = f"Raise max_model_len by {tokens} if requests need the full length."
+        yield info("speculative-edge", context.setting("max_model_len"), why, fix)
+
+
+def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
+    """The plugin asserts a draft model (plugin 0.5.0, worker/neuronx_distributed_model_loader.py:195)."""
+    flags = ("enable_fused_speculation", "enable_eagle_speculation")
+    flag = next((flag for flag in flags if context.values.flag(flag)), None)
+    if context.plugin and flag is not None and "speculative_config" not in context.draft.args:
+        fix = "Set speculative_model and num_speculative_tokens, or remove it."
+        yield error("speculation-without-draft", context.key(flag), "speculation needs a draft model", fix)
+
+
+def other_method(context: CheckContext) -> Iterator[Finding]:
+    """A method that only vLLM itself has, for the CPU line."""
+    given = context.draft.request.extra.get("speculative_config")
+    if not isinstance(given, dict) or not context.line.platforms:
+        return
+    method = given.get("method")
+    why = f"{context.line.title} does not have the speculation method '{str(method)[:40]}'"
+    fix = "Use eagle or draft_model (NxD Inference), or eagle3 (native plugin)."
+    yield error("unknown-speculation", context.setting("speculative_config"), why, fix)
+
+
+def draft_model(context: CheckContext) -> Iterator[Finding]:
+    if (
+        context.plugin
+        and "speculative_config" in context.draft.args
+        and context.config.speculation in (None, "draft_model")
+    ):
+        why = "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same"
+        yield info(
+            "draft-model-undocumented",
+            context.setting("speculative_model"),
+            why,
+            "Measure the speed before you rely on it, or use EAGLE.",
+        )
+
+
+def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:
+    """The fork's worker asserts it (vllm/worker/neuron_worker.py). The plugin does not."""
+    lora = context.config.enable_lora or bool(context.config.lora_modules)
+    if context.nxd and not context.plugin and lora and context.values.speculates:
+        why = "LoRA adapters do not work together with speculation"
+        yield error(
+            "speculation-with-lora", context.setting("enable_lora"), why, "Remove the adapters, or the draft model."
+        )
+
+
+def adapters(context: CheckContext) -> Iterator[Finding]:
+    """Adapters are compiled into the graph, so they must be files on the machine before the compile."""
+    if not context.nxd or not context.line.has(Feature.LORA):
+        return
+    for name, where in context.config.lora_modules.items():
+        if from_hub(where):
+            why = f"adapter '{name[:60]}' is at '{where[:100]}', but the compile needs adapters as local files"
+            fix = "Give the full path of a directory, or an s3:// URI."
+            yield error("lora-not-local", context.setting("lora_modules"), why, fix)
+
+
+def adapters_at_run_time(context: CheckContext) -> Iterator[Finding]:
+    """Guide "AWS Neuron", Known limitations: adapters are loaded at the start only."""
+    if context.line.platforms and context.draft.env.get(RUNTIME_LORA, "").strip().lower() in ("1", "true"):
+        why = "adapters are loaded at the start only on Neuron"
+        yield error("runtime-lora", RUNTIME_LORA, why, "Remove it, and name the adapters in lora_modules.")
+
+
+def tied_embeddings(context: CheckContext) -> Iterator[Finding]:
+    """Sharding at load cannot copy a tied embedding out of the meta tensors of a hub model."""
+    if (
+        not context.nxd
+        or context.facts is None
+        or not context.facts.tied_embeddings
+        or not from_hub(context.config.model)
+    ):
+        return
+    if context.values.flag("save_sharded_checkpoint") or context.facts.local:
+        return
+    why = 'a hub model with tied embeddings fails when it is sharded at load: "Cannot copy out of meta tensor"'
+    fix = "Use a local checkpoint or s3://, or set save_sharded_checkpoint to true."
+    yield error("tied-embeddings", context.setting("model"), why, fix)
+
+
+def hub_model(context: CheckContext) -> Iterator[Finding]:
+    """The same, if nothing of the model is on this machine."""
+    unknown = context.facts is None and from_hub(context.config.model)
+    if context.nxd and unknown and not context.values.flag("save_sharded_checkpoint"):
+        why = "a hub model with tied embeddings (tie_word_embeddings in its config.json) fails at load"
+        fix = "If it has them, use a local checkpoint or s3://, or set save_sharded_checkpoint to true."
+        yield info("tied-embeddings", context.setting("model"), why, fix)
+
+
+def artifacts(context: CheckContext) -> Iterator[Finding]:
+    """Artifacts that the user names are loaded unchanged."""
+    given = context.config.compiled_artifacts or context.draft.env.get("NEURON_COMPILED_ARTIFACTS")
+    if context.plugin and not given and not context.config.artifact_store:
+        why = f"graphs are compiled into {context.config.scratch}: a restart finds them, a new instance compiles again"
+        yield info("artifacts-in-scratch", context.setting("artifact_store"), why, "Set it to keep them.")
+    if not given or not context.line.platforms:
+        return
+    setting = context.setting("compiled_artifacts")
+    if context.line.keys is ConfigKeys.NATIVE:
+        why = "NEURON_COMPILED_ARTIFACTS may be ignored: vllm-neuron issue 38 contradicts the documentation"
+        yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT instead.")
+    elif context.line.keys is ConfigKeys.TRANSFORMERS_NEURONX or context.line.name == OPTIMUM:
+        yield warning("artifacts-unread", setting, f"{context.line.title} does not read the variable", "Remove it.")
+    else:
+        ignored = sorted(key for key in context.draft.override if key not in MULTIMODAL_KEYS)
+        names = f" ({', '.join(ignored)})" if ignored else ""
+        why = f"artifacts are loaded as they were compiled, and a start rejects other settings{names}"
+        fix = "Use the settings that they were compiled with, or name an empty directory to compile into."
+        yield info("artifacts-fixed", setting, why, fix)
+
+
+MODELS: Final = (
+    speculative_edge,
+    flags_without_draft,
+    other_method,
+    draft_model,
+    speculation_with_lora,
+    adapters,
+    adapters_at_run_time,
+    tied_embeddings,
+    hub_model,
+    artifacts,
+)

@@ -1,0 +1,190 @@
+"""Checks what the native plugin rejects at a start: models, arguments, degrees and variables.
+
+Source: vllm-neuron 0.24.0.1.1.0, vllm_neuron/vllm/platform.py (check_and_update_config and its validators) and
+vllm_neuron/model/registry.py; vLLM Neuron, "Features" (what is not supported).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from handler.config.finding import Finding
+from handler.json_value import Json
+from handler.neuron.checks.check_context import CheckContext, error, warning
+from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
+from handler.neuron.neuron_config.native_keys import DEGREES
+
+ARCHITECTURES: Final = (
+    "LlamaForCausalLM",
+    "GptOssForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3VLForConditionalGeneration",
+    "Eagle3LlamaForCausalLM",
+)
+# Methods of a checkpoint's quantization_config that vLLM accepts on Neuron.
+QUANTIZATIONS: Final = ("neuron_quant", "compressed-tensors", "modelopt")
+CONNECTORS: Final = ("NeuronNixlConnector", "NixlConnector", "NeuronDecodeBenchConnector")
+LANGUAGE_ONLY: Final = "mm_language_model_only"
+V2_RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
+# Variables that version 0.21 reads with one prefix, and later versions with the other.
+OLD, NEW = "VLLM_NEURON_", "NEURON_LIBTORCH_"
+RENAMED: Final = (
+    "COMPILATION_TIMEOUT",
+    "PARALLEL_COMPILE_WORKERS",
+    "DISABLE_COMPILE_CACHE",
+    "DISABLE_GRAPH_CAPTURE_BACKEND",
+    "ASSERT_CACHE_HIT",
+)
+
+
+def _above(limit: float) -> Callable[[Json], bool]:
+    return lambda value: isinstance(value, int | float) and value > limit
+
+
+def _given(value: Json) -> bool:
+    return value not in (None, False)
+
+
+# Argument -> whether the value is rejected, and why.
+REJECTED: Final[Mapping[str, tuple[Callable[[Json], bool], str]]] = {
+    "scheduling_policy": (lambda value: value not in (None, "fcfs"), "the plugin's scheduler has fcfs only"),
+    "scheduler_cls": (_given, "the plugin's own scheduler is needed: it never mixes prefill and decode"),
+    "pipeline_parallel_size": (_above(1), "the plugin does not have pipeline parallelism"),
+    "enable_sleep_mode": (_given, "the plugin does not have sleep mode"),
+    "cpu_offload_gb": (_above(0), "the plugin does not move weights to the host"),
+    "kv_offloading_size": (_given, "the plugin does not move the KV cache to the host"),
+}
+
+
+def arguments(context: CheckContext) -> Iterator[Finding]:
+    """Arguments of vLLM that the plugin does not have."""
+    for name, (rejected, why) in REJECTED.items():
+        value = context.draft.args.get(name)
+        if rejected(value):
+            yield error("not-on-native", context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+    connector = _transfer(context).get("kv_connector")
+    if connector is not None and connector not in CONNECTORS:
+        why = f"{str(connector)[:60]} does not run on Neuron, where the cache moves between devices only"
+        setting = f"{context.setting('kv_transfer_config')}.kv_connector"
+        yield error("not-on-native", setting, why, f"Use {CONNECTORS[0]}.")
+
+
+def degrees(context: CheckContext) -> Iterator[Finding]:
+    """Expert parallelism has a switch of vLLM's. The other degrees are of a decode server with several engines."""
+    given = {key: value for key in DEGREES if isinstance(value := context.draft.override.get(key), int)}
+    args = context.draft.args
+    for key, value in given.items():
+        if value < 1:
+            yield error("degree", context.key(key), f"{value} is below 1", "Give 1 or more, or remove it.")
+    if given.pop("ep_degree", 1) > 1 and args.get("enable_expert_parallel") is not True:
+        why = "expert parallelism is off"
+        yield error("degree", context.key("ep_degree"), why, "Set enable_expert_parallel to true, or remove it.")
+    if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
+        why = "the model has no experts, and vLLM does not start with expert parallelism"
+        yield error("degree", context.setting("enable_expert_parallel"), why, "Remove it.")
+    role, engines = _transfer(context).get("kv_role"), context.draft.number("data_parallel_size") or 1
+    for key, value in given.items():
+        if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):
+            why = f"{key} works on a decode server with a data_parallel_size of 2 or more"
+            yield error("degree", context.key(key), why, "Set disaggregation to decode and data_parallel_size, or 1.")
+
+
+def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
+    """The KV cache of one sequence over several ranks."""
+    draft, name = context.draft, "decode_context_parallel_size"
+    degree, ranks = draft.number(name) or 1, draft.number("tensor_parallel_size") or 1
+    if degree <= 1:
+        return
+    heads, kv_heads = (context.facts.heads, context.facts.kv_heads) if context.facts else (0, 0)
+    connector = _transfer(context).get("kv_connector", CONNECTORS[0])
+    broken = {
+        f"tensor_parallel_size ({ranks}) must be a multiple of it": ranks % degree != 0,
+        f"it needs {degree * kv_heads} ranks: one for each of {kv_heads} KV heads, {degree} times": (
+            ranks < degree * kv_heads
+        ),
+        f"it must divide the {heads} heads that share {kv_heads} KV heads": (
+            bool(kv_heads) and (heads // kv_heads) % degree != 0
+        ),
+        f"it needs the connector {CONNECTORS[0]}": connector != CONNECTORS[0],
+        "it does not work with an FP8 cache": str(draft.args.get("kv_cache_dtype", "auto")).startswith("fp8"),
+        "it does not work with speculation": "speculative_config" in draft.args,
+    }
+    for why in (why for why, is_broken in broken.items() if is_broken):
+        yield error("decode-context-parallel", context.setting(name), f"{name} is {degree}: {why}", "Remove it.")
+
+
+def variables(context: CheckContext) -> Iterator[Finding]:
+    """Variables that a start fails on, or that this version does not read."""
+    env = context.draft.env
+    if env.get(V2_RUNNER, "").strip().lower() in ("1", "true", "yes", "on"):
+        yield error("not-on-native", V2_RUNNER, "the plugin has a model runner of its own", "Remove it.")
+    read, unread = (OLD, NEW) if context.line.name == "native-0.21" else (NEW, OLD)
+    for name in RENAMED:
+        if unread + name in env:
+            why = f"{context.line.title} does not read it"
+            yield warning("variable-unread", unread + name, why, f"Use {read}{name}.")
+
+
+def architecture(context: CheckContext) -> Iterator[Finding]:
+    """The plugin has its own implementation of each model."""
+    named = context.facts.architectures if context.facts else ()
+    if named and not set(named) & set(ARCHITECTURES):
+        why = f"{context.line.title} has no model {named[0][:60]}; it has {', '.join(ARCHITECTURES)}"
+        fix = "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model."
+        yield error("unsupported-model", context.setting("model"), why, fix)
+
+
+def quantization(context: CheckContext) -> Iterator[Finding]:
+    """The checkpoint's own quantization, as vLLM and the plugin read it."""
+    chosen = context.draft.override.get(QUANTIZATION)
+    if chosen == "mxfp4":
+        other = context.instance is not None and context.instance.platform != "trn3"
+        model = context.facts is not None and context.facts.model_type != "gpt_oss"
+        if other or model:
+            why = "MXFP4 weights work for gpt-oss on trn3 only; the worker rejects them otherwise"
+            yield error("mxfp4", context.key(QUANTIZATION), why, "Remove quantization.")
+    overrides = context.draft.args.get("hf_overrides")
+    own = context.facts.config.get("quantization_config") if context.facts else None
+    if not isinstance(own, dict) or (isinstance(overrides, dict) and "quantization_config" in overrides):
+        return
+    method, setting = own.get("quant_method"), context.setting("model")
+    if method not in QUANTIZATIONS:
+        why = f"the checkpoint is quantized by {str(method)[:40]}, and Neuron has {', '.join(QUANTIZATIONS)}"
+        yield error("checkpoint-quantization", setting, why, "Use an unquantized checkpoint, or one of those methods.")
+    groups = own.get("config_groups")
+    weights = (
+        any(isinstance(group, dict) and group.get("weights") for group in (groups or {}).values())
+        if (isinstance(groups, dict))
+        else False
+    )
+    if method == "compressed-tensors" and weights and chosen != "mxfp8":
+        why = "compressed-tensors weights are read as MXFP8 only"
+        yield error("checkpoint-quantization", setting, why, "Set quantization to mxfp8, or use another checkpoint.")
+
+
+def language_only(context: CheckContext) -> Iterator[Finding]:
+    """A switch that the plugin reads only at the top level of `additional_config`."""
+    for section in ("neuron_config", VISION_SECTIONS.get(context.line.name, VISION_SECTION)):
+        content = context.draft.additional.get(section)
+        if isinstance(content, dict) and LANGUAGE_ONLY in content:
+            why = f"the plugin silently ignores {LANGUAGE_ONLY} inside {section}"
+            fix = "Move it to the top level of additional_config."
+            yield error("language-only-nested", f"{section}.{LANGUAGE_ONLY}", why, fix)
+
+
+def _transfer(context: CheckContext) -> Mapping[str, Json]:
+    given = context.draft.args.get("kv_transfer_config")
+    return given if isinstance(given, dict) else {}
+
+
+def native_start(context: CheckContext) -> Iterator[Finding]:
+    """Runs these checks on the native plugin only."""
+    if context.line.keys is ConfigKeys.NATIVE:
+        checks = (arguments, degrees, decode_context_parallel, variables, architecture, quantization, language_only)
+        for check in checks:
+            yield from check(context)
+
+
+NATIVE: Final = (native_start,)

@@ -1,0 +1,123 @@
+"""Checks NeuronConfig's keys and rules, on the lines that have a NeuronConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from handler.config.finding import Finding
+from handler.json_value import Json
+from handler.neuron.checks.check_context import CheckContext, error, warning
+from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
+from handler.neuron.neuron_config.config_values import ConfigValues
+from handler.neuron.neuron_config.feature_rules import FEATURE_RULES
+from handler.neuron.neuron_config.kernel_rules import KERNEL_RULES
+from handler.neuron.neuron_config.keys import ConfigKey
+from handler.neuron.neuron_config.model_rules import MODEL_RULES
+from handler.neuron.neuron_config.native_keys import (
+    KEYS_021,
+    NATIVE_KEYS,
+    NATIVE_SAMPLING_KEYS,
+    SWALLOWED,
+    TOP_LEVEL,
+    VISION_KEYS,
+)
+from handler.neuron.neuron_config.nested_rules import NESTED_RULES
+from handler.neuron.neuron_config.rule import ConfigRule
+from handler.neuron.neuron_config.shape_rules import SHAPE_RULES
+from handler.neuron.neuron_config.spelling import Named, check_keys, check_override
+from handler.neuron.sampling_limits import KEY
+
+# The rules of every NeuronConfig, and those of the plugin's versions.
+CLASS_RULES: Final[tuple[ConfigRule, ...]] = SHAPE_RULES + FEATURE_RULES + KERNEL_RULES
+RULES: Final[tuple[ConfigRule, ...]] = CLASS_RULES + NESTED_RULES + MODEL_RULES
+ADDITIONAL: Final = {"override_neuron_config": ConfigKey("dict"), "max_prompt_length": ConfigKey("int")}
+
+
+BUCKETS: Final = ("buckets", "context_encoding_buckets", "token_generation_buckets", "prefix_buckets")
+LENGTHS: Final = ("seq_len", "max_context_length", "batch_size", "ctx_batch_size", "tkg_batch_size", "n_positions")
+
+
+def silent(context: CheckContext) -> Iterator[Finding]:
+    """Keys that NxD Inference or the plugin takes without a word, though they do not do what they say."""
+    if not context.nxd:
+        return
+    values, given = context.values, context.values.given
+    both = values.mlp_kernel and values.flag("quantized_mlp_kernel_enabled") and not values.flag("quantized")
+    alone = given.get("is_continuous_batching") is False and values.number("batch_size") > 1
+    reasons = {
+        "is_eagle_draft": "it would build the model itself as a draft" * values.flag("is_eagle_draft"),
+        "quantized_mlp_kernel_enabled": "this kernel is for FP8 weights, and the weights are not quantized" * both,
+        "padding_side": "the plugin pads prompts on the right" * (values.text("padding_side") == "left"),
+        "is_continuous_batching": "with it off, all sequences share one position" * alone,
+        **{key: "enable_bucketing is false, which drops it" for key in BUCKETS if given.get(key) is not None},
+    }
+    for key, why in reasons.items():
+        if why and (key not in BUCKETS or given.get("enable_bucketing") is False):
+            yield warning("silent-neuron-key", context.key(key), why, "Remove it, or correct the other.")
+    for key in LENGTHS:
+        if isinstance(value := context.draft.raw.get(key), int) and value < 1:
+            yield error("not-positive", context.key(key), f"{value} is below 1", "Give 1 or more, or remove it.")
+
+
+def spelling(context: CheckContext) -> Iterator[Finding]:
+    """Keys that would be ignored or misread."""
+    if context.nxd:
+        yield from check_override(context.draft.override, context.key)
+        if context.plugin:
+            given = {key: context.draft.additional[key] for key in context.draft.request.additional}
+            yield from check_keys(given, ADDITIONAL, lambda key: f"{context.setting('additional_config')}.{key}")
+    elif context.line.keys is ConfigKeys.NATIVE:
+        yield from _native_spelling(context)
+
+
+def _native_spelling(context: CheckContext) -> Iterator[Finding]:
+    """The native plugin drops an unknown key without a word."""
+    given, line = context.draft.override, context.line.name
+    known = NATIVE_KEYS | (KEYS_021 if line == "native-0.21" else {})
+    yield from _native_keys(given, known, context.key)
+    sampling, whole = given.get(KEY), context.key(KEY)
+    if isinstance(sampling, dict):
+        read = {key: value for key, value in sampling.items() if key not in SWALLOWED}
+        yield from _native_keys(read, NATIVE_SAMPLING_KEYS, lambda key: f"{whole}.{key}")
+        for key in (name for name in SWALLOWED if name in sampling):
+            why = f"the plugin does not read {key} here: each request has its own"
+            yield warning("sampling-key-unread", f"{whole}.{key}", why, "Remove it.")
+    section = VISION_SECTIONS.get(line, VISION_SECTION)
+    additional, setting = context.draft.additional, context.setting("additional_config")
+    yield from _native_keys(
+        additional, TOP_LEVEL | {section: ConfigKey("dict")}, lambda key: f"{setting}.{key}" if key != section else key
+    )
+    vision = additional.get(section)
+    if isinstance(vision, dict):
+        read = {key: value for key, value in vision.items() if key not in TOP_LEVEL}
+        yield from _native_keys(read, VISION_KEYS, lambda key: f"{context.setting(VISION_SECTION)}.{key}")
+
+
+def _native_keys(given: Mapping[str, Json], known: Mapping[str, ConfigKey], named: Named) -> list[Finding]:
+    reference = "vLLM Neuron's configuration reference"
+    return check_keys(given, known, named, sampling=NATIVE_SAMPLING_KEYS, reference=reference)
+
+
+def rules(context: CheckContext) -> Iterator[Finding]:
+    """Rules that NxD Inference or the plugin would raise on, from our own table.
+
+    A vision model's configuration has the plugin's defaults too, and NeuronConfig checks it in the same way (plugin
+    0.5.0, worker/neuronx_distributed_model_loader.py:600).
+    """
+    if not context.nxd:
+        return
+    found: set[tuple[str, str]] = set()
+    configurations: list[tuple[tuple[ConfigRule, ...], ConfigValues, Callable[[str], str]]]
+    configurations = [(RULES if context.plugin else CLASS_RULES, context.values, context.key)]
+    if context.vision is not None:
+        vision = context.key("vision_neuron_config")
+        configurations.append((CLASS_RULES + NESTED_RULES, context.vision, lambda key: f"{vision}.{key}"))
+    for table, values, named in configurations:
+        for rule in table:
+            broken = rule.check(values)
+            if broken is not None and (rule.code, broken.why) not in found:
+                found.add((rule.code, broken.why))
+                why = f"{broken.why}; NxD Inference raises an error when the model is loaded"
+                yield error(rule.code, named(broken.key), why, broken.fix)

@@ -1,0 +1,98 @@
+"""Checks what optimum-neuron's plugin rejects or ignores at a start: arguments, models, and the shape of an export.
+
+Sources: optimum-neuron 0.4.5, optimum/neuron/vllm/ (worker.py, runner.py, model_loader.py), utils/instance.py,
+models/inference/auto_models.py and models/inference/backend/modules/decoder/decoder_wrappers.py; vLLM 0.11.0,
+v1/core/sched/scheduler.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from handler.config.finding import Finding
+from handler.json_value import Json
+from handler.neuron.checks.check_context import CheckContext, dtype_of, error, info, warning
+from handler.neuron.lines.optimum_neuron import EXPORTED, NAME
+
+# Argument or field -> the values that the plugin has, and why.
+REJECTED: Final[Mapping[str, tuple[tuple[Json, ...], str]]] = {
+    "pipeline_parallel_size": ((None, 1), "the plugin has no pipeline parallelism"),
+    "data_parallel_size": ((None, 1), "the plugin has no data parallelism"),
+    "speculative_config": ((None,), "the plugin has no speculation"),
+    "enable_sleep_mode": ((None, False), "the plugin has no sleep mode"),
+    "kv_transfer_config": ((None,), "the plugin moves no KV cache"),
+    "structured_outputs": ((None, False), "the plugin applies no grammar"),
+    "logprobs": ((None, False), "the plugin returns no log probabilities"),
+}
+MODEL_TYPES: Final = ("granite", "llama", "llama4_text", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3")
+# Platform -> what the exporter calls it.
+TARGETS: Final = {"inf2": "trn1", "trn1": "trn1", "trn2": "trn2"}
+EXPORT: Final = "export the model again (optimum-cli export neuron)"
+
+
+def arguments(context: CheckContext) -> Iterator[Finding]:
+    """What the plugin does not have: its worker or its loader would end, or it would have no effect."""
+    if context.line.name != NAME:
+        return
+    for name, (accepted, why) in REJECTED.items():
+        value = getattr(context.config, name, context.draft.args.get(name))
+        if value not in accepted:
+            yield error("not-on-optimum", context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+    kind = context.facts.model_type if context.facts else MODEL_TYPES[0]
+    if kind not in MODEL_TYPES and f"{kind}_text" not in MODEL_TYPES:
+        why = f"optimum-neuron's plugin has no models of type '{kind[:40]}'"
+        yield error("unsupported-model", context.setting("model"), why, f"Supported: {', '.join(MODEL_TYPES)}.")
+    tokens, length = context.draft.number("max_num_batched_tokens"), context.draft.number("max_model_len")
+    if tokens is not None and length is not None and tokens < length:
+        why = f"a prompt of more than {tokens} tokens would wait for ever: without chunked prefill it needs one step"
+        yield error("token-budget", context.setting("max_num_batched_tokens"), why, f"Remove it, or give {length}.")
+
+
+def export(context: CheckContext) -> Iterator[Finding]:
+    """Compares an exported model with the settings. The plugin loads it as it is, and a larger batch ends its core."""
+    if context.line.name != NAME:
+        return
+    saved = context.facts.exported if context.facts else {}
+    if context.config.artifact_store:
+        why = "the exported directory is the artifacts: nothing is saved in a store"
+        yield info("store-unused", context.setting("artifact_store"), why, "Remove it.")
+    if not saved:
+        why = "optimum-neuron does not compile at the start: the model must be exported or in the hub's cache"
+        fix = "Export it with optimum-cli, or look up the configuration in the hub's cache."
+        yield info("optimum-needs-export", context.setting("model"), why, fix)
+        if context.config.on_device_sampling is False:
+            why = "where the model samples is decided by its export, and it samples on the device by default"
+            yield warning("sampling-of-export", context.setting("on_device_sampling"), why, "Remove it.")
+        return
+    asked: dict[str, Json] = {name: context.draft.args.get(name) for name in EXPORTED}
+    asked["dtype"] = dtype_of(context.draft)
+    asked["on_device_sampling"] = context.config.on_device_sampling
+    for name, key in {**EXPORTED, "on_device_sampling": "on_device_sampling"}.items():
+        value, compiled = asked[name], saved.get(key)
+        fits = value == compiled
+        if name in ("max_model_len", "max_num_seqs") and isinstance(value, int) and isinstance(compiled, int):
+            fits = value <= compiled
+        if None not in (value, compiled) and not fits:
+            yield _differs(context.setting(name), key, compiled, value, f"Set {name} to {compiled}, or {EXPORT}.")
+    prompt, sequence = saved.get("max_context_length"), saved.get("sequence_length")
+    length = context.draft.number("max_model_len") or 0
+    if isinstance(prompt, int) and isinstance(sequence, int) and prompt < min(length, sequence):
+        fix = f"Set max_model_len to {prompt}, or {EXPORT}."
+        yield _differs(context.setting("max_model_len"), "max_context_length", prompt, length, fix)
+    batch = saved.get("batch_size")
+    if isinstance(batch, int) and batch > 1 and saved.get("continuous_batching") is not True:
+        fix = f"{EXPORT.capitalize()}."
+        yield _differs(context.setting("model"), "continuous_batching", saved.get("continuous_batching"), True, fix)
+    platform, target = context.instance.platform if context.instance else "", saved.get("target")
+    if platform and target is not None and target != TARGETS.get(platform):
+        fix = f"Use an instance with {target}, or {EXPORT}."
+        yield _differs(context.setting("instance"), "target", target, platform, fix)
+
+
+def _differs(setting: str, key: str, compiled: Json, asked: Json, fix: str) -> Finding:
+    why = f"the model was exported with {key} {compiled}, not {asked}, and the plugin loads it as it is"
+    return error(f"artifacts-differ-{key.replace('_', '-')}", setting, why, fix)
+
+
+OPTIMUM: Final = (arguments, export)

@@ -1,0 +1,157 @@
+"""Checks values on which a start would fail, or which would silently be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
+from handler.config.finding import Finding
+from handler.neuron.checks.check_context import CheckContext, error, warning
+from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
+from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
+from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
+
+POSITIVE: Final = (
+    "tensor_parallel_size",
+    "max_model_len",
+    "ctx_batch_size",
+    "max_context_length",
+    "block_size",
+    "num_gpu_blocks_override",
+    "global_topk",
+    "max_loras",
+    "max_lora_rank",
+    "nodes",
+)
+ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+NUMERIC: Final = (
+    *("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "NEURON_RT_EXEC_TIMEOUT", "NEURON_RT_IO_RING_CACHE_SIZE"),
+    *("NEURON_RT_NUM_CORES", "NEURON_RT_STOCHASTIC_ROUNDING_SEED", "NEURON_RT_XU_COMPUTE_MAX_QUEUED_REQUESTS"),
+    *("NEURON_LIBTORCH_COMPILATION_TIMEOUT", "VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"),
+)
+BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
+
+
+def positive(context: CheckContext) -> Iterator[Finding]:
+    """Counts and lengths below 1."""
+    for name in POSITIVE:
+        value = getattr(context.config, name)
+        if value is not None and value < 1:
+            yield error("not-positive", context.setting(name), f"{value} is below 1", "Give 1 or more, or remove it.")
+    sequences = context.config.max_num_seqs
+    if sequences is not None and sequences < 1:
+        replaced = f"the plugin silently replaces it with {DEFAULT_SEQUENCES}" if sequences == 0 else "it is below 1"
+        why = f"max_num_seqs is {sequences}: {replaced}"
+        yield error("max-num-seqs", context.setting("max_num_seqs"), why, "Give 1 or more, or remove it.")
+    for name in BUCKETS:
+        buckets = getattr(context.config, name)
+        if buckets is not None and (not buckets or min(buckets) < 1):
+            why = "there must be at least one bucket, and each must be 1 token or longer"
+            yield error("bucket-not-positive", context.setting(name), why, "Give lengths above 0, or remove it.")
+
+
+def length_of_model(context: CheckContext) -> Iterator[Finding]:
+    """The NxDI plugin switches off vLLM's own check of the model's length. The native one does not."""
+    limit = context.facts.max_position_embeddings if context.facts else None
+    length = context.draft.number("max_model_len")
+    if limit is None or length is None or length <= limit or not context.line.platforms:
+        return
+    setting = context.setting("max_model_len")
+    rope = context.facts.config.get("rope_scaling") if context.facts else None
+    if context.line.keys is ConfigKeys.NATIVE and not rope and ALLOW_LONG not in context.draft.env:
+        why = f"the model was trained for {limit} tokens, not {length}, and vLLM does not start"
+        fix = f"Lower it to {limit} or less, or set {ALLOW_LONG} to 1 if the answers stay good."
+        yield error("length-beyond-model", setting, why, fix)
+        return
+    why = f"the model was trained for {limit} tokens, not {length}, and vLLM does not check it on Neuron"
+    yield warning("length-beyond-model", setting, why, f"Lower it to {limit} or less.")
+
+
+def bucket_coverage(context: CheckContext) -> Iterator[Finding]:
+    """A request that is longer than the largest bucket fails (NxDI, autobucketing)."""
+    if not context.nxd or not context.values.flag("enable_bucketing"):
+        return
+    limits = {
+        "context_encoding_buckets": ("prompts", context.values.number("max_context_length")),
+        "token_generation_buckets": ("sequences", context.values.number("max_length")),
+    }
+    for key, (what, limit) in limits.items():
+        buckets = context.values.numbers(key)
+        if buckets and max(buckets) < limit:
+            why = f"{what} may have {limit} tokens, but the largest bucket has {max(buckets)}: longer ones are rejected"
+            yield warning("bucket-coverage", context.key(key), why, f"Add {limit} to the buckets, or lower the length.")
+
+
+def framework(context: CheckContext) -> Iterator[Finding]:
+    """VLLM_NEURON_FRAMEWORK must name a framework that the line has."""
+    named = context.draft.request.env.get(FRAMEWORK_VARIABLE)
+    if named is None:
+        return
+    line = LINE_OF_FRAMEWORK.get(named, NXDI_016.name)
+    has = {"nxdi": NXD_INFERENCE, "fork": context.line.framework, "opti": OPTIMUM_NEURON}.get(context.line.name[:4])
+    if named != has:
+        why = f"{context.line.title} does not run on {named}"
+        fix = f"Remove it. For the plan of a line that has it, set ENDPOINT_LINE={line}."
+        yield error("framework-not-in-line", FRAMEWORK_VARIABLE, why, fix)
+
+
+def numeric_variables(context: CheckContext) -> Iterator[Finding]:
+    """Variables whose number the runtime reads. It takes a text for 0, or for its default, without a word."""
+    for name in NUMERIC:
+        value = context.draft.env.get(name, "0").strip()
+        if not value.removeprefix("-").isdecimal():
+            yield error("not-a-number", name, f"'{value[:40]}' is not a whole number", "Give a whole number.")
+
+
+def model_type(context: CheckContext) -> Iterator[Finding]:
+    """Models that NxD Inference does not support."""
+    if not context.nxd or context.facts is None:
+        return
+    kind = context.facts.model_type.removesuffix("_text")
+    if kind == "mllama" and context.plugin:
+        why = "Llama 3.2 Vision (mllama) runs on the legacy fork only"
+        fix = "Use another model. The fork (fork-0.9.1) is for plans only: it does not start here."
+        yield error("unsupported-model", context.setting("model"), why, fix)
+    elif kind not in MODEL_TYPES:
+        why = f"NxD Inference does not support models of type '{kind[:40]}'"
+        yield error("unsupported-model", context.setting("model"), why, f"Supported: {', '.join(MODEL_TYPES)}.")
+
+
+MODEL_TYPES: Final = (
+    "gpt_oss",
+    "llama",
+    "llama4",
+    "llava",
+    "mllama",
+    "mistral",
+    "mixtral",
+    "pixtral",
+    "dbrx",
+    "qwen2",
+    "qwen2_vl",
+    "qwen3",
+    "qwen3_moe",
+    "gemma3",
+    "qwen3_vl",
+)
+
+
+def scheduler(context: CheckContext) -> Iterator[Finding]:
+    """The plugin's scheduler replaces the token budget."""
+    tokens = context.draft.request.extra.get("max_num_batched_tokens")
+    if context.plugin and tokens is not None and SCHEDULER not in context.draft.env:
+        why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
+        yield warning("token-budget-replaced", context.setting("max_num_batched_tokens"), why, "Remove it.")
+
+
+START: Final = (
+    positive,
+    length_of_model,
+    bucket_coverage,
+    framework,
+    numeric_variables,
+    model_type,
+    scheduler,
+)

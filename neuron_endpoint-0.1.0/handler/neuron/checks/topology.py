@@ -1,0 +1,145 @@
+"""Checks cores: too many, an LNC that the platform does not have, unsuitable degrees.
+
+Neuron notices none of these before the compile, and some not even then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Final
+
+from handler.config.finding import Finding
+from handler.errors import SettingError
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
+from handler.neuron.hardware import instance_catalogue as catalogue
+from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.line import ConfigKeys
+
+VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
+VISIBLE: Final = "NEURON_RT_VISIBLE_CORES"
+# The native plugin starts a process for each rank, and divides these among them.
+DEVICES: Final = "NEURON_VISIBLE_DEVICES"
+
+
+def platform(context: CheckContext) -> Iterator[Finding]:
+    """The line must run on the instance."""
+    instance, line = context.instance, context.line
+    if instance is None or not line.platforms or instance.platform in line.platforms:
+        return
+    why = f"{line.title} runs on {', '.join(line.platforms)}, not on {instance.name}"
+    fix = f"Use an instance of {' or '.join(line.platforms)}, or another line (ENDPOINT_LINE)."
+    yield error("line-platform", context.setting("line" if context.config.line else "instance"), why, fix)
+
+
+def _lnc(context: CheckContext) -> int | None:
+    """The LNC that would be used: the variable, then NeuronConfig's key; None for the platform's default."""
+    text = context.draft.env.get(VARIABLE, "").strip()
+    if text.isascii() and text.isdigit() and len(text) < 4:
+        return int(text)
+    value = context.values.given.get("logical_nc_config", context.values.given.get("logical_neuron_cores"))
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def lnc(context: CheckContext) -> Iterator[Finding]:
+    """The variable beats the key, the key beats the platform's default. A platform allows one or two values."""
+    variable, key = context.draft.env.get(VARIABLE), context.values.given.get("logical_nc_config")
+    setting = context.setting("logical_nc_config") if context.config.logical_nc_config is not None else VARIABLE
+    if variable is not None and context.config.logical_nc_config is None:
+        setting = VARIABLE
+    given = context.draft.request.env.get(VARIABLE)
+    if given is not None and context.config.logical_nc_config is not None and given != variable:
+        why = f"{VARIABLE} is {given[:20]}, but logical_nc_config is {variable}"
+        yield error("conflicting-settings", VARIABLE, why, "Keep one of the two.")
+    if variable is not None and variable.strip() not in ("1", "2"):
+        yield error("lnc", setting, f"'{variable[:20]}' is not a valid LNC", "Use 1 or 2, or remove it.")
+        return
+    if variable is not None and key is not None and str(key) != variable.strip():
+        why = f"{VARIABLE}={variable.strip()} overrides logical_nc_config {str(key)[:20]} in NeuronConfig"
+        yield error("conflicting-settings", context.draft.request.key("logical_nc_config"), why, "Keep one of the two.")
+        return
+    configured = _lnc(context)
+    if configured == 1 and context.nxd and context.instance is not None and 2 in context.instance.lnc:
+        why = "NxD Inference is optimized for LNC 2 on this instance"
+        where = setting if variable is not None else context.draft.request.key("logical_nc_config")
+        yield info("lnc-one", where, why, "Remove it, unless you measured that 1 is faster.")
+    if configured is None or context.instance is None or configured in context.instance.lnc:
+        return
+    allowed = " or ".join(str(one) for one in context.instance.lnc)
+    where = setting if variable is not None else context.draft.request.key("logical_nc_config")
+    why = f"{context.instance.name} does not support LNC {configured}; Neuron notices it only when the model runs"
+    yield error("lnc", where, why, f"Use {allowed}, or remove it.")
+
+
+def _cores(instance: InstanceType, lnc: int | None) -> int | None:
+    try:
+        return catalogue.logical_cores(instance, lnc)
+    except SettingError:
+        return None
+
+
+def cores(context: CheckContext) -> Iterator[Finding]:
+    """The degree must not exceed the cores. Unusual degrees, and those that do not divide the heads, are reported."""
+    degree = context.draft.number("tensor_parallel_size")
+    if degree is None or degree < 1 or not context.line.platforms:
+        return
+    setting = context.setting("tensor_parallel_size")
+    if context.instance is not None:
+        lnc = _lnc(context)
+        count = _cores(context.instance, lnc)
+        nodes = context.draft.number("nnodes") or context.config.nodes or 1
+        if count is not None and context.nxd and degree <= count * nodes:
+            yield from _world(context, count * nodes)
+        if count is not None and degree > count * nodes:
+            why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
+            yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
+        elif count is not None and catalogue.unusual_degree(context.instance, degree, lnc):
+            usual = ", ".join(str(one) for one in catalogue.degrees(context.instance, lnc))
+            why = f"tensor parallel degree {degree} is not among those listed for {context.instance.platform}"
+            yield warning("unusual-degree", setting, why, f"Use one of {usual}.")
+    yield from _visible(context, degree)
+    heads = context.facts.heads if context.facts else 0
+    if heads and heads % degree:
+        if context.line.keys is ConfigKeys.NATIVE:
+            why = f"{degree} does not divide the model's {heads} attention heads, and vLLM does not start"
+            yield error("indivisible-heads", setting, why, f"Use a degree that divides {heads}.")
+            return
+        why = f"{degree} does not divide the model's {heads} attention heads, so that they are padded or replicated"
+        yield info("padded-heads", setting, why, f"Use a degree that divides {heads}: it needs less memory and time.")
+
+
+def _world(context: CheckContext, count: int) -> Iterator[Finding]:
+    """All ranks together (NxDI 0.10, models/config.py:381)."""
+    values, degrees = context.values, ("tp_degree", "pp_degree", "ep_degree")
+    world = values.number("world_size") or prod(values.degree(key) for key in degrees)
+    if world > count:
+        key = next(key for key in ("world_size", "pp_degree", "ep_degree") if values.number(key) > 1)
+        why = f"all ranks together are {world}, and there are {count} logical cores"
+        yield error("too-many-cores", context.key(key), why, "Lower it, or use a larger instance.")
+
+
+def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
+    native = context.line.keys is ConfigKeys.NATIVE
+    name = DEVICES if native else VISIBLE
+    if native and VISIBLE in context.draft.env:
+        why = "the native plugin's processes do not start with it"
+        yield error("visible-cores", VISIBLE, why, f"Use {DEVICES}={context.draft.env[VISIBLE][:40]} instead.")
+    text = context.draft.env.get(name)
+    if text is None:
+        return
+    count = 0
+    # The native plugin reads one range or a list, and no list of ranges.
+    for part in [text] if native and "-" in text else text.split(","):
+        first, _, last = part.strip().partition("-")
+        last = last or first
+        if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit() and len(first + last) < 12):
+            why = f"'{text[:40]}' is not a list of cores"
+            yield error("visible-cores", name, why, "Write a range (0-15) or a list (0,1,2,3).")
+            return
+        count += int(last) - int(first) + 1
+    if count < degree:
+        why = f"{count} cores are visible, and the tensor parallel degree is {degree}"
+        yield error("visible-cores", name, why, f"Make {degree} visible, or lower tensor_parallel_size.")
+
+
+TOPOLOGY: Final = (platform, lnc, cores)

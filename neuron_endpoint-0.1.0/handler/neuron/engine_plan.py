@@ -1,0 +1,48 @@
+"""`EnginePlan`: the engine arguments and the environment that an engine is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from handler.config.finding import Finding, Severity
+from handler.json_value import Json
+
+# Has the native plugin compile on a host without devices, and the compiler's target, which it then needs.
+CPU_COMPILE: Final = "VLLM_NEURON_CPU_COMPILE"
+TARGET: Final = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+def compiles_only(env: Mapping[str, str]) -> bool:
+    """Whether these variables have an engine compile and run nothing."""
+    return env.get(CPU_COMPILE, "").strip().lower() in ("1", "true", "yes", "on")
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """Everything the engine is started with.
+
+    :param line: the line's name, `nxdi-0.16`.
+    :param engine_args: vLLM's engine arguments by their Python names (`max_num_seqs`), in this line's spelling.
+    :param env: the environment that the line reads.
+    """
+
+    line: str
+    engine_args: Mapping[str, Json]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Json]:
+        return {"line": self.line, "engine_args": dict(self.engine_args), "env": dict(self.env)}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutcome:
+    """A plan and its findings. `plan` is None exactly if a finding is an error."""
+
+    plan: EnginePlan | None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)

@@ -1,0 +1,133 @@
+"""Parses a report of neuron-monitor: a line of JSON (AWS Neuron documentation, "Neuron Monitor User Guide").
+
+A value that is missing or null counts as not known. A value of an unexpected type is ignored, and so are other keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+# Events in a device's memory, by the guide's names.
+ECC: Final = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
+UNCORRECTED: Final = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
+HARDWARE: Final = "hardware"
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorReport:
+    """One report. Sizes are in bytes, utilization in percent of the reporting period.
+
+    :param devices: the number of Neuron devices of this instance; None if it is not known.
+    :param cores: the number of logical cores of all devices.
+    :param device_memory: the memory of each device.
+    :param memory_used: the memory used by all Neuron applications: `host`, `neuron_device`.
+    :param utilization: the utilization of each active core.
+    :param errors: executions that failed within the period, by the guide's kinds (`hardware`, `numerical` ...).
+    :param executions: executions within the period, by outcome (`completed`, `timed_out` ...).
+    :param ecc: by device and kind; see `ECC`.
+    :param problems: errors of the monitor itself.
+    """
+
+    devices: int | None = None
+    cores: int | None = None
+    device_memory: int | None = None
+    device_type: str | None = None
+    memory_used: Mapping[str, int] = field(default_factory=dict)
+    utilization: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    executions: Mapping[str, int] = field(default_factory=dict)
+    ecc: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def parse(line: bytes) -> MonitorReport:
+    """Parses one line.
+
+    :raises ValueError: it is not a JSON object.
+    """
+    try:
+        document = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")
+    hardware = _mapping(document.get("neuron_hardware_info"))
+    devices = _count(hardware.get("neuron_device_count"))
+    per_device = _count(hardware.get("neuroncore_per_device_count"))
+    lnc = _count(hardware.get("logical_neuroncore_config")) or 1
+    kind = hardware.get("neuron_device_type")
+    memory: dict[str, int] = {}
+    utilization: dict[str, float] = {}
+    errors: dict[str, int] = {}
+    executions: dict[str, int] = {}
+    for report in _reports(document):
+        _add(memory, _mapping(report.get("memory_used")).get("neuron_runtime_used_bytes"), ("host", "neuron_device"))
+        stats = _mapping(report.get("execution_stats"))
+        _add(errors, stats.get("error_summary"))
+        _add(executions, stats.get("execution_summary"))
+        for core, data in _mapping(_mapping(report.get("neuroncore_counters")).get("neuroncores_in_use")).items():
+            share = _mapping(data).get("neuroncore_utilization")
+            if isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < 1000:
+                utilization[core] = utilization.get(core, 0.0) + float(share)
+    return MonitorReport(
+        devices=devices,
+        cores=devices * per_device // lnc if devices is not None and per_device is not None else None,
+        device_memory=_count(hardware.get("neuron_device_memory_size")),
+        device_type=kind if isinstance(kind, str) else None,
+        memory_used=memory,
+        utilization=utilization,
+        errors=errors,
+        executions=executions,
+        ecc=_ecc(document),
+        problems=tuple(_problems(document)),
+    )
+
+
+def _reports(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The report of each Neuron application."""
+    runtimes = document.get("neuron_runtime_data")
+    for runtime in runtimes if isinstance(runtimes, list) else []:
+        yield _mapping(_mapping(runtime).get("report"))
+
+
+def _ecc(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    listed = _mapping(_mapping(document.get("system_data")).get("neuron_hw_counters")).get("neuron_devices")
+    found = {}
+    for device in listed if isinstance(listed, list) else []:
+        counters = _mapping(device)
+        for kind in ECC:
+            count = _count(counters.get(kind))
+            if count is not None:
+                found[str(counters.get("neuron_device_index")), kind] = count
+    return found
+
+
+def _problems(document: Mapping[str, Any]) -> Iterator[str]:
+    parts = [document.get("neuron_hardware_info"), *_mapping(document.get("system_data")).values()]
+    runtimes = document.get("neuron_runtime_data")
+    parts += runtimes if isinstance(runtimes, list) else []
+    for report in _reports(document):
+        parts += report.values()
+    for part in parts:
+        error = _mapping(part).get("error")
+        if isinstance(error, str) and error:
+            yield error[:200]
+
+
+def _add(sums: dict[str, int], given: object, names: tuple[str, ...] | None = None) -> None:
+    """Adds the counts of another application: all of them, or those in `names`."""
+    for name, value in _mapping(given).items():
+        count = _count(value)
+        if count is not None and (names is None or name in names):
+            sums[name] = sums.get(name, 0) + count
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,154 @@
+"""The legacy fork with NxD Inference, for plans only: vLLM 0.9.1 and 0.7.2 with `override_neuron_config`.
+
+Sources: aws-neuron/upstreaming-to-vllm, branch neuron-2.24-vllm-v0.7.2 (examples/offline_inference/neuron_*.py,
+examples/neuron/multi_node, vllm/model_executor/model_loader/neuronx_distributed.py) and main; tutorial "Deploying
+Llama3.1 405B (Trn2)".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE
+from handler.json_value import Json
+from handler.neuron.lines.blocks import DEFAULT_BLOCK
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.fp8 import spell_fp8
+from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.lora import spell_lora_fork
+from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
+from handler.neuron.lines.nxd_keys import spell_neuron_config
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.shared_spelling import (
+    DEFAULT_CHUNK,
+    agree,
+    complete_degree,
+    complete_length,
+    complete_sequences,
+    remove_additional,
+    spell_environment,
+    spell_vllm,
+)
+from handler.neuron.lines.speculation import method_of, speculative_config
+
+UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
+
+
+def spell(draft: PlanDraft) -> None:
+    """Writes the fork's engine arguments and environment."""
+    spell_vllm(draft)
+    remove_additional(draft)
+    spell_environment(draft, fork=True)
+    draft.args["device"] = "neuron"
+    draft.env[FRAMEWORK_VARIABLE] = NXD_INFERENCE
+    agree(draft, "max_model_len")
+    agree(draft, "max_num_seqs")
+    if not draft.config.nodes:
+        agree(draft, "tensor_parallel_size")
+    complete_length(draft)
+    complete_sequences(draft)
+    complete_degree(draft)
+    spell_neuron_config(draft)
+    if draft.config.on_device_sampling is False:
+        draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
+    _spell_cache(draft)
+    spell_speculation(draft, NXD_INFERENCE)
+    spell_lora_fork(draft)
+    spell_disaggregation(draft)
+    spell_nodes(draft)
+    spell_fp8(draft)
+    if draft.override:
+        draft.args["override_neuron_config"] = dict(draft.override)
+
+
+def _spell_cache(draft: PlanDraft) -> None:
+    """Writes a contiguous KV cache, in which a block holds a whole sequence, unless blocks are requested."""
+    args, config = draft.args, draft.config
+    if config.enable_prefix_caching is not None:
+        args["enable_prefix_caching"] = config.enable_prefix_caching
+    if config.enable_chunked_prefill:
+        args["enable_chunked_prefill"] = True
+        if draft.number("max_num_batched_tokens") is None:
+            length = draft.number("max_model_len") or DEFAULT_CHUNK
+            draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), "chunked prefill needs a chunk size")
+    layout = draft.raw.get("is_block_kv_layout") is True
+    if config.enable_prefix_caching or config.enable_chunked_prefill or layout:
+        _blocks(draft)
+    else:
+        whole_sequence_blocks(draft)
+
+
+def _blocks(draft: PlanDraft) -> None:
+    """Writes a block size. The fork's worker computes the number of blocks itself (vllm/worker/neuron_worker.py).
+
+    Its loader asserts is_prefix_caching, but sets it only with speculation (model_loader/neuronx_distributed.py).
+    """
+    if draft.config.enable_prefix_caching and "is_prefix_caching" not in draft.override:
+        draft.override["is_prefix_caching"] = True
+        why = "with prefix caching the fork asserts is_prefix_caching in NeuronConfig; the plan sets it"
+        draft.inform("completed", "is_prefix_caching", why, "Set it in the raw NeuronConfig to choose yourself.")
+    if draft.config.block_size is not None:
+        draft.args["block_size"] = draft.config.block_size
+    agree(draft, "block_size")
+    if draft.args.get("block_size") is None:
+        draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
+    length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))
+    if draft.config.num_gpu_blocks_override is not None:
+        draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
+    elif length and size and sequences and size > 0 and length % size:
+        why = f"{length} tokens are not a multiple of block_size {size}, and the fork rounds the number of blocks down"
+        draft.complete("num_gpu_blocks_override", -(-length // size) * sequences, why)
+
+
+def whole_sequence_blocks(draft: PlanDraft) -> None:
+    """Writes `block_size = max_model_len`. The fork sets it so itself, whatever it is given."""
+    length, given = draft.number("max_model_len"), draft.config.block_size
+    if given is not None and given != length:
+        why = f"the fork replaces block_size {given} with max_model_len {length}: a block holds a whole sequence"
+        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Remove it.")
+    draft.args["block_size"] = length
+    if draft.config.num_gpu_blocks_override is not None:
+        draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
+
+
+def spell_speculation(draft: PlanDraft, framework: str) -> None:
+    """Writes speculation: vLLM 0.7.2 has an argument for each part, 0.9.1 one object. The override turns EAGLE on."""
+    speculative = speculative_config(draft)
+    if speculative is None:
+        return
+    length: Json = draft.args.get("max_model_len")
+    eagle = method_of(draft) == "eagle"
+    if draft.line == "fork-0.7.2":
+        draft.args["speculative_model"] = speculative["model"]
+        draft.args["num_speculative_tokens"] = speculative["num_speculative_tokens"]
+        draft.args.setdefault("speculative_max_model_len", length)
+    else:
+        del speculative["method"]
+        draft.args["speculative_config"] = {**speculative, "max_model_len": length}
+    if eagle and framework == NXD_INFERENCE:
+        draft.override.setdefault("enable_eagle_speculation", True)
+        draft.override.setdefault("enable_fused_speculation", True)
+    else:
+        draft.args["use_v2_block_manager"] = True
+
+
+FORK_091 = Line(
+    "fork-0.9.1",
+    frozenset(Feature) - UNSUPPORTED,
+    ConfigKeys.NXDI,
+    ("inf2", "trn1", "trn2"),
+    (2, 26),
+    spell,
+    NXD_INFERENCE,
+    served=False,
+)
+FORK_072 = Line(
+    "fork-0.7.2",
+    frozenset(Feature) - UNSUPPORTED,
+    ConfigKeys.NXDI,
+    ("inf2", "trn1", "trn2"),
+    (2, 24),
+    spell,
+    NXD_INFERENCE,
+    served=False,
+)

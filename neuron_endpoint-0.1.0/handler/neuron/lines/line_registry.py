@@ -1,0 +1,76 @@
+"""Lists every line; finds a line by name, by installed packages, or by feature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from handler.config.dialects.neuron_variables import NXD_INFERENCE, OPTIMUM_NEURON, TRANSFORMERS_NEURONX
+from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.fork import FORK_072, FORK_091
+from handler.neuron.lines.line import Line
+from handler.neuron.lines.native.native_lines import NATIVE_021, NATIVE_024, NATIVE_029
+from handler.neuron.lines.nxdi import NXDI_013, NXDI_016
+from handler.neuron.lines.optimum_neuron import OPTIMUM
+from handler.neuron.lines.transformers_neuronx import TNX_072, TNX_091
+
+LINES: Final[tuple[Line, ...]] = (
+    NXDI_016,
+    NXDI_013,
+    NATIVE_029,
+    NATIVE_024,
+    NATIVE_021,
+    FORK_091,
+    TNX_091,
+    FORK_072,
+    TNX_072,
+    OPTIMUM,
+    CPU,
+)
+# The line that VLLM_NEURON_FRAMEWORK implies if no Neuron software is installed.
+LINE_OF_FRAMEWORK: Final = {TRANSFORMERS_NEURONX: TNX_072.name, OPTIMUM_NEURON: OPTIMUM.name}
+NAMES: Final = tuple(dict.fromkeys(line.name for line in LINES))
+
+
+def find_line(name: str, framework: str = "") -> Line | None:
+    """Finds a line by its name, and by its framework if the name has two. Without a framework: the first."""
+    named = [line for line in LINES if line.name == name]
+    for line in named:
+        if line.framework == framework:
+            return line
+    return named[0] if named else None
+
+
+def lines_with(feature: Feature, platform: str | None = None) -> list[str]:
+    """The titles of the Neuron lines that have a feature, limited to a platform if one is given."""
+    fitting = [line for line in LINES if line.has(feature) and line.platforms]
+    return [line.title for line in fitting if platform is None or platform in line.platforms]
+
+
+def installed_line(installed: Mapping[str, str]) -> str | None:
+    """The line that the installed packages belong to; None without vLLM."""
+    version = installed.get("vllm", "")
+    if not version:
+        return None
+    minor = _minor(version)
+    if "vllm-neuron" in installed:
+        if minor >= (0, 26):
+            return NATIVE_029.name
+        if minor >= (0, 22):
+            return NATIVE_024.name
+        if minor >= (0, 20):
+            return NATIVE_021.name
+        return NXDI_016.name if minor >= (0, 14) else NXDI_013.name
+    fork = NXD_INFERENCE in installed or TRANSFORMERS_NEURONX in installed
+    if fork and minor < (0, 10):
+        return FORK_091.name if minor >= (0, 8) else FORK_072.name
+    if OPTIMUM_NEURON in installed:
+        return OPTIMUM.name
+    return CPU.name
+
+
+def _minor(version: str) -> tuple[int, int]:
+    parts = version.split(".")
+    numbers = ["".join(character for character in part if character in "0123456789") or "0" for part in parts[:2]]
+    return int(numbers[0][:6]), int(numbers[1][:6]) if len(numbers) > 1 else 0

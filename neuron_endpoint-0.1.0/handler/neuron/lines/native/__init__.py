@@ -1,0 +1,1 @@
+"""The native plugin's lines: what their plans say of prefill and of sampling."""

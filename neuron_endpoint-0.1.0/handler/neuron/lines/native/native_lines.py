@@ -1,0 +1,211 @@
+"""The native plugin on vLLM 0.29, 0.24 and 0.21: `additional_config.neuron_config`, without NxD Inference.
+
+Source: AWS Neuron documentation, vLLM Neuron, "Configuration options", "How to use vLLM Neuron features in your
+deployment" and "Configure disaggregated inference with 1P1D and xPyD" (SDK 2.31 - 2.33); vllm-neuron 0.24.0.1.1.0,
+vllm_neuron/vllm/platform.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.config.neuron_keys import native_key
+from handler.json_value import Json
+from handler.neuron.engine_plan import TARGET, compiles_only
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.native.native_prefill import (
+    DECODE_BUCKETS,
+    PREFILL_BUCKETS,
+    SEGMENTS,
+    TOKENS,
+    spell_prefill,
+)
+from handler.neuron.lines.native.native_sampling import spell_sampling
+from handler.neuron.lines.nodes import known_role
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.shared_spelling import (
+    complete_degree,
+    complete_length,
+    complete_sequences,
+    pin_grammar_backend,
+    remove_legacy,
+    spell_environment,
+    spell_vllm,
+)
+from handler.neuron.lines.speculation import speculative_config
+from handler.neuron.plan_request import conflict
+from handler.neuron.sampling_limits import KEY as SAMPLING
+
+FEATURES: Final = frozenset(
+    {
+        Feature.TENSOR_PARALLEL,
+        Feature.LNC,
+        Feature.CONTINUOUS_BATCHING,
+        Feature.BUCKETING,
+        Feature.CONTEXT_BUCKETS,
+        Feature.TOKEN_BUCKETS,
+        Feature.PREFIX_CACHING,
+        Feature.CHUNKED_PREFILL,
+        Feature.BLOCKS,
+        Feature.FP8,
+        Feature.MXFP,
+        Feature.KV_CACHE_QUANT,
+        Feature.ON_DEVICE_SAMPLING,
+        Feature.CPU_SAMPLING,
+        Feature.EAGLE3,
+        Feature.ASYNC_MODE,
+        Feature.MULTIMODAL,
+        Feature.DISAGGREGATION,
+        Feature.RAW,
+    }
+)
+ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
+COPIED: Final = ("block_size", "num_gpu_blocks_override")
+EXECUTOR: Final = "distributed_executor_backend"
+EXECUTORS: Final = ("mp", "uni")
+EAGER: Final = "enforce_eager"
+SEQUENCE_BUCKETS: Final = "num_seqs_buckets"
+QUANTIZATION: Final = native_key("quantization")
+# The multimodal section of `additional_config`, by line.
+VISION_SECTIONS: Final = {"native-0.29": "encoder_neuron_config"}
+VISION_SECTION: Final = "vision_neuron_config"
+# The compile route, by line. It is the default, but the Precompile Cache of traces is on only where it is named (AWS
+# Neuron documentation, "How to use the Precompile Cache").
+BACKEND: Final = "VLLM_NEURON_BACKEND"
+BACKENDS: Final = {"native-0.29": "neuron_native"}
+
+
+def spell(draft: PlanDraft) -> None:
+    """Writes the engine arguments of the native plugin."""
+    spell_vllm(draft)
+    remove_legacy(draft)
+    pin_grammar_backend(draft)
+    spell_environment(draft)
+    _complete_environment(draft)
+    complete_length(draft)
+    complete_sequences(draft)
+    complete_degree(draft)
+    config = draft.config
+    for name in COPIED:
+        value = getattr(config, name)
+        if value is not None:
+            draft.args[name] = value
+    spell_prefill(draft)
+    _leave_out_eager(draft)
+    _spell_executor(draft)
+    _spell_keys(draft)
+    spell_sampling(draft)
+    _spell_gpt_oss(draft)
+    _spell_speculation(draft)
+    _spell_disaggregation(draft)
+    draft.additional["neuron_config"] = dict(draft.override)
+    section = VISION_SECTIONS.get(draft.line, VISION_SECTION)
+    if config.vision_neuron_config is not None:
+        draft.additional[section] = dict(config.vision_neuron_config)
+    draft.args["additional_config"] = dict(draft.additional)
+
+
+def _complete_environment(draft: PlanDraft) -> None:
+    """Names the compile route, and the target of a compile without devices, which cannot be read from the hardware."""
+    if draft.line in BACKENDS:
+        draft.env.setdefault(BACKEND, BACKENDS[draft.line])
+    if compiles_only(draft.env) and draft.instance is not None:
+        draft.env.setdefault(TARGET, draft.instance.platform)
+
+
+def _leave_out_eager(draft: PlanDraft) -> None:
+    """The device has compiled graphs only: the plugin's worker asserts it. Its CPU mode has both."""
+    if draft.args.get(EAGER) and draft.env.get("VLLM_NEURON_CPU_MODE", "0") in ("", "0"):
+        del draft.args[EAGER]
+        why = "the device runs compiled graphs only, and a start with it fails; the plan leaves it out"
+        draft.warn("eager-left-out", draft.request.setting(EAGER), why, "Remove it.")
+
+
+def _spell_executor(draft: PlanDraft) -> None:
+    """One process for each rank. The plugin replaces every other executor."""
+    given: Json = draft.args.get(EXECUTOR)
+    if given is None and (draft.number("tensor_parallel_size") or 1) > 1:
+        draft.args[EXECUTOR] = EXECUTORS[0]
+    elif given is not None and given not in EXECUTORS:
+        draft.args[EXECUTOR] = EXECUTORS[0]
+        why = f"the plugin replaces the executor {str(given)[:40]} with {EXECUTORS[0]}, and so does the plan"
+        draft.warn("executor-replaced", draft.request.setting(EXECUTOR), why, f"Use {' or '.join(EXECUTORS)}.")
+
+
+def _spell_keys(draft: PlanDraft) -> None:
+    config = draft.config
+    keys: dict[str, tuple[str, Json]] = {}
+    if config.context_encoding_buckets is not None:
+        keys[PREFILL_BUCKETS] = ("context_encoding_buckets", [*config.context_encoding_buckets])
+    if config.token_generation_buckets is not None:
+        keys[DECODE_BUCKETS] = ("token_generation_buckets", [*config.token_generation_buckets])
+    if config.enable_bucketing is False:
+        tokens, length = draft.number(TOKENS), draft.number("max_model_len")
+        if tokens is not None and length is not None and SEGMENTS not in draft.raw:
+            keys.setdefault(PREFILL_BUCKETS, ("enable_bucketing", [min(tokens, length)]))
+        keys[SEQUENCE_BUCKETS] = ("enable_bucketing", [draft.args.get("max_num_seqs")])
+    quantization = (config.quantization or "").lower()
+    if quantization.startswith(("mx", "bf16", "bfloat16")):
+        keys[QUANTIZATION] = ("quantization", quantization.replace("bfloat", "bf"))
+    elif quantization:
+        why = "the native plugin reads FP8 from the checkpoint's own quantization_config, not from a setting"
+        draft.inform(
+            "quantization-from-checkpoint", draft.request.setting("quantization"), why, "Use an FP8 checkpoint."
+        )
+    if config.text_neuron_config is not None:
+        for name, value in config.text_neuron_config.items():
+            keys[name] = ("text_neuron_config", value)
+    for key, (setting, value) in keys.items():
+        raw = draft.raw.get(key, value)
+        if raw != value:
+            draft.findings.append(conflict(draft.request.key(key), raw, draft.request.setting(setting), value))
+        draft.override[key] = value
+    # The plugin reads null as a value of a key of its own, on which it does not start.
+    draft.override.update({key: value for key, value in draft.raw.items() if value is not None})
+
+
+def _spell_gpt_oss(draft: PlanDraft) -> None:
+    """Hides the checkpoint's MXFP4 from vLLM, whose own check rejects it before the plugin reads the weights."""
+    facts = draft.facts
+    if facts is None or "GptOssForCausalLM" not in facts.architectures or not facts.quantized:
+        return
+    given: Json = draft.args.get("hf_overrides")
+    if given is None or (isinstance(given, dict) and "quantization_config" not in given):
+        value: Json = {**(given or {}), "quantization_config": {}}
+        draft.complete("hf_overrides", value, "vLLM rejects this checkpoint's own quantization on Neuron")
+    if draft.override.get(QUANTIZATION) is None:
+        draft.override[QUANTIZATION] = "bf16"
+        why = "the weights are MXFP4, which runs on trn3 only; the plan has them converted to bfloat16"
+        draft.inform("completed", QUANTIZATION, why, "On trn3, set quantization to mxfp4.")
+
+
+def _spell_speculation(draft: PlanDraft) -> None:
+    speculative = speculative_config(draft)
+    if speculative is None:
+        return
+    draft.args["speculative_config"] = speculative
+    if draft.override.get(SAMPLING) is None:
+        why = "EAGLE3 verifies its tokens on the device, and the settings choose CPU sampling"
+        setting = draft.request.setting("speculation")
+        draft.error("needs-on-device-sampling", setting, why, "Set on_device_sampling to true.")
+
+
+def _spell_disaggregation(draft: PlanDraft) -> None:
+    role = known_role(draft)
+    if role is None:
+        return
+    given = draft.args.get("kv_transfer_config")
+    transfer: dict[str, Json] = {
+        "kv_connector": "NeuronNixlConnector",
+        "kv_role": ROLES[role],
+        "kv_buffer_device": "cuda",
+        "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
+    }
+    draft.args["kv_transfer_config"] = {**transfer, **(given if isinstance(given, dict) else {})}
+
+
+PLATFORMS: Final = ("trn2", "trn3")
+NATIVE_029: Final = Line("native-0.29", FEATURES, ConfigKeys.NATIVE, PLATFORMS, (2, 33), spell)
+NATIVE_024: Final = Line("native-0.24", FEATURES, ConfigKeys.NATIVE, PLATFORMS, (2, 32), spell)
+NATIVE_021: Final = Line("native-0.21", FEATURES, ConfigKeys.NATIVE, PLATFORMS, (2, 31), spell, served=False)

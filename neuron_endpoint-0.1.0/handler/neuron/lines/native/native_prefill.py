@@ -1,0 +1,78 @@
+"""Writes the prefill of the native plugin: tokens in a step, and prefix caching, which needs segments.
+
+A step that takes the whole length is single-shot prefill. A smaller one is a segment, of one of five sizes.
+
+Source: vllm-neuron 0.24.0.1.1.0, vllm_neuron/utils/bucket_utils.py (resolve_segmented_prefill_config) and
+vllm_neuron/vllm/worker/neuron_model_runner.py (NeuronModelRunner.__init__).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.config.neuron_keys import native_key
+from handler.neuron.lines.plan_draft import PlanDraft
+
+SEGMENT_SIZES: Final = (512, 1024, 2048, 4096, 8192)
+# vLLM's own number of tokens in a step.
+DEFAULT_SEGMENT: Final = 2048
+LONGEST_SINGLE_SHOT: Final = 16_384
+TOKENS: Final = "max_num_batched_tokens"
+SEGMENTS: Final = "kv_segment_size_buckets"
+PREFILL_BUCKETS: Final = native_key("context_encoding_buckets")
+DECODE_BUCKETS: Final = native_key("token_generation_buckets")
+PACKED: Final = "fp8_packed_kv"
+
+
+def numbers(value: object) -> list[int]:
+    """The whole numbers of a list; empty for anything else."""
+    if not isinstance(value, list | tuple):
+        return []
+    return [item for item in value if isinstance(item, int) and not isinstance(item, bool)]
+
+
+def spell_prefill(draft: PlanDraft) -> None:
+    """Sets the tokens of a step and prefix caching, unless they are given. Both are always in the plan.
+
+    With vLLM's own defaults, prefix caching is on and a length of up to 2048 tokens has no segments, on which the
+    plugin does not start.
+    """
+    config, length = draft.config, draft.number("max_model_len")
+    for name in ("enable_prefix_caching", "enable_chunked_prefill"):
+        value = getattr(config, name)
+        if value is not None:
+            draft.args[name] = value
+    if length is None:
+        return
+    if draft.args.get(TOKENS) is None:
+        tokens, why = _tokens(draft, length)
+        draft.complete(TOKENS, tokens, why)
+    segmented = (draft.number(TOKENS) or length) < length
+    if draft.args.get("enable_prefix_caching") is None:
+        why = "prefill has segments" if segmented else "prefix caching needs segments, and prefill has none"
+        draft.complete("enable_prefix_caching", segmented, why)
+    if config.kv_cache_quant:
+        draft.args["kv_cache_dtype"] = "fp8"
+    if segmented and PACKED not in draft.raw and str(draft.args.get("kv_cache_dtype", "")).startswith("fp8"):
+        draft.override[PACKED] = True
+        why = "segments read an FP8 cache in its packed layout only"
+        draft.inform("completed", PACKED, f"{why}; the plan sets {PACKED} to true", "Set it to choose yourself.")
+
+
+def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
+    """The tokens of a step, and the reason. vLLM wants at least one for each sequence."""
+    config, sequences = draft.config, draft.number("max_num_seqs") or 1
+    whole = max(length, sequences)
+    segments = numbers(draft.raw.get(SEGMENTS))
+    buckets = numbers(config.context_encoding_buckets or draft.raw.get(PREFILL_BUCKETS))
+    if segments:
+        return segments[0], f"the scheduler does not read {SEGMENTS}"
+    if buckets:
+        last = buckets[-1]
+        return (whole if last == length else last), "the scheduler must not exceed the largest prefill bucket"
+    wanted = config.enable_prefix_caching is True or config.enable_chunked_prefill is True
+    fitting = [size for size in SEGMENT_SIZES if sequences <= size < length and (wanted or size >= DEFAULT_SEGMENT)]
+    if config.enable_chunked_prefill is False or not fitting:
+        return whole, "the whole length is prefilled in one step"
+    nearest = min(fitting, key=lambda size: abs(size - DEFAULT_SEGMENT))
+    return nearest, "longer prompts are prefilled in segments"

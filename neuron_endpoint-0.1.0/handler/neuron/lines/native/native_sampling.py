@@ -1,0 +1,69 @@
+"""Writes sampling on the native plugin: on the device or the CPU, asynchronous or not, with grammars or without.
+
+Source: vllm-neuron 0.24.0.1.1.0, vllm_neuron/model/neuron_config.py (an absent on_device_sampling_config is the
+device) and vllm_neuron/vllm/worker/neuron_model_runner.py (asynchronous execution needs the device, and neither masks
+nor log probabilities reach it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from handler.config.neuron_keys import native_key
+from handler.json_value import Json
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.plan_request import conflict
+from handler.neuron.sampling_limits import KEY as SAMPLING
+
+# Sampling on the device by the parameters of each request.
+PER_REQUEST: Final[dict[str, Json]] = {"all_greedy": False}
+STRUCTURED: Final = native_key("structured_outputs")
+ASYNC: Final = "async_scheduling"
+
+
+def spell_sampling(draft: PlanDraft) -> None:
+    """Writes where tokens are sampled, and `async_scheduling`. Both are always in the plan."""
+    config, request = draft.config, draft.request
+    device = config.on_device_sampling
+    if SAMPLING in draft.raw:
+        draft.override[SAMPLING] = draft.raw[SAMPLING]
+        if device is not None and device is not (draft.raw[SAMPLING] is not None):
+            one, other = request.key(SAMPLING), request.setting("on_device_sampling")
+            draft.findings.append(conflict(one, draft.raw[SAMPLING], other, device))
+    else:
+        draft.override[SAMPLING] = dict(PER_REQUEST) if device is not False else None
+        if device is None:
+            why = "sampling on the device uses only temperature, top_p and top_k of a request"
+            fix = "For seed, penalties and bad_words set on_device_sampling to false."
+            draft.inform("completed", SAMPLING, f"{why}; the plan samples on the device", fix)
+    if config.structured_outputs is not None:
+        draft.override[STRUCTURED] = config.structured_outputs
+    _spell_scheduling(draft)
+
+
+def _spell_scheduling(draft: PlanDraft) -> None:
+    given, argument = draft.config.async_mode, draft.args.get(ASYNC)
+    setting = draft.request.setting(ASYNC if given is None else "async_mode")
+    if given is not None and argument is not None and argument != given:
+        draft.findings.append(conflict(draft.request.setting(ASYNC), argument, setting, given))
+    if given is None:
+        given = argument if isinstance(argument, bool) else None
+    reasons = list(_synchronous(draft))
+    if given is None:
+        why = " and ".join(reasons) or "host and device overlap"
+        draft.complete(ASYNC, not reasons, why)
+    else:
+        draft.args[ASYNC] = given
+        for reason in reasons if given else ():
+            draft.error("needs-synchronous-scheduling", setting, f"{reason}, and {setting} is true", "Set it to false.")
+
+
+def _synchronous(draft: PlanDraft) -> Iterator[str]:
+    """Why scheduling cannot be asynchronous."""
+    if draft.override.get(SAMPLING) is None:
+        yield "sampling on the CPU needs synchronous scheduling"
+    if draft.override.get(STRUCTURED, draft.raw.get(STRUCTURED)) is True:
+        yield "with asynchronous scheduling the first structured request ends the engine"
+    if draft.config.logprobs:
+        yield "asynchronous scheduling returns no log probabilities"

@@ -1,0 +1,1 @@
+"""Estimates the device and host memory that a configuration needs."""

@@ -1,0 +1,82 @@
+"""Findings about memory: the verdict with its numbers, and the smallest change that makes the model fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from handler.config.finding import Finding, Severity
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_degree, degrees
+from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, measure
+
+SEVERITIES = {
+    Verdict.FITS: ("memory-estimate", Severity.INFO),
+    Verdict.TIGHT: ("memory-tight", Severity.WARNING),
+    Verdict.DOES_NOT_FIT: ("memory-does-not-fit", Severity.ERROR),
+}
+
+
+def memory_findings(
+    estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None = None, setting: str = "tensor_parallel_size"
+) -> tuple[Finding, ...]:
+    """A finding about device memory, and one about host memory if loading may need more than there is."""
+    code, severity = SEVERITIES[estimate.verdict]
+    parts = ", ".join(f"{part.name} {part.size / GIB:.1f}" for part in estimate.parts if part.size >= GIB // 20)
+    shape = estimate.shape
+    why = (
+        f"each logical core of {estimate.instance.name} has {estimate.available / GIB:.0f} GiB; with a tensor parallel "
+        f"degree of {shape.degree}, {shape.sequences} sequences of {shape.length} tokens take about "
+        f"{estimate.total / GIB:.1f} GiB ({estimate.total / estimate.available:.0%}): {parts}"
+    )
+    notes = "".join(f"; {note}" for note in estimate.notes)
+    fix = "Nothing to do." if estimate.verdict is Verdict.FITS else _fix(estimate, facts, draft)
+    findings = [Finding(code, severity, setting, why + notes, fix)]
+    if estimate.host_needed > estimate.host_available:
+        findings.append(_host_finding(estimate))
+    return tuple(findings)
+
+
+def _host_finding(estimate: MemoryEstimate) -> Finding:
+    why = (
+        f"{estimate.instance.name} has {estimate.host_available / GIB:.0f} GiB of host memory, but loading and "
+        f"sharding the weights is assumed to take twice their size, {estimate.host_needed / GIB:.0f} GiB"
+    )
+    fix = "Compile on a larger instance with save_sharded_checkpoint, and set compiled_artifacts to the result."
+    return Finding("host-memory", Severity.WARNING, "save_sharded_checkpoint", why, fix)
+
+
+def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) -> str:
+    for change, changed in _changes(estimate, facts):
+        after = measure(facts, changed.shape, changed.instance, draft)
+        if after is not None and after.verdict is Verdict.FITS:
+            return f"{change}: that takes about {after.total / GIB:.1f} of {after.available / GIB:.0f} GiB."
+    return "Use a smaller or a quantized model: this one fits on no instance that SageMaker hosts."
+
+
+def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str, MemoryEstimate]]:
+    """Changes, from the smallest to the largest loss, each with an estimate that has the changed shape."""
+    shape = estimate.shape
+    for degree in degrees(estimate.instance, shape.lnc):
+        if degree > shape.degree:
+            yield f"Set tensor_parallel_size to {degree}", _with_degree(estimate, degree)
+    sequences = shape.sequences
+    while sequences > 1:
+        sequences //= 2
+        tokens = shape.cache_tokens * sequences // shape.sequences
+        changed = replace(shape, sequences=sequences, cache_tokens=tokens)
+        yield f"Lower max_num_seqs to {sequences}", replace(estimate, shape=changed)
+    length = shape.length
+    while length > 2048:
+        length //= 2
+        changed = replace(shape, length=length, context=min(shape.context, length), cache_tokens=length, sequences=1)
+        yield f"Lower max_model_len to {length} and max_num_seqs to 1", replace(estimate, shape=changed)
+    for instance in sorted(INSTANCES, key=lambda one: one.hbm_gib):
+        if instance.hosting and instance.hbm_gib > estimate.instance.hbm_gib:
+            degree = default_degree(instance, facts.heads, facts.weight_bytes)
+            moved = replace(estimate, instance=instance, shape=replace(shape, lnc=instance.lnc[0]))
+            yield f"Use ml.{instance.name} with tensor_parallel_size {degree}", _with_degree(moved, degree)
+
+
+def _with_degree(estimate: MemoryEstimate, degree: int) -> MemoryEstimate:
+    return replace(estimate, shape=replace(estimate.shape, degree=degree, attention_degrees=(degree,), attention_dp=1))

@@ -1,0 +1,155 @@
+"""`MemoryShape`: the numbers, from fields and raw NeuronConfig, that decide how much memory a configuration needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log2
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_config import number
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.instance_catalogue import default_degree, default_lnc
+from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
+
+SMALLEST_BUCKET = 128
+WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShape:
+    """Numbers that decide the memory. Lengths are in tokens, widths in bytes.
+
+    :param degree: tensor-parallel degree, in logical cores of all nodes.
+    :param attention_degrees: the degrees that attention is sharded by; more than one if a rank holds it twice.
+    :param attention_dp: the degree of data-parallel attention. Each way holds its share of the sequences.
+    :param graphs: the number of compiled graphs: context and token buckets.
+    :param quantized: linear layers take one byte for each parameter, except those in `unquantized`.
+    :param cache_tokens: the tokens, of all sequences, that one rank's KV cache can hold.
+    :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
+    :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
+    :param stages: pipeline stages. Each holds its share of the layers.
+    :param flash_decoding: the ranks of a KV head share a sequence, each with spare tokens.
+    """
+
+    degree: int
+    lnc: int
+    attention_degrees: tuple[int, ...]
+    attention_dp: int
+    context: int
+    context_batch: int
+    length: int
+    sequences: int
+    cache_tokens: int
+    width: float
+    cache_width: float
+    quantized: bool
+    unquantized: tuple[str, ...]
+    sequence_parallel: bool
+    flash_attention: bool
+    graphs: int
+    mlp_kernel: bool = False
+    blocks: bool = False
+    stages: int = 1
+    flash_decoding: bool = False
+
+
+def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
+    """The shape of a configuration. The plugin's defaults apply to settings that are not given."""
+    raw: Mapping[str, Json] = {**(config.text_neuron_config or {}), **config.neuron_config}
+    lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)
+    lnc = lnc if lnc in instance.lnc else default_lnc(instance)
+    degree = number(raw, "tp_degree") or config.tensor_parallel_size
+    degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1) * max(
+        config.nodes or 1, 1
+    )
+    length = max(number(raw, "seq_len") or config.max_model_len or facts.max_position_embeddings or 2048, 1)
+    sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
+    sequences = max(sequences or DEFAULT_SEQUENCES, 1)
+    context = min(number(raw, "max_context_length") or config.max_context_length or length, length)
+    width = WIDTHS.get((config.dtype or "").removeprefix("torch."), 0.0) or WIDTHS.get(facts.torch_dtype or "", 2.0)
+    context_parallel = number(raw, "cp_degree") or 1
+    attention_dp = number(raw, "attention_dp_degree") or 1
+    sharded = dict.fromkeys((max(degree // context_parallel, 1), max(degree // attention_dp, 1)))
+    return MemoryShape(
+        degree=degree,
+        lnc=lnc,
+        attention_degrees=tuple(sharded),
+        attention_dp=attention_dp,
+        context=context,
+        context_batch=number(raw, "ctx_batch_size") or config.ctx_batch_size or 1,
+        length=length,
+        sequences=sequences,
+        cache_tokens=_cache_tokens(config, length, sequences + _spare_sequences(raw, attention_dp)),
+        width=width,
+        cache_width=1.0 if _fp8_cache(config, raw) else width,
+        quantized=_is_quantized(config.quantization) or raw.get("quantized") is True or _mlp_quantized(config, raw),
+        unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
+        sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
+        flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
+        graphs=_graphs(config, raw, context, length),
+        mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
+        blocks=_in_blocks(config),
+        stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
+        flash_decoding=raw.get("flash_decoding_enabled") is True,
+    )
+
+
+def _mlp_quantized(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    """These two convert all linear layers, without `quantized` too (NxDI 0.10, models/model_wrapper.py:1477)."""
+    kernel = config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")
+    return bool(kernel or raw.get("activation_quantization_type"))
+
+
+def _fp8_cache(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    """A raw `kv_cache_quant` changes the cache on the fork's lines only (NxDI, kvcache/kv_cache_manager.py:145)."""
+    alone = raw.get("kv_cache_quant") is True and (config.line or "").startswith("fork")
+    return bool(config.kv_cache_quant) or raw.get("kv_quant_config") is not None or alone
+
+
+def _spare_sequences(raw: Mapping[str, Json], attention_dp: int) -> int:
+    """With attention data parallelism each way has one sequence for writes without effect (models/config.py:517)."""
+    skips = raw.get("attn_block_tkg_nki_kernel_cascaded_attention") is True
+    return attention_dp if attention_dp > 1 and not skips else 0
+
+
+def _in_blocks(config: EndpointConfig) -> bool:
+    return bool(config.enable_prefix_caching or config.enable_chunked_prefill)
+
+
+def _is_quantized(quantization: str | None) -> bool:
+    """Whether the weights get smaller. The native plugin's bf16 says that they do not."""
+    return quantization is not None and not quantization.lower().startswith(("bf16", "bfloat16"))
+
+
+def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:
+    """Tokens in the cache: the configured blocks (prefix caching, chunked prefill), else all sequences in full."""
+    if _in_blocks(config) and config.num_gpu_blocks_override and config.block_size:
+        return config.num_gpu_blocks_override * config.block_size
+    return length * sequences
+
+
+def _flash(lnc: int, context: int) -> bool:
+    """Whether NxD Inference itself uses flash attention (guide "Deploying Llama3.1 405B (Trn2)", Optimized Kernels)."""
+    return context >= 256 and context % 256 == 0 if lnc == 2 else context >= 4096
+
+
+def _graphs(config: EndpointConfig, raw: Mapping[str, Json], context: int, length: int) -> int:
+    if config.enable_bucketing is False or raw.get("enable_bucketing") is False:
+        return 2
+    prefill = config.context_encoding_buckets or raw.get("context_encoding_buckets")
+    decode = config.token_generation_buckets or raw.get("token_generation_buckets")
+    return _buckets(prefill, context) + _buckets(decode, length)
+
+
+def _buckets(given: object, longest: int) -> int:
+    """The number of buckets. By default they are powers of two from 128 (modules/autobucketing.py)."""
+    if isinstance(given, list | tuple) and given:
+        return len(given)
+    return max(round(log2(max(longest, 1))) - int(log2(SMALLEST_BUCKET)), 0) + 1
+
+
+def _strings(value: Json) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

@@ -1,0 +1,1 @@
+"""Makes an engine plan from a configuration."""

@@ -1,0 +1,70 @@
+"""Findings about LoRA adapters on this machine: the raw `lora_ckpt_json`, and the directories that it names.
+
+Source: NxDI 0.10, modules/lora_serving/config.py: missing paths (:87), the list for the host (:122), more adapters than
+max_cpu_loras (:161), and directories without adapter_config.json (:186). The default is max_cpu_loras = max_loras = 1
+(vLLM 0.16, config/lora.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.json_value import Json
+from handler.neuron.planning.plan_request_reader import read_request
+
+KEY: Final = "lora_ckpt_json"
+LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
+
+
+def adapter_findings(config: EndpointConfig) -> tuple[Finding, ...]:
+    """What NxD Inference would refuse of the adapters that are files on this machine."""
+    request = read_request(config)[0]
+    given, host = request.raw.get(KEY), request.extra.get("max_cpu_loras")
+    most = host if isinstance(host, int) else request.config.max_loras or 1
+    found = [*_listed(given, most, request.key(KEY), config)] if isinstance(given, str) else []
+    return tuple(found)
+
+
+def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Iterator[Finding]:
+    if not Path(path).is_file():
+        yield _missing(path, setting, config)
+        return
+    try:
+        document: Json = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        document = None
+    lists = [document.get(name) for name in LISTS] if isinstance(document, dict) else [None]
+    if not isinstance(document, dict) or not all(isinstance(one, dict) for one in lists):
+        why = f"{path} is not a JSON object with {' and '.join(LISTS)}, each an object of names and paths"
+        yield _error(setting, why, "Correct it, or set lora_modules instead: the file is then written for you.")
+        return
+    adapters = {name: where for one in lists if isinstance(one, dict) for name, where in one.items()}
+    if len(adapters) > most:
+        why = f"{path} names {len(adapters)} adapters, and the host keeps {most} (max_cpu_loras, else max_loras)"
+        yield _error(setting, why, f"Set max_cpu_loras to {len(adapters)}.")
+    for name, where in adapters.items():
+        yield from _adapter(name, Path(str(document.get("lora-ckpt-dir", "."))) / str(where), setting, config)
+
+
+def _adapter(name: str, path: Path, setting: str, config: EndpointConfig) -> Iterator[Finding]:
+    if not path.exists():
+        yield _missing(str(path), setting, config)
+    elif path.is_dir() and not (path / "adapter_config.json").is_file():
+        why = f"adapter '{name[:60]}' at {path} has no adapter_config.json"
+        yield _error(setting, why, "Give the directory that PEFT saved the adapter to.")
+
+
+def _missing(path: str, setting: str, config: EndpointConfig) -> Finding:
+    """An error only if the plan is for this machine."""
+    severity = Severity.ERROR if config.instance is None else Severity.WARNING
+    why = f"there is no {path[:200]} on this machine, and the engine does not start without it"
+    return Finding("lora-file-missing", severity, setting, why, "Put it where the endpoint runs, or set lora_modules.")
+
+
+def _error(setting: str, why: str, fix: str) -> Finding:
+    return Finding("lora-file", Severity.ERROR, setting, why, fix)

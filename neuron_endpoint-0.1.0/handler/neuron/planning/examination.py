@@ -1,0 +1,198 @@
+"""Examines a configuration: findings, a plan and a memory estimate. `check` prints them; `serve` starts with them.
+
+It reads the model's JSON files and headers. Nothing is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from handler.config.config_findings import config_findings
+from handler.config.config_rows import secrets
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.config.problems import each, mask
+from handler.errors import EndpointError, SettingError
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.neuron_config.real_class import NeuronConfigBuilder, construct
+from handler.neuron.planning.vllm_versions import InstalledVllm
+
+# Fields that a plan chooses if they are not set, and that decide how much memory is needed.
+CHOSEN = ("dtype", "tensor_parallel_size", "max_model_len", "max_num_seqs")
+MULTI_MODEL = "SageMaker hosts multi-model endpoints on CPU and some GPU instances only, and on none with Neuron cores"
+MULTI_MODEL_FIX = "Remove it, and use an inference component for each model (deploy --component)."
+ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The result of an examination.
+
+    :param memory: the estimate as JSON; None if the model's shape or the instance is not known.
+    :param vllm: the vLLM that is installed here, whatever the plan is for; None if there is none.
+    :param config: the configuration with what the plan chose, if there is a plan.
+    :param facts, instance: the model's shape and the instance, if they are known.
+    """
+
+    findings: tuple[Finding, ...]
+    plan: EnginePlan | None = None
+    memory: dict[str, Json] | None = None
+    vllm: InstalledVllm | None = None
+    config: EndpointConfig | None = None
+    facts: ModelFacts | None = None
+    instance: InstanceType | None = None
+
+    @property
+    def failed(self) -> bool:
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def document(self) -> dict[str, Json]:
+        findings: list[Json] = [{**finding.document()} for finding in self.findings]
+        return {"findings": findings, "memory": self.memory, "vllm": asdict(self.vllm) if self.vllm else None}
+
+
+def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
+    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked.
+
+    :param build: as in `make_plan`.
+    """
+    known = secrets(config)
+    try:
+        found = _examined(config, build)
+    except SettingError as error:
+        found = rejected_settings(error)
+    findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
+    return replace(found, findings=tuple(masked(finding, known) for finding in findings))
+
+
+def rejected_settings(error: SettingError) -> Examination:
+    """The examination of settings that cannot be read: findings only."""
+    return Examination(tuple(_invalid(one) for one in each(error)))
+
+
+def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:
+    """Reads the facts, finds the instance, makes the plan and the estimate.
+
+    :raises SettingError: the instance, the line or the model is invalid.
+    """
+    from handler.neuron.hardware.current_machine import this_machine
+    from handler.neuron.hardware.host_cpu import host_cpu
+    from handler.neuron.hardware.installed_packages import installed_versions
+    from handler.neuron.lines.line_registry import installed_line
+    from handler.neuron.planning.adapter_findings import adapter_findings
+    from handler.neuron.planning.missing_plugin import missing_plugin
+    from handler.neuron.planning.planner import make_plan
+    from handler.neuron.planning.support_end import support_end
+
+    instance = this_machine(config)
+    facts, findings = _facts(config.model)
+    draft, draft_found = _draft(config)
+    installed = installed_versions()
+    cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
+    outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
+    planned = completed(config, outcome.plan)
+    # Without a plan there are no lengths, and an estimate would be of the model's longest.
+    memory, memory_found = _memory(planned, facts if outcome.plan else None, draft, instance)
+    vllm = InstalledVllm.of(installed)
+    unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
+    nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
+    listed = adapter_findings(config) if nxd else ()
+    ending = (
+        *_unhosted(config, instance),
+        *support_end(config, outcome.plan, instance),
+        *missing_plugin(config, outcome.plan, instance, installed),
+    )
+    found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
+    return Examination(found, outcome.plan, memory, vllm, planned, facts, instance)
+
+
+def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> Iterator[Finding]:
+    """Says what SageMaker does not host on the configured instance.
+
+    Sources: `instance_catalogue`; "Supported algorithms, frameworks, and instances for multi-model endpoints".
+    """
+    from handler.neuron.hardware.instance_catalogue import HOST_PREFIX, TRANSFORM
+
+    if not config.instance or instance is None:
+        return
+    setting = {field: config.source(field).name or field for field in ("instance", "multi_model", "batch_transform")}
+    if not instance.hosting:
+        why = f"SageMaker hosts no endpoints on {instance.name}, so this plan is for EC2, EKS or HyperPod"
+        yield Finding("not-hosted", Severity.INFO, setting["instance"], why, "For an endpoint, use ml.trn2.48xlarge.")
+    if not config.instance.startswith(HOST_PREFIX):
+        return
+    if config.multi_model:
+        yield Finding("multi-model-not-hosted", Severity.ERROR, setting["multi_model"], MULTI_MODEL, MULTI_MODEL_FIX)
+    if config.batch_transform and instance.name not in TRANSFORM:
+        why = f"SageMaker runs no batch transform on {instance.name}"
+        fix = f"Use one of {', '.join(sorted(HOST_PREFIX + name for name in TRANSFORM))}."
+        yield Finding("no-transform", Severity.ERROR, setting["batch_transform"], why, fix)
+
+
+def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+    from handler.neuron.checkpoint.checkpoint_reader import read_facts
+
+    try:
+        facts = read_facts(model)
+    except SettingError as error:
+        return None, tuple(_invalid(one) for one in each(error))
+    except EndpointError as error:
+        fix = "Check the network, the credentials and the region."
+        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
+    if facts is not None:
+        return facts, ()
+    why = f"{model} is not on this machine, so checks that need its shape, such as memory, were not made"
+    return None, (
+        Finding("model-not-read", Severity.INFO, "MODEL", why, "Give the model's directory or s3:// prefix."),
+    )
+
+
+def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+    """The draft model, which vLLM reads before the plugin does (vLLM 0.16, config/speculative.py:721 for the size).
+
+    A draft that is missing is an error only if the plan is for this machine.
+    """
+    if not config.speculative_model:
+        return None, ()
+    setting = config.source("speculative_model").name or "speculative_model"
+    severity = Severity.ERROR if config.instance is None else Severity.WARNING
+    draft, problems = _facts(config.speculative_model)
+    found = [replace(one, setting=setting, severity=severity) for one in problems if one.severity is Severity.ERROR]
+    return draft, tuple(found)
+
+
+def completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
+    """The configuration with the values that the plan chose, so that the estimate is of what would run."""
+    if plan is None:
+        return config
+    chosen: dict[str, Any] = {name: plan.engine_args[name] for name in CHOSEN if name in plan.engine_args}
+    return replace(config, **{name: value for name, value in chosen.items() if getattr(config, name) is None})
+
+
+def _memory(
+    config: EndpointConfig, facts: ModelFacts | None, draft: ModelFacts | None, instance: InstanceType | None
+) -> tuple[dict[str, Json] | None, tuple[Finding, ...]]:
+    from handler.neuron.memory.memory_estimate import estimate
+    from handler.neuron.memory.memory_findings import memory_findings
+
+    if facts is None or instance is None:
+        return None, ()
+    found = estimate(facts, config, instance, draft=draft)
+    if found is None:
+        return None, ()
+    setting = config.source("tensor_parallel_size").name or "tensor_parallel_size"
+    return found.document(), memory_findings(found, facts, draft, setting)
+
+
+def _invalid(error: SettingError) -> Finding:
+    return Finding("invalid-setting", Severity.ERROR, error.setting, error.problem, error.fix)
+
+
+def masked(finding: Finding, known: tuple[str, ...]) -> Finding:
+    setting, why, fix = (mask(text, known) for text in (finding.setting, finding.why, finding.fix))
+    return Finding(finding.code, finding.severity, setting, why, fix)

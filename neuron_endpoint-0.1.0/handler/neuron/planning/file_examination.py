@@ -1,0 +1,128 @@
+"""Examines the files that an endpoint is served with: the model's, a draft's and the adapters'.
+
+`check`, `pack`, `push`, `deploy`, the start and `POST /models` look here. What cannot be looked at is a finding too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from handler.config.config_rows import secrets
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.config.problems import SettingErrors
+from handler.errors import EndpointError, SettingError
+from handler.neuron.checkpoint import file_findings as rules
+from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
+from handler.neuron.checkpoint.chat_template import configured_template
+from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
+from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
+from handler.neuron.checkpoint.remote_code import check_remote_code
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.lines.line_registry import installed_line
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.neuron.planning.examination import ORDER, Examination, masked
+from handler.neuron.planning.vllm_versions import version_of
+
+# The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
+TRANSFORMERS_5 = (0, 24)
+HUB_SECONDS = 5
+# The graphs of a model that optimum-neuron has exported. Its weights are below `checkpoint`, or on the hub.
+GRAPHS = "model.pt"
+
+
+def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Finding, ...]:
+    """What the files would fail of on a line (None: the configured or installed one), and what was not looked at."""
+    installed = installed_versions()
+    line = line or config.line or installed_line(installed) or "cpu"
+    vllm = version_of(line, installed) or ""
+    transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
+    plain = not {"runner", "convert", "task"} & config.engine_args.keys()
+    loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM)
+    draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
+    found = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
+    if not any(finding.severity is Severity.ERROR for finding in found):
+        found += rules.collected(_of_adapters(config))
+    return tuple(found)
+
+
+def with_files(found: Examination) -> Examination:
+    """An examination with what the files would fail of. One whose settings or model cannot be read is complete."""
+    if found.config is None or (found.facts is None and found.failed):
+        return found
+    known, seen = secrets(found.config), (one for one in found.findings if one.code != "model-not-read")
+    files = file_findings(found.config, found.plan.line if found.plan else None)
+    findings = sorted((*(masked(one, known) for one in files), *seen), key=lambda one: ORDER.index(one.severity))
+    return replace(found, findings=tuple(findings))
+
+
+def require_sound_files(config: EndpointConfig, setting: str) -> None:
+    """:raises SettingErrors: an engine would not start with the model's files, or would answer wrongly."""
+    found = file_findings(replace(config, speculative_model=None, lora_modules={}))
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    if errors:
+        raise SettingErrors([SettingError(setting, f"{error.setting}: {error.why}", error.fix) for error in errors])
+
+
+def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Iterator[Finding]:
+    """:raises SettingError: there is no such model, or it has remote code or a template that cannot be read."""
+    where, setting = getattr(config, field), config.source(field).name or field
+    files = open_checkpoint(where) if where else None
+    if files is None:
+        yield from [_hub(where, setting, config)] if where else ()
+        return
+    if isinstance(files, LocalFiles) and not config.trust_remote_code:
+        check_remote_code(files.directory, setting)
+    document, complete = read_json(files, "config.json"), not (isinstance(files, LocalFiles) and files.hub)
+    if document is None:
+        yield rules.not_checked(setting, f"{where[:200]}, which is in Mistral's own format")
+        return
+    yield from rules.config_findings(document, loader)
+    if config.engine_args.get("load_format") in (None, "auto", "safetensors"):
+        exported = loader.exports and EXPORT in files.listing()
+        if exported and GRAPHS not in files.listing():
+            yield rules.error(GRAPHS, f"it is missing beside {EXPORT}: the export was interrupted", "Export it again.")
+        here = complete and not config.compiled_artifacts and not exported
+        yield from rules.collected(rules.weight_findings(files, document, loader, complete=here))
+    if field == "model" and config.tool_parser_plugin is None:
+        yield from rules.parser_findings(config.tool_call_parser, loader)
+    if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
+        yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
+
+
+def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:
+    """The adapters that can be reached. One that is not on this machine is an error only in a plan for it."""
+    modules = model_modules(config.model) if config.lora_modules else None
+    for name, where in config.lora_modules.items():
+        setting, problem = config.source("lora_modules").name or "lora_modules", ""
+        try:
+            files = open_checkpoint(where)
+            if files is not None:
+                check_adapter(files, config.max_lora_rank, modules, config.lora_target_modules)
+                continue
+        except (AdapterProblem, EndpointError) as error:
+            problem = str(error)
+        why = f"the adapter '{name[:60]}' cannot be loaded: {problem or 'it is not on this machine'}"
+        here = problem and (config.instance is None or where.startswith("s3://") or Path(where).exists())
+        fix = "Correct the adapter, or remove it."
+        yield Finding("lora-file", Severity.ERROR, setting, why, fix) if here else rules.not_checked(setting, why)
+
+
+def _hub(name: str, setting: str, config: EndpointConfig) -> Finding:
+    """A model that is on the hub, or nowhere. Only the hub is asked whether it is there; nothing is downloaded."""
+    try:
+        from huggingface_hub import get_session, get_token, hf_hub_url
+
+        # Once: the client's own lookups wait 23 s for a network that is not there (huggingface_hub 0.36.2).
+        token = config.hf_token or get_token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        get_session().head(hf_hub_url(name, "config.json"), headers=headers, timeout=HUB_SECONDS).raise_for_status()
+        return rules.not_checked(setting, f"the files of {name}, which are on the hub")
+    except Exception as error:  # the client raises its own errors, those of its HTTP library, ImportError and OSError
+        problem = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:150]}"
+    why = f"{name[:100]} is not on this machine, and cannot be reached on the hub ({problem})"
+    if config.instance is not None:
+        return rules.not_checked(setting, why)
+    return Finding("model-unreachable", Severity.ERROR, setting, why, "Check the id, HF_TOKEN and the network.")

@@ -1,0 +1,149 @@
+"""Makes the engine plan of a configuration, or findings that tell why there is none.
+
+Pure: it reads no file and no machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
+from handler.neuron.checks.check_list import CHECKS
+from handler.neuron.engine_plan import PlanOutcome
+from handler.neuron.hardware.host_cpu import HostCpu
+from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.feature import requested_features
+from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line
+from handler.neuron.lines.native.native_lines import NATIVE_029
+from handler.neuron.lines.nxdi import NXDI_016
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.speculation import complete_speculation
+from handler.neuron.neuron_config.config_values import ConfigValues
+from handler.neuron.neuron_config.keys import KEYS, PLUGIN, SAMPLING_KEYS
+from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS, SWALLOWED
+from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
+from handler.neuron.plan_request import PlanRequest, conflict
+from handler.neuron.planning.plan_request_reader import read_request
+from handler.neuron.planning.rope import spell_rope
+from handler.neuron.planning.vllm_versions import version_of
+
+
+def make_plan(
+    config: EndpointConfig,
+    facts: ModelFacts | None,
+    instance: InstanceType | None,
+    *,
+    line: str | None = None,
+    draft_model: ModelFacts | None = None,
+    installed: Mapping[str, str] | None = None,
+    cpu: HostCpu | None = None,
+    build: NeuronConfigBuilder | None = None,
+) -> PlanOutcome:
+    """The plan of one endpoint.
+
+    :param facts: the facts of the model. Without them some checks are not made.
+    :param instance: the instance that it runs on. Without one, cores are not checked and no degree is chosen.
+    :param line: overrides the line of the configuration.
+    :param draft_model: the facts of the draft model of a speculation.
+    :param installed: package versions (`installed_versions()`), which decide the line.
+    :param cpu: the CPU that it runs on. Without one, the CPU line leaves the data type to vLLM.
+    :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding. None: not built.
+    :returns: a plan and findings, or no plan and at least one error. Never raises.
+    """
+    request, findings = read_request(config)
+    name = line or config.line or default_line(request, instance, installed or {})
+    found = resolve_line(name, config, installed or {})
+    if found is None:
+        near = difflib.get_close_matches(name[:40], NAMES, n=1, cutoff=0.5)
+        fix = f"Did you mean '{near[0]}'?" if near else f"Use one of {', '.join(NAMES)}."
+        why = f"'{name[:40]}' is not a line of vLLM and Neuron"
+        unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, fix)
+        return PlanOutcome(None, (*findings, unknown))
+    if found.keys is ConfigKeys.NXDI:
+        request, conflicts = _sampled_on_cpu(request)
+        findings += conflicts
+    if found.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
+        request, completed = complete_speculation(request, draft_model)
+        findings += completed
+    draft = PlanDraft(request, facts, instance, found.name, cpu)
+    found.spell(draft)
+    spell_rope(draft, overrides=found.keys is ConfigKeys.NATIVE or found.name == CPU.name)
+    keys, vision = effective(draft), effective_vision(draft)
+    version = version_of(found.name, installed or {})
+    values = ConfigValues(keys, facts.config if facts else {})
+    context = CheckContext(draft, found, values, version, ConfigValues(vision) if vision else None, draft_model)
+    findings += draft.findings
+    for check in CHECKS:
+        findings += check(context)
+    if build is not None and context.nxd and not any(finding.severity is Severity.ERROR for finding in findings):
+        raised = build(keys)
+        findings += [raised] if raised is not None else []
+    unique = tuple(dict.fromkeys(findings))
+    failed = any(finding.severity is Severity.ERROR for finding in unique)
+    return PlanOutcome(None if failed else draft.plan(), unique)
+
+
+def default_line(request: PlanRequest, instance: InstanceType | None, installed: Mapping[str, str]) -> str:
+    """The line if none is configured: the installed one, else that of the framework's variable, else by the instance.
+
+    Trn2 and newer mean the newest native line, unless a setting is of NxD Inference. Inf2 and Trn1 mean the NxDI
+    plugin, no instance the CPU line. If plain vLLM is installed and the instance is a Neuron one, a laptop is checking
+    a deployment, and the instance decides.
+    """
+    config = request.config
+    found = installed_line(installed)
+    if found is not None and found != CPU.name:
+        return found
+    named = LINE_OF_FRAMEWORK.get(config.neuron_env.get(FRAMEWORK_VARIABLE, ""))
+    if found in (None, CPU.name) and named is not None:
+        return named
+    if instance is None:
+        return "cpu"
+    native = instance.platform in NATIVE_029.platforms and not _of_nxd_inference(request)
+    return NATIVE_029.name if native else NXDI_016.name
+
+
+def _of_nxd_inference(request: PlanRequest) -> bool:
+    """Whether a setting is one that NxD Inference has and the native plugin does not."""
+    config, raw = request.config, request.raw
+    if FRAMEWORK_VARIABLE in config.neuron_env or config.compiled_artifacts is not None:
+        return True
+    if any("override" in request.key(key).lower() for key in raw):
+        return True
+    sampling = raw.get("on_device_sampling_config")
+    nested = (sampling if isinstance(sampling, dict) else {}).keys() & SAMPLING_KEYS.keys()
+    own = (KEYS | PLUGIN).keys() - NATIVE_KEYS.keys()
+    if raw.keys() & own or nested - NATIVE_SAMPLING_KEYS.keys() - set(SWALLOWED):
+        return True
+    features = [one.feature for one in requested_features(config)]
+    return any(NXDI_016.has(feature) and not NATIVE_029.has(feature) for feature in features)
+
+
+def _sampled_on_cpu(request: PlanRequest) -> tuple[PlanRequest, list[Finding]]:
+    """NxD Inference has grammars and log probabilities with sampling on the CPU only."""
+    config = request.config
+    wanted = next((name for name in ("structured_outputs", "logprobs") if getattr(config, name)), None)
+    if wanted is None or config.on_device_sampling is False:
+        return request, []
+    if config.on_device_sampling:
+        return request, [conflict(request.setting("on_device_sampling"), True, request.setting(wanted), True)]
+    config = replace(config, on_device_sampling=False)
+    why = f"{wanted} needs sampling on the CPU on this line, and the plan switches it on"
+    fix = "Remove it for the speed of sampling on the device."
+    return replace(request, config=config), [Finding("completed", Severity.INFO, request.setting(wanted), why, fix)]
+
+
+def resolve_line(name: str, config: EndpointConfig, installed: Mapping[str, str]) -> Line | None:
+    """The line of a name. The fork has two lines a name: the framework decides, named or the only one installed."""
+    framework = config.neuron_env.get(FRAMEWORK_VARIABLE, "")
+    if not framework and TRANSFORMERS_NEURONX in installed and NXD_INFERENCE not in installed:
+        framework = TRANSFORMERS_NEURONX
+    return find_line(name, framework)

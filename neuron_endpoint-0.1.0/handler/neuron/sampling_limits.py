@@ -1,0 +1,151 @@
+"""Which sampling parameters each Neuron line supports. The device silently ignores most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSFORMERS_NEURONX
+from handler.json_value import Json
+from handler.neuron.engine_plan import EnginePlan
+
+SUPPORTED: Final = frozenset({"temperature", "top_p", "top_k"})
+# What the native plugin's CPU sampling has as well. No min_p or logit_bias reaches it, and no line of that plugin
+# returns log probabilities of a prompt (run through the rules of vllm-neuron 0.24.0.1.1.0).
+NATIVE_ON_CPU: Final = frozenset(
+    {
+        *SUPPORTED,
+        *("seed", "allowed_token_ids", "bad_words", "min_tokens"),
+        *("repetition_penalty", "frequency_penalty", "presence_penalty"),
+    }
+)
+# The device samples from this many tokens at most (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py). It
+# is also transformers-neuronx's own limit.
+MOST: Final = 256
+KEY: Final = "on_device_sampling_config"
+CPU_SETTING: Final = "ENDPOINT_ON_DEVICE_SAMPLING=false"
+# The native plugin: the settings that turn a parameter on, or that there is none.
+NATIVE_SETTINGS: Final = {
+    "logprobs": "ENDPOINT_LOGPROBS=true",
+    "grammar": "ENDPOINT_STRUCTURED_OUTPUTS=true",
+    "min_p": "",
+    "logit_bias": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingLimits:
+    """The sampling parameters that an engine supports.
+
+    :param on_device: the device samples.
+    :param global_topk: the largest top_k with an effect; None if there is no limit.
+    :param supported: the parameters with an effect; None for all, empty for none. `grammar` is structured output.
+    :param greedy: every request is sampled greedily, so that asking for it has an effect.
+    :param prompt_logprobs: the engine can return the prompt's log probabilities. NxD Inference's runner never does
+        (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
+    :param settings: parameter without an effect -> the setting that gives it one; "" if there is none.
+    """
+
+    on_device: bool
+    global_topk: int | None
+    supported: frozenset[str] | None
+    prompt_logprobs: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict, compare=False)
+    greedy: bool = False
+
+    @property
+    def logprobs(self) -> bool:
+        """Whether the engine can return log probabilities of generated tokens. NxDI's device returns token ids only."""
+        return not self.on_device if self.supported is None else "logprobs" in self.supported
+
+    def setting(self, parameter: str) -> str:
+        """The setting that gives a parameter its effect; "" if there is none."""
+        return self.settings.get(parameter, CPU_SETTING if self.on_device else "")
+
+    def supports(self, parameter: str) -> bool:
+        return self.supported is None or parameter in self.supported
+
+
+ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=True)
+LORA_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
+NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
+# The NxDI plugin's batch has no logits processors, and its requests have no generator (plugin 0.5.0,
+# worker/neuronx_distributed_model_runner.py:150 and :976).
+PLUGIN_ON_CPU: Final = SamplingLimits(
+    on_device=False,
+    global_topk=None,
+    supported=NATIVE_ON_CPU - {"seed"} | {"logprobs", "grammar"},
+    settings={"seed": "", "min_p": "", "logit_bias": ""},
+)
+# optimum-neuron's runner has no generators and no grammars, an empty list of logits processors, and returns no log
+# probabilities. Its masks would ban what is allowed, in the rows of other requests (0.4.5, vllm/runner.py).
+PENALTIES: Final = frozenset({"repetition_penalty", "frequency_penalty", "presence_penalty"})
+OPTIMUM_SETTINGS: Final = dict.fromkeys(NATIVE_ON_CPU | NATIVE_SETTINGS.keys(), "")
+
+
+def sampling_limits(plan: EnginePlan) -> SamplingLimits:
+    """The limits of a plan's engine. If the user names compiled artifacts, their limits apply instead."""
+    if plan.line.startswith("nxdi"):
+        return _nxd(_section(plan, "override_neuron_config"), {}, PLUGIN_ON_CPU)
+    if plan.line.startswith("native"):
+        return _native(_section(plan, "neuron_config"), plan.engine_args.get("async_scheduling") is False)
+    if plan.line == "optimum":
+        return _optimum(_section(plan, "neuron_config"))
+    if plan.line.startswith("fork"):
+        if plan.env.get("NEURON_ON_DEVICE_SAMPLING_DISABLED", "0") not in ("", "0"):
+            return NXD_ON_CPU
+        override = plan.engine_args.get("override_neuron_config")
+        keys = override if isinstance(override, dict) else {}
+        if plan.env.get(FRAMEWORK_VARIABLE) == TRANSFORMERS_NEURONX:
+            return SamplingLimits(True, MOST, SUPPORTED)
+        speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
+        # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
+        return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {})
+    # vLLM's CPU kernels for LoRA fail at the log probabilities of a prompt beside other requests, and end the core
+    # (vllm/lora/punica_wrapper/punica_cpu.py, 0.16.0).
+    return LORA_ON_CPU if plan.engine_args.get("enable_lora") else ON_CPU
+
+
+def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:
+    additional = plan.engine_args.get("additional_config")
+    section = additional.get(name) if isinstance(additional, dict) else None
+    return section if isinstance(section, dict) else {}
+
+
+def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: SamplingLimits = NXD_ON_CPU) -> SamplingLimits:
+    """The limits of NxD Inference. Its default uses each request's parameters; any configuration replaces it."""
+    text = keys.get("text_neuron_config")
+    if isinstance(text, dict):
+        keys = text
+    sampling = keys.get(KEY, default or {"dynamic": True})
+    if not isinstance(sampling, dict):
+        return on_cpu
+    limit = sampling.get("global_topk", MOST)
+    most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
+    if sampling.get("dynamic") is True:
+        return SamplingLimits(True, most, SUPPORTED, settings=on_cpu.settings)
+    greedy = sampling.get("do_sample") is not True or sampling.get("top_k", 1) == 1
+    return SamplingLimits(True, most, frozenset(), settings=on_cpu.settings, greedy=greedy)
+
+
+def _native(keys: Mapping[str, Json], synchronous: bool) -> SamplingLimits:
+    """The limits of the native plugin. Log probabilities and masks are for synchronous scheduling."""
+    sampling = keys.get(KEY, {})
+    extra = {"logprobs"} if synchronous else set()
+    if synchronous and keys.get("enable_structured_outputs") is True:
+        extra.add("grammar")
+    if not isinstance(sampling, dict):
+        return SamplingLimits(False, None, NATIVE_ON_CPU | extra, settings=NATIVE_SETTINGS)
+    most = sampling.get("max_top_k", MOST)
+    greedy = str(sampling.get("all_greedy", False)).lower() in ("true", "1", "yes")
+    supported = frozenset() if greedy else SUPPORTED
+    most = most if isinstance(most, int) else MOST
+    return SamplingLimits(True, most, supported | extra, settings=NATIVE_SETTINGS, greedy=greedy)
+
+
+def _optimum(exported: Mapping[str, Json]) -> SamplingLimits:
+    """The limits of an export: where it samples, and from how many tokens, on the CPU too (vllm/sampler.py)."""
+    most, on_device = exported.get("max_topk"), exported.get("on_device_sampling") is not False
+    supported = SUPPORTED if on_device else SUPPORTED | PENALTIES
+    return SamplingLimits(on_device, most if isinstance(most, int) else MOST, supported, settings=OPTIMUM_SETTINGS)

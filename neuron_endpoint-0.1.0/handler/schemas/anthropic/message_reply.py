@@ -1,0 +1,97 @@
+"""The reply to a message, made from the reply to the chat that it was translated to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from handler.engine.generation.generation import StopReason
+from handler.errors import EndpointError
+from handler.schemas.anthropic.message_errors import error_document
+from handler.schemas.anthropic.message_events import MessageEvents, message_id, stop_of
+from handler.schemas.reply import Reply, encode
+
+DATA: Final = b"data: "
+END: Final = b"data: [DONE]"
+
+
+class MessageReply(Reply):
+    """One message, whole or as events.
+
+    :param chat: the reply to the chat.
+    """
+
+    __slots__ = ("_chat", "_events", "_opened")
+
+    def __init__(self, chat: Reply) -> None:
+        self._chat = chat
+        self._events = MessageEvents()
+        self._opened = False
+
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        frames = self._chat.event(text, token_ids, finish_reason, stop_reason)
+        if not self._opened and frames:
+            self._opened = True
+            frames = self._chat.opening() + frames
+        return self._translated(frames)
+
+    def closing(self) -> bytes:
+        return self._translated(self._chat.closing()) + self._events.end()
+
+    def broken(self, error: EndpointError) -> bytes:
+        return b"event: error\n" + DATA + encode(error_document(error)) + b"\n\n"
+
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        document = msgspec.json.decode(self._chat.whole(text, token_ids, finish_reason, stop_reason))
+        return encode(message(document))
+
+    def _translated(self, frames: bytes) -> bytes:
+        chunks = [frame[len(DATA) :] for frame in frames.split(b"\n\n") if frame.startswith(DATA) and frame != END]
+        return b"".join(self._events.of(msgspec.json.decode(chunk)) for chunk in chunks)
+
+
+class CountReply(Reply):
+    """The number of tokens of a body.
+
+    :param tokenization: the reply of /tokenize.
+    """
+
+    __slots__ = ("_tokenization",)
+
+    def __init__(self, tokenization: Reply) -> None:
+        self._tokenization = tokenization
+
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        return b""
+
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        document = msgspec.json.decode(self._tokenization.whole(text, token_ids, finish_reason, stop_reason))
+        return encode({"input_tokens": document["count"]})
+
+
+def message(chat: Mapping[str, Any]) -> dict[str, Any]:
+    """The message for a whole chat. Arguments that the limit of tokens has cut off are read as far as they go."""
+    from pydantic_core import from_json  # vLLM imports it, too: it would delay the start before that
+
+    choice, usage = chat["choices"][0], chat["usage"]
+    said = choice["message"]
+    content: list[dict[str, Any]] = []
+    thinking = said.get("reasoning") or said.get("reasoning_content")
+    if thinking:
+        content.append({"type": "thinking", "thinking": thinking, "signature": ""})
+    if said.get("content"):
+        content.append({"type": "text", "text": said["content"]})
+    for call in said.get("tool_calls") or ():
+        arguments = from_json(call["function"]["arguments"] or "{}", allow_partial=True)
+        content.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments})
+    return {
+        "id": message_id(chat["id"]),
+        "type": "message",
+        "role": "assistant",
+        "model": chat["model"],
+        "content": content,
+        **stop_of(choice, tools=any(block["type"] == "tool_use" for block in content)),
+        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+    }

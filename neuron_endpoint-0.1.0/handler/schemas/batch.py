@@ -1,0 +1,167 @@
+"""Answers a JSON Lines body: each line is a request, and the replies are in the order of the lines.
+
+The lines run in the engine at the same time. A wrong line gets an error as its reply, and the other lines are not
+affected. A failure of the engine ends the whole batch, so that the client tries again instead of storing errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from handler.engine.engine import Engine
+from handler.engine.generation.generation import StopReason
+from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
+from handler.schemas.dispatch import Parse
+from handler.schemas.framing import ignored_fields
+from handler.schemas.json_body import decode
+from handler.schemas.reply import AnyCall, RunningCall, encode
+from handler.schemas.work_size import body_size, reply_size
+
+# Each line has a reply, an empty one too: 3 MiB of empty lines would be 519 MiB of replies.
+MAX_LINES = 16_384
+
+
+def lines_of(body: bytes) -> list[bytes]:
+    """The lines of a body. The last line need not have a line end.
+
+    Empty lines are kept, because batch transform joins output to input by order. It may send an empty line alone.
+
+    :raises InvalidBody: there are no lines, or more than MAX_LINES.
+    """
+    if body.count(b"\n") > MAX_LINES:
+        raise InvalidBody(f"it has more than {MAX_LINES:,} lines")
+    lines = body.split(b"\n")
+    if not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise InvalidBody("it has no lines")
+    return lines
+
+
+class RunSized(Protocol):
+    """Calls a function whose time grows with the size of what it works on: in a thread, if that is large."""
+
+    def __call__(self, size: float, function: Callable[..., Any], /, *arguments: object) -> Awaitable[Any]: ...
+
+
+class Batch:
+    """The lines of one body. Every method runs on the engine's loop.
+
+    :param window: how many lines run in the engine at the same time.
+    :param left: returns the seconds until the batch's deadline.
+    :param late: the error for a line without a reply at the deadline.
+    :param begin: begins a line's call.
+    :param run_sized: calls a function, in a thread if the bytes that it works on are many.
+    :ivar ignored: the fields of its lines that have no effect, in their order.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        parse: Parse,
+        window: int,
+        left: Callable[[], float],
+        late: EndpointError,
+        begin: Callable[[RunningCall], object],
+        run_sized: RunSized,
+    ) -> None:
+        self._engine = engine
+        self._parse = parse
+        self._window = window
+        self._left = left
+        self._late = late
+        self._begin_call = begin
+        self._run_sized = run_sized
+        self._ended: asyncio.Queue[LineSink | None] = asyncio.Queue()
+        self._running: dict[int, RunningCall] = {}
+        self.ignored: dict[str, None] = {}
+
+    def leave(self, reason: str) -> None:
+        """Ends the batch because the client has disconnected."""
+        self._ended.put_nowait(None)
+
+    async def run(self, lines: Sequence[bytes]) -> list[bytes] | None:
+        """The replies to the lines, in order. None if the client disconnected before the end.
+
+        :raises EngineFailed, Draining: they end the whole batch.
+        """
+        replies = [b""] * len(lines)
+        try:
+            for index, line in enumerate(lines):
+                while len(self._running) >= self._window:
+                    if not await self._take(replies):
+                        return None
+                try:
+                    await self._begin(index, line)
+                except EndpointError as error:
+                    replies[index] = _error(error)
+                await asyncio.sleep(0)  # the tokens of others are sent between two lines
+            while self._running:
+                if not await self._take(replies):
+                    return None
+        finally:
+            for request in self._running.values():
+                request.cancel()
+        return replies
+
+    async def _begin(self, index: int, line: bytes) -> None:
+        if not self._left():
+            raise self._late
+        size = body_size(line, self._engine)
+        sink, request, ignored = await self._run_sized(size, self._request, index, line)
+        self.ignored.update(dict.fromkeys(ignored))
+        self._running[sink.index] = request
+        self._begin_call(request)
+
+    def _request(self, index: int, line: bytes) -> tuple[LineSink, RunningCall, tuple[str, ...]]:
+        call = self._parse(decode(line), self._engine)
+        if call.stream:
+            raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
+        sink = LineSink(index, call, self._ended.put_nowait)
+        return sink, call.request(self._engine, sink), ignored_fields(call)
+
+    async def _take(self, replies: list[bytes]) -> bool:
+        line = await self._ended.get()
+        if line is None:
+            return False
+        del self._running[line.index]
+        if isinstance(line.error, EngineFailed | Draining):
+            raise line.error
+        if line.error is None:
+            replies[line.index] = await self._run_sized(line.size, line.reply.whole, *line.output)
+        else:
+            replies[line.index] = _error(line.error)
+        return True
+
+
+def _error(error: EndpointError) -> bytes:
+    if isinstance(error, EngineFailed | Draining):
+        raise error
+    return encode(error.document())
+
+
+class LineSink:
+    """The sink of one line.
+
+    :param ended: called with this sink when the line has ended.
+    :ivar size: how much work its reply is.
+    """
+
+    __slots__ = ("_ended", "error", "index", "output", "reply", "size")
+
+    def __init__(self, index: int, call: AnyCall, ended: Callable[[LineSink], object]) -> None:
+        self.index = index
+        self.reply, self.size = call.reply, reply_size(call)
+        self._ended = ended
+        self.output: tuple[str, Sequence[int], str | None, StopReason] = ("", (), None, None)
+        self.error: EndpointError | None = None
+
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
+        self.output = (text, token_ids, finish_reason, stop_reason)
+        self._ended(self)
+
+    def fail(self, error: EndpointError) -> None:
+        self.error = error
+        self._ended(self)

@@ -1,0 +1,1 @@
+"""OpenAI's schemas: chat, completions, and the bodies that vLLM's serving classes answer."""

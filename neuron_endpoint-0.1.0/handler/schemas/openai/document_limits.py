@@ -1,0 +1,112 @@
+"""Checks of a body of the vLLM path, before vLLM's models parse it: how large it is, and what they would not name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from handler.errors import InvalidField
+
+MAX_REQUEST_ID: Final = 128
+# The most messages, parts of a message, or tools.
+MAX_ITEMS: Final = 4096
+
+
+# Lists of texts, each of which becomes a request of its own to the engine.
+TEXTS: Final = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1", "data_2")
+
+
+def check_items(document: Mapping[str, Any], conversation: str) -> None:
+    """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s.
+
+    :param conversation: the field with the conversation.
+    :raises InvalidField: there are more than `MAX_ITEMS` messages, parts of a message, or tools.
+    """
+    messages = document.get(conversation)
+    lists = [(conversation, messages), ("tools", document.get("tools"))]
+    for index, item in enumerate(messages[:MAX_ITEMS] if isinstance(messages, list) else ()):
+        if isinstance(item, dict):
+            lists.append((f"{conversation}[{index}].content", item.get("content")))
+    for field, items in lists:
+        check_count(field, items)
+
+
+def check_count(field: str, items: object) -> None:
+    """:raises InvalidField: it is a list of more than `MAX_ITEMS` items."""
+    if isinstance(items, list) and len(items) > MAX_ITEMS:
+        raise InvalidField(field, f"it has {len(items):,} items; at most {MAX_ITEMS:,} are allowed")
+
+
+def characters(value: object) -> int:
+    """The number of characters of all strings in a JSON value."""
+    if isinstance(value, str):
+        return len(value)
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(characters, items))
+
+
+def check_integers(value: object, where: str = "") -> None:
+    """Rejects integers above 64 bits, which cannot be sent to vLLM's core.
+
+    :raises InvalidField: there is one. The error names its field.
+    """
+    if isinstance(value, dict):
+        for key, item in value.items():
+            check_integers(item, f"{where}.{key}" if where else key)
+    elif isinstance(value, list):
+        for item in value:
+            check_integers(item, where)
+    elif type(value) is int and not -(2**63) <= value < 2**63:
+        raise InvalidField(where[:MAX_REQUEST_ID], "it is larger than 64 bits")
+
+
+def check_bias(bias: object) -> None:
+    """:raises InvalidField: a key is not a token id, which vLLM's own error does not name, or a value not a number."""
+    for key, value in bias.items() if isinstance(bias, dict) else ():
+        if not (key.isascii() and key.isdecimal()):
+            raise InvalidField("logit_bias", "its keys must be token ids, which are numbers")
+        if type(value) not in (int, float):
+            raise InvalidField(f"logit_bias.{key}", "it must be a number")
+
+
+def check_request_id(request_id: object) -> None:
+    """:raises InvalidField: it is not a short string of printable ASCII characters."""
+    if request_id is None:
+        return
+    printable = isinstance(request_id, str) and request_id.isascii() and request_id.isprintable()
+    if not isinstance(request_id, str) or not printable or len(request_id) > MAX_REQUEST_ID:
+        raise InvalidField("request_id", f"it must have at most {MAX_REQUEST_ID} printable ASCII characters")
+
+
+def fill_arguments(document: Mapping[str, Any]) -> None:
+    """Makes the arguments of each tool call the text of a JSON object. null, "null" and "" are no arguments.
+
+    vLLM reads them as JSON, and hands whatever that is to the template (0.13.0 to 0.32.0, entrypoints/chat_utils.py).
+
+    :raises InvalidField: arguments are something else. The error names them.
+    """
+    for where, call in _calls(document):
+        arguments = call.get("arguments")
+        try:
+            value = msgspec.json.decode(arguments or "null") if isinstance(arguments, str) else arguments
+        except msgspec.DecodeError:
+            value = arguments
+        if not isinstance(value, dict | None):
+            raise InvalidField(f"{where}.arguments", "it must be a JSON object, or the text of one")
+        if not value or not isinstance(arguments, str):
+            call["arguments"] = msgspec.json.encode(value or {}).decode()
+
+
+def _calls(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The calls in the messages of a chat and in the input of a response, with their places."""
+    for name in ("messages", "input"):
+        items = document.get(name)
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            calls = item.get("tool_calls") if isinstance(item, dict) else None
+            for number, call in enumerate(calls if isinstance(calls, list) else ()):
+                if isinstance(call, dict) and isinstance(call.get("function"), dict):
+                    yield f"{name}[{index}].tool_calls[{number}].function", call["function"]
+            if isinstance(item, dict) and item.get("type") == "function_call":
+                yield f"{name}[{index}]", item

@@ -1,0 +1,1 @@
+"""The `inputs` schema of TGI and of DJL's LMI."""

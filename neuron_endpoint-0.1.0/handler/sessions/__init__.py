@@ -1,0 +1,1 @@
+"""Stateful sessions of SageMaker: which are open, and until when."""

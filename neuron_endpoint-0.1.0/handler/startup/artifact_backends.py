@@ -1,0 +1,178 @@
+"""How each line compiles and loads artifacts: their keys, where they are compiled, how an engine finds them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from handler.artifacts.compile_caches.native_cache import NativeCache
+from handler.artifacts.compile_caches.neff_cache import NeffCache, environment
+from handler.artifacts.compile_caches.neff_layout import NATIVE
+from handler.artifacts.compile_caches.neff_store import NeffStore
+from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCache
+from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
+from handler.artifacts.identity.checkpoint_identity import identify, identify_companions
+from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.config.endpoint_config import EndpointConfig
+from handler.errors import SettingError
+from handler.model.companions import Companions
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.current_machine import this_machine
+from handler.storage.directory_objects import DirectoryObjects
+
+CACHE_URL, CACHE_ROOT = "NEURON_COMPILE_CACHE_URL", "VLLM_CACHE_ROOT"
+# With these, a graph that the cache does not have is an error. Version 0.21 reads the second name of the first one.
+FORBID = ("NEURON_LIBTORCH_ASSERT_CACHE_HIT", "VLLM_NEURON_ASSERT_CACHE_HIT", "VLLM_NEURON_DISABLE_WARMUP_COMPILE")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactBackend:
+    """How one line compiles and loads artifacts. Each line overrides the defaults of this class."""
+
+    config: EndpointConfig
+    model: Path
+    companions: Companions
+
+    def key_inputs(self, plan: EnginePlan) -> KeyInputs:
+        """Everything that determines the artifacts of a plan.
+
+        :raises SettingError: the platform to compile for is unknown.
+        """
+        instance = this_machine(self.config)
+        target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
+        if not target and self.config.artifact_store:
+            fix = "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge."
+            raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
+        lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
+        content = _sharded(plan)
+        checkpoint = identify(DirectoryObjects(self.model), content=content)
+        found = identify_companions(self.companions, self.config.scratch, content=content)
+        versions, platform = neuron_versions(), CompileTarget(target, int(lnc))
+        return KeyInputs(plan, versions, platform, checkpoint, os.environ, found.adapters, found.draft, found.quantized)
+
+    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
+        """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
+        return (graph_key(inputs),)
+
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+        """The cache of single graphs that a compile uses. None if this software manages none."""
+        return None
+
+    def prepare(self) -> None:
+        """Call before a compile. Removes old files from where the compile writes."""
+
+    def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        """The plan of an engine that compiles, either into `directory` or into a place from which `collect` copies."""
+        raise NotImplementedError
+
+    def cached(self, plan: EnginePlan) -> EnginePlan:
+        """The plan of an engine without an artifact key, which uses only the cache of single graphs."""
+        return plan
+
+    def collect(self, directory: Path) -> None:
+        """Copies what was compiled to `directory`. Call after the warm-up.
+
+        :raises NotFound: nothing was compiled.
+        """
+
+    def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        """The plan of an engine that loads the artifacts that were restored to `directory`."""
+        return self.to_compile(plan, directory)
+
+
+def artifact_backend(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> ArtifactBackend:
+    if plan.line == "cpu":
+        return CpuBackend(config, model, companions)
+    if plan.line.startswith("native"):
+        return NativeBackend(config, model, companions)
+    return NxdiBackend(config, model, companions)
+
+
+class NxdiBackend(ArtifactBackend):
+    """NxD Inference: the plugin loads the directory in NEURON_COMPILED_ARTIFACTS, or compiles into an empty one."""
+
+    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
+        graph = graph_key(inputs)
+        return (graph, weights_key(inputs)) if _sharded(inputs.plan) else (graph,)
+
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+        root = self.cached(plan).env[CACHE_URL]
+        if "://" in root:
+            return None  # the compiler itself keeps its cache in S3
+        return NeffCache(Path(root), NeffStore(store.objects, store.signer), neuron_versions().get("neuronx-cc"))
+
+    def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        cached = self.cached(plan)
+        return replace(cached, env={**cached.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
+
+    def cached(self, plan: EnginePlan) -> EnginePlan:
+        """Sets the compiler's cache and work directory to the same paths everywhere, unless they are configured."""
+        defaults = environment(self.config.scratch / "neff-cache")
+        return replace(plan, env={**{name: os.environ.get(name) or defaults[name] for name in defaults}, **plan.env})
+
+
+class NativeBackend(ArtifactBackend):
+    """The native plugin: its graphs and traces in VLLM_CACHE_ROOT, at a fixed path in the scratch directory."""
+
+    @property
+    def cache(self) -> NativeCache:
+        return NativeCache(self.config.scratch / "native-cache")
+
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+        """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""
+        if key is None:
+            return None
+        return NeffCache(self.cache.root, NeffStore(store.objects, store.signer, NATIVE), key.digest[:32])
+
+    def prepare(self) -> None:
+        self.cache.clear()
+
+    def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        return replace(plan, env={**plan.env, CACHE_ROOT: str(self.cache.root)})
+
+    def collect(self, directory: Path) -> None:
+        self.cache.collect(directory)
+
+    def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        self.cache.bring(directory)
+        found = self.to_compile(plan, directory)
+        # If a miss must fail, a graph that the entry does not have must not be compiled silently.
+        return (
+            replace(found, env={**found.env, **dict.fromkeys(FORBID, "1")}) if self.config.on_miss == "fail" else found
+        )
+
+
+class CpuBackend(ArtifactBackend):
+    """vLLM on a CPU: torch.compile's caches, at fixed paths in the scratch directory."""
+
+    @property
+    def cache(self) -> TorchCompileCache:
+        return TorchCompileCache(self.config.scratch / "torch-compile")
+
+    def key_inputs(self, plan: EnginePlan) -> KeyInputs:
+        checkpoint = identify(DirectoryObjects(self.model), content=False)
+        found = identify_companions(self.companions, self.config.scratch, content=False)
+        target = CompileTarget("cpu", None, tuple(cpu_features()))
+        return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, found.adapters, found.draft)
+
+    def prepare(self) -> None:
+        self.cache.clear()
+
+    def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        return replace(plan, env={**plan.env, **self.cache.environment()})
+
+    def collect(self, directory: Path) -> None:
+        self.cache.collect(directory)
+
+    def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        self.cache.bring(directory)
+        return self.to_compile(plan, directory)
+
+
+def _sharded(plan: EnginePlan) -> bool:
+    additional = plan.engine_args.get("additional_config")
+    override = additional.get("override_neuron_config") if isinstance(additional, dict) else None
+    return isinstance(override, dict) and override.get("save_sharded_checkpoint") is True

@@ -1,0 +1,83 @@
+"""Loads external artifacts: compiled elsewhere, and named by a setting. Fetches them and compares them with the plan.
+
+The plugin loads the directory in NEURON_COMPILED_ARTIFACTS without a check. It verifies no digest, ignores the
+configuration if it differs, and crashes on a truncated file. So a difference, or a file that cannot be loaded, ends the
+start here, with an error that names the field or the file. The plugin compiles into a directory that is empty.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from handler.artifacts.external.cross_check import cross_check
+from handler.artifacts.external.external_artifacts import describe
+from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
+from handler.artifacts.restore.restore_target import require_scratch
+from handler.config.finding import Finding, Severity
+from handler.config.problems import SettingErrors
+from handler.errors import SettingError
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.current_machine import this_machine
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.startup.progress_display import of_bytes, shown
+from handler.startup.serving_state import ServingState
+from handler.storage.directory_objects import DirectoryObjects
+
+logger = logging.getLogger(__name__)
+
+
+def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan:
+    """The plan with the environment variable that makes the plugin load the external artifacts, if there are any.
+
+    :raises SettingError: the directory must be written and cannot.
+    :raises SettingErrors: they cannot be loaded, or were compiled for other values. The error has each field with both
+        values.
+    """
+    config = state.config
+    if not config.compiled_artifacts or plan.line in ("cpu", OPTIMUM):
+        return plan
+    setting = config.source("compiled_artifacts").name or "compiled_artifacts"
+    directory = Path(config.compiled_artifacts)
+    if config.on_miss != "fail" and _is_free(directory, config.compiled_artifacts):
+        require_scratch(directory, setting)
+        logger.info("%s is empty: the engine compiles, and saves its artifacts there", directory)
+        return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
+    state.lifecycle.stage("fetch artifacts")
+    target = config.scratch / "external-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
+    with shown(state.lifecycle, "fetch artifacts") as progress:
+        directory = fetch_external_artifacts(config.compiled_artifacts, target, setting, of_bytes(progress))
+    found = describe(DirectoryObjects(directory))
+    logger.info("the external artifacts at %s cannot be checked for: %s", found.where, "; ".join(found.not_vouched))
+    _raise_errors(found.findings, setting)
+    instance = this_machine(config)
+    lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (str(instance.lnc[0]) if instance else None)
+    facts = read_facts(config.model)
+    model_config = facts.config if facts else None
+    differences = cross_check(found.config, plan, lnc=int(lnc) if lnc else None, model_config=model_config)
+    _raise_errors(differences, setting)
+    return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
+
+
+def _is_free(directory: Path, source: str) -> bool:
+    """Whether a setting names a directory on this machine that does not exist, or is empty."""
+    if source.startswith("s3://") or source.endswith(ARCHIVES):
+        return False
+    return not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+
+
+def _raise_errors(findings: Sequence[Finding], setting: str) -> None:
+    """Logs the warnings among the findings.
+
+    :raises SettingErrors: there are errors among them.
+    """
+    for finding in findings:
+        if finding.severity is not Severity.ERROR:
+            logger.warning("[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.fix)
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if errors:
+        raise SettingErrors([SettingError(error.setting or setting, error.why, error.fix) for error in errors])

@@ -1,0 +1,78 @@
+"""Estimates the host memory that a further engine needs, and how much is free. For the CPU line only.
+
+An engine's key-value cache is reserved when it starts, and filled later. So each engine is counted with the memory that
+it may use, not with what it uses now. Memory that other engines have reserved and not used yet is not free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from handler.engine.engine import Engine
+from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware import host_memory
+from handler.neuron.hardware.host_cpu import SPACE
+
+GIB = 1024**3
+# The share of a NUMA node's memory that vLLM uses for the cache by default (vllm/platforms/cpu.py,
+# get_device_total_memory).
+UNSET_SHARE = 0.5
+# The memory of an engine core besides weights and cache (docs/sagemaker.md has the measurement).
+CORE = GIB
+HALVES = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """The memory that one engine needs, in bytes.
+
+    :param cache_from: the reason for the size of the cache.
+    """
+
+    weights: int
+    cache: int
+    cache_from: str
+
+    @property
+    def bytes(self) -> int:
+        return self.weights + self.cache + CORE
+
+    def __str__(self) -> str:
+        parts = f"weights {gib(self.weights)}, key-value cache {gib(self.cache)} ({self.cache_from})"
+        return f"{gib(self.bytes)} ({parts}, its process {gib(CORE)})"
+
+
+def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
+    """The memory that an engine needs with a plan, for the model in a directory."""
+    files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES) and file.is_file())
+    weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
+    space = plan.env.get(SPACE)
+    if space:
+        return MemoryNeed(weights, int(space) * GIB, f"{SPACE}={space}")
+    unset = int(host_memory.total() // host_memory.nodes() * UNSET_SHARE)
+    return MemoryNeed(weights, unset, f"{SPACE} is not set, so vLLM takes half")
+
+
+def _growth(path: Path, plan: EnginePlan) -> int:
+    """How much larger the weights are in memory: 2 if the files hold 16-bit weights and the plan uses float32."""
+    if plan.engine_args.get("dtype") != "float32":
+        return 1
+    facts = read_facts(str(path))
+    return 2 if facts is not None and facts.torch_dtype in HALVES and not facts.quantized else 1
+
+
+def room(running: Iterable[tuple[Engine, MemoryNeed]]) -> int:
+    """How many bytes a further engine may use.
+
+    :param running: the running engines, each with the memory that is reserved for it.
+    """
+    reserved = sum(max(0, need.bytes - host_memory.resident(engine.pids)) for engine, need in running)
+    return max(0, host_memory.available() - reserved)
+
+
+def gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"

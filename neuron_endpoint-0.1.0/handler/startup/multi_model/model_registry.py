@@ -1,0 +1,260 @@
+"""The registry of the models that are loaded while the endpoint serves: loads, finds, watches and unloads them by name.
+
+SageMaker loads a model with a POST when the first request for it arrives. On a 507 it unloads the least recently used
+model and tries again ("Custom containers for multi-model endpoints", contract for serving multiple models). So the
+registry itself unloads a model only with the setting `unload_least_used`. Otherwise SageMaker would still send requests
+to a model that is gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.adapters.adapters import NAME
+from handler.engine.engine import Engine
+from handler.errors import EndpointError, InvalidField
+from handler.startup.admission import Admission, max_in_flight
+from handler.startup.lifecycle import Lifecycle
+from handler.startup.multi_model import model_start
+from handler.startup.multi_model.loaded_model import LoadedModel, ModelPlaces, ModelState
+from handler.startup.multi_model.memory_budget import MemoryNeed, gib, room
+from handler.startup.multi_model.model_errors import ModelExists, ModelFailed, ModelNotLoaded, ModelsFull, ModelUnloaded
+
+logger = logging.getLogger(__name__)
+# A stalled engine is failed after this many times the `stall` setting, as that of the start is.
+STALL_FACTOR = 5.0
+# How many seconds ended requests have to send their error.
+ERROR_SECONDS = 2.0
+
+
+class ModelRegistry:
+    """The models by name. Thread-safe. Loading and unloading block the caller's thread, but never a request.
+
+    :param first: returns the engine of the start, or None if there is none.
+    :param first_need: the memory that is reserved for the engine of the start.
+    :param prepare, start: check the model in a directory, and start its engine.
+    """
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        lifecycle: Lifecycle,
+        admission: Admission,
+        first: Callable[[], Engine | None],
+        first_need: MemoryNeed | None = None,
+        prepare: model_start.Prepare = model_start.prepare,
+        *,
+        start: model_start.Start,
+    ) -> None:
+        self._config = config
+        self._lifecycle = lifecycle
+        self._admission = admission
+        self._first = first
+        self._first_need = first_need
+        self._prepare = prepare
+        self._start = start
+        self._by_name: dict[str, LoadedModel] = {}
+        self._changed = threading.Condition()
+        self._starting = threading.Lock()
+
+    def all(self) -> list[LoadedModel]:
+        """The models that serve and those that failed."""
+        with self._changed:
+            shown = (ModelState.SERVING, ModelState.FAILED)
+            return [model for model in self._by_name.values() if model.state in shown]
+
+    def engines(self) -> list[Engine]:
+        return [model.engine for model in self.all() if model.engine is not None]
+
+    def get(self, name: str) -> LoadedModel:
+        """:raises ModelNotLoaded: no model with this name serves or has failed."""
+        found = next((model for model in self.all() if model.name == name), None)
+        if found is None:
+            raise ModelNotLoaded(name)
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether a model has this name, in any state."""
+        with self._changed:
+            return name in self._by_name
+
+    def enter(self, name: str) -> tuple[Engine, Admission] | None:
+        """Counts a request for a model. The endpoint has admitted the request already.
+
+        :returns: the model's engine, and the admission to leave at the end. None if no model has this name.
+        :raises ModelFailed: the model's engine has ended.
+        :raises ModelNotLoaded: the model is being loaded or unloaded.
+        """
+        with self._changed:
+            model = self._by_name.get(name)
+            if model is None:
+                return None
+            if model.state is ModelState.FAILED:
+                raise ModelFailed(name, model.reason)
+            if model.state is not ModelState.SERVING or model.engine is None:
+                raise ModelNotLoaded(name)
+            model.places.enter()
+            model.used = time.monotonic()
+            return model.engine, model.places
+
+    def load(self, name: str, source: str, path: Path) -> LoadedModel:
+        """Starts an engine for the model in a directory. One at a time, so that each sees the memory of the one before.
+
+        :param source: the model's address in the request.
+        :raises EndpointError: the name is invalid or in use, the model cannot be served, or there is no memory.
+        """
+        if not NAME.fullmatch(name) or ".." in name:
+            problem = "it must begin with a letter or digit and have at most 256 of A-Z a-z 0-9 ._:/@=+-"
+            raise InvalidField("model_name", problem)
+        model = self._reserve(name, source)
+        try:
+            prepared = self._prepare(self._config, name, path)
+            with self._starting:
+                self._lifecycle.require_ready()
+                self._make_room(prepared)
+                logger.info("loading the model %s from %s, which needs %s", name, path, prepared.need)
+                began = time.monotonic()
+                model.engine, model.need = self._start(prepared), prepared.need
+                model.used = time.monotonic()
+                self._set_state(model, ModelState.SERVING)
+                logger.info("the model %s serves after %.1f s", name, model.used - began)
+        except BaseException:
+            self._remove(model)
+            raise
+        self._set_limit()
+        return model
+
+    def unload(self, name: str) -> int:
+        """Unloads a model. Running requests may finish within the setting `drain`; new ones are rejected.
+
+        :returns: how many requests were ended.
+        :raises ModelNotLoaded: no model with this name serves or has failed.
+        """
+        with self._changed:
+            model = self.get(name)
+            failed = model.state is ModelState.FAILED
+            model.state = ModelState.UNLOADING
+        ended = 0
+        try:
+            if model.engine is not None:
+                drain = 0.0 if failed else self._config.drain
+                if not model.places.wait_empty(drain):
+                    ended = model.places.count
+                self._end(model, ModelUnloaded(name, drain))
+        finally:
+            self._remove(model)
+            self._set_limit()
+        logger.info("the model %s is unloaded; requests that were ended: %d", name, ended)
+        return ended
+
+    def watch(self) -> None:
+        """Fails the models whose engine has ended or is stalled for too long. Call regularly, from one thread."""
+        for model in self.all():
+            engine = model.engine
+            if engine is None or model.state is not ModelState.SERVING:
+                continue
+            if engine.dead():
+                self._fail(model, f"its process {engine.ended()}")
+            elif engine.stalled_for() > self._config.stall * STALL_FACTOR:
+                self._fail(model, f"it made no progress for {engine.stalled_for():.0f} s")
+
+    def fail_requests(self) -> None:
+        """Ends all requests with an error, because the engine of the start has failed and the process ends."""
+        for model in self.all():
+            if model.engine is not None:
+                reason = "the engine of the first model failed, which ends the process"
+                model.engine.fail_requests(ModelFailed(model.name, reason))
+
+    def stop(self) -> None:
+        """Ends the engines, because the process ends. The models are not marked as failed."""
+        engines = self.engines()
+        with self._changed:
+            self._by_name.clear()
+        for engine in engines:
+            engine.stop()
+
+    def _reserve(self, name: str, source: str) -> LoadedModel:
+        """Reserves a name with a new entry. Waits for a model of this name that is being unloaded."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_unloading(name))
+            first, old = self._first(), self._by_name.get(name)
+            taken = old is not None and old.state is not ModelState.FAILED
+            if taken or (first is not None and name in first.served_names):
+                raise ModelExists(name)
+            model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self._admission))
+            return model
+
+    def _is_unloading(self, name: str) -> bool:
+        model = self._by_name.get(name)
+        return model is not None and model.state is ModelState.UNLOADING
+
+    def _make_room(self, prepared: model_start.PreparedModel) -> None:
+        """Unloads models until there is room for another, if that is allowed.
+
+        :raises ModelsFull: there is no room.
+        """
+        while (problem := self._no_room_reason(prepared)) is not None:
+            idle = [model for model in self.all() if model.state is ModelState.SERVING]
+            oldest = min(idle, key=lambda model: model.used, default=None)
+            if oldest is None or not self._config.unload_least_used:
+                raise ModelsFull(problem, None if oldest is None else oldest.name)
+            self.unload(oldest.name)
+
+    def _no_room_reason(self, prepared: model_start.PreparedModel) -> str | None:
+        """Why there is no room for another engine. None if there is."""
+        with self._changed:
+            models = [model for model in self._by_name.values() if model.engine is not None]
+        most = self._config.max_models
+        if most is not None and len(models) >= most:
+            return f"{len(models)} models are loaded, the limit of ENDPOINT_MAX_MODELS"
+        reserved = [(model.engine, model.need) for model in models if model.engine is not None and model.need]
+        first = self._first()
+        if first is not None and self._first_need is not None:
+            reserved.append((first, self._first_need))
+        free = room(reserved)
+        if prepared.need.bytes > free:
+            return f"it needs {prepared.need}, and {gib(free)} of the host's memory are free"
+        return None
+
+    def _fail(self, model: LoadedModel, reason: str) -> None:
+        logger.error("the model %s has failed: %s", model.name, reason)
+        model.reason = reason
+        self._set_state(model, ModelState.FAILED)
+        error = ModelFailed(model.name, reason)
+        threading.Thread(target=self._end, args=(model, error), name="end-model", daemon=True).start()
+
+    def _end(self, model: LoadedModel, error: EndpointError) -> None:
+        """Ends a model's requests with an error, and then its engine."""
+        with self._changed:
+            engine, model.engine = model.engine, None
+        if engine is None:
+            return
+        engine.fail_requests(error)
+        model.places.wait_empty(ERROR_SECONDS)
+        engine.stop()
+        del engine
+        gc.collect()  # vLLM's client has circular references. Objects that were frozen at the start are not walked
+        self._set_limit()
+
+    def _set_state(self, model: LoadedModel, state: ModelState) -> None:
+        with self._changed:
+            model.state = state
+            self._changed.notify_all()
+
+    def _remove(self, model: LoadedModel) -> None:
+        with self._changed:
+            if self._by_name.get(model.name) is model:
+                del self._by_name[model.name]
+            self._changed.notify_all()
+
+    def _set_limit(self) -> None:
+        """Sets the endpoint's limit of requests from the slots of all engines."""
+        first = self._first()
+        slots = sum(engine.slots for engine in self.engines()) + (0 if first is None else first.slots)
+        self._admission.limit = max_in_flight(self._config, slots)

@@ -1,0 +1,141 @@
+"""Unpacks a `model.tar.gz` from an untrusted source into a new directory.
+
+Only plain files and directories are accepted. tarfile's own `data` filter changes some unsafe members and lets others
+pass; here one unsafe member rejects the whole archive.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import zlib
+from pathlib import Path
+from typing import IO, BinaryIO, Self, cast
+
+from handler.storage.safe_paths import confined_all
+from handler.storage.storage_errors import UnsafeArchive, UnsafePath
+
+MOST_MEMBERS = 100_000
+CHUNK = 1024 * 1024
+# Padding after the last member. tar's blocking factor makes it about 10 KB.
+MOST_AFTER = 64 * CHUNK
+# tarfile reads these headers (long names, PAX records) into memory as a whole.
+LARGEST_HEADER = 1024 * 1024
+HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+def unpack(stream: BinaryIO, target: Path, where: str, most_bytes: int | None = None) -> None:
+    """Unpacks a tar archive, gzipped or not. `target` appears complete or not at all.
+
+    :param target: must not exist yet.
+    :param where: the archive's name, for error messages.
+    :param most_bytes: limit for the size of all files together. The default is the free space of the target's disk.
+    :raises UnsafeArchive: the archive has links, devices, sparse files or paths outside of the target, or it is too
+        large, or it was cut off.
+    """
+    if target.exists() or target.is_symlink():
+        raise UnsafeArchive(where, f"{target} already exists")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    limit = shutil.disk_usage(target.parent).free if most_bytes is None else most_bytes
+    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        _unpack(stream, fresh, where, limit)
+        fresh.chmod(0o755)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _unpack(stream: BinaryIO, fresh: Path, where: str, limit: int) -> None:
+    plain = _decompressed(stream)
+    try:
+        with tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member, bufsize=CHUNK) as archive:
+            names: list[str] = []
+            total = 0
+            for number, member in enumerate(archive, 1):
+                total += member.size if member.isreg() else 0
+                if number > MOST_MEMBERS:
+                    raise UnsafeArchive(where, f"it has more than {MOST_MEMBERS:,} members")
+                path = _path(member, where)
+                if total > limit or member.size < 0:
+                    raise UnsafeArchive(where, f"its files have more than {limit:,} bytes in total")
+                if path is not None:
+                    names.append(path)
+                    _write(archive, member, fresh / path, where)
+        _check(names, fresh, where)
+        for _ in range(MOST_AFTER // CHUNK):  # read to the end, where gzip has its checksum
+            if not plain.read(CHUNK):
+                return
+        raise UnsafeArchive(where, f"more than {MOST_AFTER:,} bytes follow its last member")
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {str(error)[:120]}"
+        raise UnsafeArchive(where, f"it is cut off or not a tar archive ({reason})") from error
+
+
+def _decompressed(stream: BinaryIO) -> IO[bytes]:
+    buffered = stream if hasattr(stream, "peek") else io.BufferedReader(cast("io.RawIOBase", stream), CHUNK)
+    if buffered.peek(2)[:2] == b"\x1f\x8b":
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=buffered))
+    return buffered
+
+
+class _Member(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        member = super().frombuf(buf, encoding or "utf-8", errors)
+        if member.type in HEADERS and member.size > LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {member.size:,} bytes")
+        return member
+
+
+def _path(member: tarfile.TarInfo, where: str) -> str | None:
+    """Returns the member's path below the target. None for the archive's own root, which many archives list as `./`."""
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        kind = "a link" if member.issym() or member.islnk() else "a sparse file" if member.issparse() else "a device"
+        raise UnsafeArchive(where, f"its member {member.name[:120]!r} is {kind}")
+    name = member.name.removeprefix("./").rstrip("/")
+    if name in {"", "."}:
+        return None
+    _require_safe([name], where)
+    return name
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, where: str) -> None:
+    try:
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = archive.extractfile(member)
+        assert content is not None
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            shutil.copyfileobj(content, file, CHUNK)
+            if file.tell() != member.size:
+                raise UnsafeArchive(where, f"it ends within {member.name[:120]!r}")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UnsafeArchive(where, f"it has the member {member.name[:120]!r} twice") from error
+
+
+def _check(names: list[str], fresh: Path, where: str) -> None:
+    """Rejects names that clash with each other, for example two that differ only by case."""
+    _require_safe([name for name in names if (fresh / name).is_file()], where)
+    if not names:
+        raise UnsafeArchive(where, "it is empty")
+
+
+def _require_safe(names: list[str], where: str) -> None:
+    try:
+        confined_all(names)
+    except UnsafePath as error:
+        raise UnsafeArchive(where, f"its member {error.where!r} {error.problem}") from error

@@ -1,0 +1,203 @@
+"""Downloads a model from S3, in parts and over many connections. The target directory appears complete or not at all.
+
+    <target>                       the finished directory: appears by one rename
+    .<target>-<identity>           the files that are whole; a killed process leaves them for the next
+    .<target>-<identity>.incoming  the files that are written now; a killed process's are deleted
+
+S3 has no digest that could be checked for a part. A part counts if S3 sends its whole length from the version of the
+object that was listed (`If-Match` with its ETag). A file counts as whole with its last part, when it is renamed.
+Nothing is synced to disk, so what was left in an earlier boot of the machine is not used.
+"""
+
+from __future__ import annotations
+
+import glob
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from handler.errors import SettingError, StartFailed
+from handler.storage.boot import boot_id
+from handler.storage.byte_progress import ByteProgress
+from handler.storage.object_store import Location
+from handler.storage.s3_listing import list_objects
+from handler.storage.storage_errors import ArtifactError
+from handler.storage.transfer.download_pool import DownloadPool, threads_here
+from handler.storage.transfer.download_worker import Retry
+from handler.storage.transfer.file_lock import locked
+from handler.storage.transfer.file_parts import FilePart
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+STAGE = "fetch model"
+PART = 16 * 1024 * 1024  # bytes; S3 advises 8 to 16 MB ("Performance design patterns for Amazon S3")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """One object below a prefix. `path` is relative to the prefix and does not leave it."""
+
+    key: str
+    path: str
+    size: int
+    etag: str
+
+    @property
+    def digest(self) -> str:
+        """The version of the object."""
+        return f"{self.key} {self.etag}"
+
+    def parts(self) -> list[FilePart]:
+        return [FilePart(self, offset, min(PART, self.size - offset), None) for offset in range(0, self.size, PART)]
+
+
+def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress, retry: Retry | None = None) -> None:
+    """Downloads every object below `uri` to `target`. Returns at once if the directory exists.
+
+    If several processes download to the same directory, one does the work and the others wait. Credentials, region and
+    endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
+
+    :raises SettingError: there are no objects, or a key would leave the target.
+    :raises StartFailed: S3 refused the request or the connection broke.
+    """
+    if target.is_dir():
+        return
+    bucket, prefix = split_uri(uri, setting)
+    import boto3
+    from boto3.exceptions import Boto3Error
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    options = Config(retries={"mode": "adaptive", "max_attempts": 8}, connect_timeout=5, read_timeout=30)
+    try:
+        client: S3Client = boto3.client("s3", config=options)
+        files = list_files(client, bucket, prefix, setting)
+        if not files:
+            raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
+        fetch = _ModelFetch(client, bucket, files, target, progress)
+        fetch.run(retry or Retry())
+    except (BotoCoreError, ClientError, Boto3Error, ArtifactError) as error:
+        raise StartFailed(STAGE, f"{uri}: {error}. Check the role's s3:ListBucket and s3:GetObject.") from error
+
+
+def split_uri(uri: str, setting: str) -> tuple[str, str]:
+    """Splits `s3://bucket/a/b` into `bucket` and `a/b/`. An empty prefix stays empty."""
+    bucket, _, path = uri.removeprefix("s3://").partition("/")  # no URL parser: a key may contain "?" and "#"
+    prefix = path.strip("/")
+    if not bucket:
+        raise SettingError(setting, f"'{uri}' names no bucket", "Write s3://bucket/prefix.")
+    return bucket, f"{prefix}/" if prefix else ""
+
+
+def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list[RemoteFile]:
+    """Returns the files below a prefix. Skips the "folder" objects that the S3 console creates.
+
+    :raises SettingError: a key would leave the target directory, or lies below another key.
+    """
+    files = []
+    for item in list_objects(client, bucket, prefix):
+        relative = item.key.removeprefix(prefix)
+        if not relative or relative.endswith("/"):
+            continue
+        path = PurePosixPath(relative)
+        if path.is_absolute() or ".." in path.parts or "\0" in relative:
+            raise SettingError(setting, f"the key '{item.key}' leads out of the model's directory", "Remove it.")
+        files.append(RemoteFile(item.key, str(path), item.size, item.etag))
+    paths = {PurePosixPath(file.path) for file in files}
+    for file in files:
+        if not paths.isdisjoint(PurePosixPath(file.path).parents):
+            raise SettingError(setting, f"the key '{file.key}' lies below another that is a file", "Remove one.")
+    return files
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there.
+
+        :raises ArtifactError: an object cannot be fetched. Nothing is left.
+        """
+        self._remove(but=(self._whole, self._incoming))  # of another version of the model, or of an earlier boot
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            except ArtifactError:
+                self._remove()
+                raise
+            self._remove()
+        return True
+
+    def _remove(self, but: tuple[Path, ...] = ()) -> None:
+        for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+            if left not in but:
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
+
+
+def _check_room(target: Path, needed: int) -> None:
+    existing = next(parent for parent in target.parents if parent.exists())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise SettingError(
+            "ENDPOINT_SCRATCH",
+            f"the model needs {needed / 1e9:.1f} GB and {existing} has {free / 1e9:.1f} GB free",
+            "Give a directory on a larger volume, or a larger volume to the endpoint.",
+        )

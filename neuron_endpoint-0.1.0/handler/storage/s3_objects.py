@@ -1,0 +1,167 @@
+"""An object store below a prefix of an S3 bucket. Conditional writes use S3's `If-None-Match: *` and `If-Match`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from handler.storage.missing_objects import tell_missing_objects
+from handler.storage.object_store import SMALL, Location, ObjectInfo
+from handler.storage.s3_errors import translated
+from handler.storage.s3_listing import list_objects
+from handler.storage.storage_errors import Conflict, NotFound, StoreUnavailable, TooLarge
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+CHUNK = 1024 * 1024
+UPLOAD_PART = 16 * 1024 * 1024
+# Concurrent requests of one client: several uploads run at once, each in several parts.
+CONNECTIONS = 32
+# S3 answers 409 when two conditional requests for one key overlap. The request may then be repeated.
+CONDITIONAL_ATTEMPTS = 4
+BODY_ATTEMPTS = 3
+
+
+class S3Objects:
+    """Implements `ObjectStore`. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server).
+
+    :param client: the client to use. By default one is created with the first request.
+    """
+
+    def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:
+        self.bucket = bucket
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._client = client
+        self._lock = threading.Lock()
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def client(self) -> S3Client:
+        with self._lock:
+            if self._client is None:
+                self._client = make_client()
+            return self._client
+
+    def location(self, key: str) -> Location:
+        return Location(self._uri(key), bucket=self.bucket, key=self.prefix + key)
+
+    def get(self, key: str, *, limit: int = SMALL) -> tuple[bytes, str]:
+        # botocore retries a request, but not a body that is cut off.
+        for _ in range(BODY_ATTEMPTS - 1):
+            try:
+                return self._get(key, limit)
+            except StoreUnavailable:
+                continue
+        return self._get(key, limit)
+
+    def _get(self, key: str, limit: int) -> tuple[bytes, str]:
+        with translated(self._uri(key), "s3:GetObject"):
+            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)
+            with closing(reply["Body"]) as stream:
+                if reply["ContentLength"] > limit:
+                    raise TooLarge(self._uri(key), reply["ContentLength"], limit)
+                return stream.read(), reply["ETag"]
+
+    def put(self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        condition: dict[str, Any] = {}
+        if if_absent:
+            condition["IfNoneMatch"] = "*"
+        if if_match is not None:
+            condition["IfMatch"] = if_match
+        for attempt in range(CONDITIONAL_ATTEMPTS):
+            try:
+                with translated(self._uri(key), "s3:PutObject"):
+                    return self.client.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=body, **condition)[
+                        "ETag"
+                    ]
+            except (Conflict, NotFound) as error:
+                found, etag = self._found(key, len(body))
+                if found == body:
+                    return etag
+                repeat = isinstance(error, Conflict) and error.retry
+                if not repeat or attempt == CONDITIONAL_ATTEMPTS - 1:
+                    raise Conflict(self._uri(key)) from error
+        raise AssertionError("unreachable")
+
+    def upload(self, key: str, path: Path) -> None:
+        from boto3.exceptions import S3UploadFailedError
+        from boto3.s3.transfer import TransferConfig
+
+        parts = TransferConfig(
+            multipart_threshold=2 * UPLOAD_PART, multipart_chunksize=UPLOAD_PART, max_concurrency=4, use_threads=True
+        )
+        with translated(self._uri(key), "s3:PutObject"):
+            try:
+                self.client.upload_file(str(path), self.bucket, self.prefix + key, Config=parts)
+            except S3UploadFailedError as error:
+                raise (error.__context__ or error) from error
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        if length == 0:
+            return
+        options: dict[str, Any] = {}
+        if start or length is not None:
+            options["Range"] = f"bytes={start}-" if length is None else f"bytes={start}-{start + length - 1}"
+        with translated(self._uri(key), "s3:GetObject"):
+            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **options)
+            with closing(reply["Body"]) as stream:
+                yield from stream.iter_chunks(CHUNK)
+
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
+        condition: dict[str, Any] = {} if if_match is None else {"IfMatch": if_match}
+        try:
+            with translated(self._uri(key), "s3:DeleteObject"):
+                self.client.delete_object(Bucket=self.bucket, Key=self.prefix + key, **condition)
+        except NotFound as error:
+            if if_match is not None:
+                raise Conflict(self._uri(key)) from error
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        with translated(self._uri(prefix), "s3:ListBucket"):
+            for info in list_objects(self.client, self.bucket, self.prefix + prefix):
+                yield replace(info, key=info.key.removeprefix(self.prefix))
+
+    def head(self, key: str) -> ObjectInfo:
+        with translated(self._uri(key), "s3:GetObject"):
+            reply = self.client.head_object(Bucket=self.bucket, Key=self.prefix + key)
+        return ObjectInfo(key, reply["ContentLength"], reply["LastModified"].timestamp(), reply["ETag"])
+
+    def _found(self, key: str, limit: int) -> tuple[bytes | None, str]:
+        try:
+            return self.get(key, limit=limit)
+        except (NotFound, TooLarge):
+            return None, ""
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self.bucket}/{self.prefix}{key}"
+
+
+def make_client() -> S3Client:
+    """Creates an S3 client that retries throttling, resets and 5xx with jitter (botocore's `standard` mode).
+
+    Not the `adaptive` mode: its rate limit holds for the whole client, so one 503 slows every part of a large upload.
+    """
+    import boto3
+    from botocore.config import Config
+
+    # boto3's default session must not create clients in two threads at once.
+    client = boto3.session.Session().client(
+        "s3",
+        config=Config(
+            max_pool_connections=CONNECTIONS,
+            retries={"mode": "standard", "total_max_attempts": 8},
+            connect_timeout=5,
+            read_timeout=60,
+            # Our own digests are checked anyway. Some servers send the checksum of the whole file with a part.
+            response_checksum_validation="when_required",
+        ),
+    )
+    return tell_missing_objects(client)

@@ -1,0 +1,1 @@
+"""Downloads files in parts, over many connections at once: those of an artifact store, and the model's."""

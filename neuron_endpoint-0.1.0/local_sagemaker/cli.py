@@ -1,0 +1,201 @@
+"""``neuron-endpoint local``: starts and stops SageMaker and S3 on this machine, and injects faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from handler import processes
+from local_sagemaker.chaos_commands import chaos
+from local_sagemaker.service_client import alive, answers, ask, exports, required, state_option
+from local_sagemaker.state_directory import DOCKER, PROCESS, RunningService, Settings, StateDirectory
+
+STARTED_WITHIN = 90.0
+LOG_LINES = 20
+POSITIVE = click.FloatRange(min=0, min_open=True)
+PORT = click.IntRange(0, 65535)
+
+
+@click.group()
+def local() -> None:
+    """SageMaker and S3 on this machine, for plain boto3."""
+
+
+@local.command()
+@state_option
+@click.option("--temporary", is_flag=True, help="Use a new temporary state directory.")
+@click.option("--port", type=PORT, help="SageMaker's port; 0 finds a free one.")
+@click.option("--s3-port", type=PORT, help="S3's port; 0 finds a free one.")
+@click.option(
+    "--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="The command to run for an image; default: serve."
+)
+@click.option(
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable for every container, like ENV of an image.",
+)
+@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="How an image is run; initially as a process.")
+@click.option("--docker", metavar="COMMAND", help="The Docker client; initially docker.")
+@click.option(
+    "--docker-network", type=click.Choice(["host", "bridge"]), help="Initially host, which reaches the local S3."
+)
+@click.option(
+    "--docker-option", "docker_options", multiple=True, metavar="OPTION", help="A further option of `docker run`."
+)
+@click.option("--quota", "quotas", multiple=True, metavar="NAME=NUMBER", help="A service quota: model=2, instances=4.")
+@click.option("--access-key", help="Check signatures (SigV4) with this key.")
+@click.option("--secret-key", help="The secret of --access-key.")
+@click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
+@click.option("--speed", type=POSITIVE, help="How much shorter SageMaker's waits are.")
+@click.option("--ping-every", type=POSITIVE, help="Seconds between health checks.")
+@click.option("--kill-after", type=POSITIVE, help="Seconds from SIGTERM to SIGKILL.")
+@click.option("--regular-seconds", type=POSITIVE, help="Limit of a regular response.")
+@click.option("--stream-seconds", type=POSITIVE, help="Limit of a streamed response.")
+@click.option("--region", help="Initially us-east-1.")
+@click.option("--with-process", type=int, metavar="PID", help="End when this process ends; $$ is your shell.")
+@click.option("--bucket", "buckets", multiple=True, help="An S3 bucket to create; may be repeated.")
+def up(
+    state: StateDirectory, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
+) -> None:
+    """Start in the background and print the exports to paste. Options that are not given keep their last value."""
+    if with_process is not None and not processes.alive(with_process):
+        raise click.UsageError(f"there is no process {with_process}")
+    if temporary:
+        import tempfile
+
+        state = StateDirectory(Path(tempfile.mkdtemp(prefix="local-sagemaker-")))
+    state.create()
+    if (running := alive(state)) is not None:
+        raise click.ClickException(
+            f"it is already up, at {running.url} (process {running.pid}). Its exports: neuron-endpoint local env"
+        )
+    settings = merged(state.settings(), given)
+    state.keep_settings(settings)
+    running = start(state, with_process)
+    make_buckets(buckets, running)
+    click.echo(exports(state, settings, running))
+
+
+@local.command()
+@state_option
+def down(state: StateDirectory) -> None:
+    """Stop the service and every container. The next `up` starts the endpoints again."""
+    running = required(state)
+    os.kill(running.pid, signal.SIGTERM)
+    deadline = time.monotonic() + state.settings().kill_after + 30
+    while processes.alive(running.pid):
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
+        time.sleep(0.05)
+    click.echo(f"Down. Its state is in {state.path}.")
+
+
+@local.command()
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(state: StateDirectory, as_json: bool) -> None:
+    """Show the endpoints and their instances. Exit status 1 if nothing is up."""
+    running, found = required(state), ask(state, "status")
+    if as_json:
+        click.echo(json.dumps({"url": running.url, "s3_url": running.s3_url, "pid": running.pid, **found}, indent=2))
+        return
+    click.echo(f"SageMaker {running.url}, S3 {running.s3_url}, process {running.pid}, state {state.path}")
+    for name, instances in found["endpoints"].items():
+        click.echo(f"endpoint {name}")
+        for each in instances:
+            click.echo(f"  {each['instance']}  {each['state']}  {each['address']}  pid {each['pid']}  {each['log']}")
+
+
+@local.command()
+@state_option
+def env(state: StateDirectory) -> None:
+    """Print the exports to paste again."""
+    click.echo(exports(state, state.settings(), required(state)))
+
+
+def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
+    if not names:
+        return
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from local_sagemaker.local_client import local_client
+
+    s3 = local_client("s3", running.s3_url, "us-east-1")
+    for name in names:
+        try:
+            s3.create_bucket(Bucket=name)
+        except s3.exceptions.BucketAlreadyOwnedByYou:
+            pass
+        except (BotoCoreError, ClientError) as error:
+            raise click.ClickException(
+                f"the service is up, but the bucket {name!r} cannot be created: {error}"
+            ) from error
+
+
+def merged(settings: Settings, given: dict[str, Any]) -> Settings:
+    """Returns the settings with the given options.
+
+    :raises click.UsageError: a value is invalid.
+    """
+    from local_sagemaker.control.quotas import Quotas
+    from local_sagemaker.gateway.payload_parts import parse_cut
+    from local_sagemaker.hosting.instances.host_settings import Images
+
+    changes = {name: value for name, value in given.items() if value not in (None, ())}
+    if changes.get("cut_parts") == "as-they-arrive":
+        changes["cut_parts"] = None
+    settings = replace(settings, **changes)
+    try:
+        Images.parse(settings.images)
+        parse_cut(settings.cut_parts)
+        Quotas.parse(settings.quotas)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for entry in settings.environment:
+        if "=" not in entry[1:]:
+            raise click.UsageError(f"{entry!r} is not of the form NAME=VALUE")
+    if bool(settings.access_key) != bool(settings.secret_key):
+        raise click.UsageError("give --access-key and --secret-key together")
+    return settings
+
+
+def start(state: StateDirectory, with_process: int | None = None) -> RunningService:
+    """Starts the service in the background.
+
+    :raises click.ClickException: it ended, or did not become ready in time.
+    """
+    state.say_ended()
+    log = state.path / "service.log"
+    more = [] if with_process is None else [str(with_process)]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "local_sagemaker.sagemaker_service", str(state.path), *more],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + STARTED_WITHIN
+    while time.monotonic() < deadline and process.poll() is None:
+        running = state.running()
+        if running is not None and running.pid == process.pid and answers(running):
+            return running
+        time.sleep(0.05)
+    if process.poll() is None:
+        process.terminate()
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    raise click.ClickException(f"it did not start; the end of {log}:\n{tail}")
+
+
+local.add_command(chaos)

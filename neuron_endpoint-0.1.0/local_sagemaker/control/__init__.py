@@ -1,0 +1,1 @@
+"""SageMaker's control plane: the JSON protocol, the operations on its resources, and their storage."""

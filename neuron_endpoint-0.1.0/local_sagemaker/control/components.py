@@ -1,0 +1,204 @@
+"""The operations on inference components. ``hosting.live_components`` runs their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from local_sagemaker.control.component_plan import planned
+from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.control.deployment_config import check_deployment
+from local_sagemaker.control.protocol import OperationHandler
+from local_sagemaker.control.quotas import Quotas
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, JsonDocument, Registry, now
+from local_sagemaker.control.resource_operations import ResourceOperations
+from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.live_components import LiveComponents
+from local_sagemaker.hosting.rollout import Rollout
+
+
+class Components(ResourceOperations):
+    kind = COMPONENT
+    noun = "InferenceComponent"
+    listed = "InferenceComponents"
+    status = "InferenceComponentStatus"
+
+    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
+        super().__init__(registry, quotas)
+        self._host = host
+        self._placement = LiveComponents(host.fleets, host.settings.timing, host.alarms)
+
+    def changes(self) -> dict[str, OperationHandler]:
+        return {
+            "UpdateInferenceComponent": self.update,
+            "UpdateInferenceComponentRuntimeConfig": self.scale,
+            "DeleteInferenceComponent": self.delete,
+        }
+
+    def restore(self) -> None:
+        """Places the components again that were in service when the service ended."""
+        with self._registry.lock:
+            for name, component in list(self._registry.of(COMPONENT).items()):
+                status, live = component["InferenceComponentStatus"], self._host.find(component["EndpointName"])
+                if status == "Deleting" or live is None:
+                    self._registry.remove(COMPONENT, name)
+                elif status != "Failed":
+                    component["InferenceComponentStatus"] = "Creating"
+                    self._placement.create(live, name, component["Plan"], self._reporter(name))
+            self._registry.save()
+
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates an inference component.
+
+        :raises ValidationException: it exists, its endpoint or variant does not exist, or its specification is invalid.
+        """
+        name = params["InferenceComponentName"]
+        arn = self._registry.arn(COMPONENT, name)
+        with self._registry.lock:
+            self._check_name(name)
+            self._quotas.check_new(self._registry, COMPONENT)
+            live = self._live(params["EndpointName"])
+            plan = planned(self._registry, params)
+            at = now()
+            document = {
+                "InferenceComponentName": name,
+                "InferenceComponentArn": arn,
+                "EndpointName": params["EndpointName"],
+                "EndpointArn": self._registry.arn(ENDPOINT, params["EndpointName"]),
+                "VariantName": plan["VariantName"],
+                "InferenceComponentStatus": "Creating",
+                "CreationTime": at,
+                "LastModifiedTime": at,
+                "Specification": params["Specification"],
+                "Plan": plan,
+                "Tags": params.get("Tags"),
+            }
+            self._registry.add(COMPONENT, name, document)
+            self._placement.create(live, name, plan, self._reporter(name))
+        return {"InferenceComponentArn": arn}
+
+    def describe(self, params: JsonDocument) -> JsonDocument:
+        with self._registry.lock:
+            component = self._found(params["InferenceComponentName"])
+            plan = component["Plan"]
+            live = self._host.find(component["EndpointName"])
+            described = {**component, "Specification": _described(component["Specification"])}
+            placed = live.components.get(params["InferenceComponentName"]) if live else None
+        if placed is not None and placed.pool is not None and live is not None:
+            with live.changed:
+                current = len(placed.pool.healthy())
+            described["RuntimeConfig"] = {"DesiredCopyCount": plan["CopyCount"], "CurrentCopyCount": current}
+        return described
+
+    def _selected(self, params: JsonDocument) -> Iterable[JsonDocument]:
+        for each in super()._selected(params):
+            of_endpoint = params.get("EndpointNameEquals") in (None, each["EndpointName"])
+            if of_endpoint and params.get("VariantNameEquals") in (None, each["VariantName"]):
+                yield each
+
+    def update(self, params: JsonDocument) -> JsonDocument:
+        """Updates a component. Copies of a new specification start beside the old ones. A new count scales in place."""
+        name = params["InferenceComponentName"]
+        count: int | None = params.get("RuntimeConfig", {}).get("CopyCount")
+        with self._registry.lock:
+            component = self._changeable(name)
+            if params.get("Specification") is None:
+                if count is None:
+                    raise ValidationException("Specification or RuntimeConfig must be given.")
+                return self._scale(component, count)
+            before = component["Plan"]
+            plan = planned(
+                self._registry,
+                {
+                    "EndpointName": component["EndpointName"],
+                    "VariantName": before["VariantName"],
+                    "Specification": params["Specification"],
+                    "RuntimeConfig": {"CopyCount": before["CopyCount"] if count is None else count},
+                },
+            )
+            if bool(plan["Base"]) != bool(before["Base"]):
+                raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
+            config = params.get("DeploymentConfig")
+            check_deployment(config, [plan["CopyCount"]] if plan["CopyCount"] else [], self._host.alarms)
+            live = self._live(component["EndpointName"])
+            report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
+            self._change(component, "Updating")
+            component.update({"Plan": plan, "Specification": params["Specification"], "LastDeploymentConfig": config})
+            self._registry.save()
+            self._placement.update(live, name, plan, Rollout.of(config, plan["CopyCount"] or 1), report)
+        return {"InferenceComponentArn": component["InferenceComponentArn"]}
+
+    def scale(self, params: JsonDocument) -> JsonDocument:
+        with self._registry.lock:
+            component = self._changeable(params["InferenceComponentName"])
+            return self._scale(component, params["DesiredRuntimeConfig"]["CopyCount"])
+
+    def delete(self, params: JsonDocument) -> None:
+        """Deletes a component.
+
+        :raises ValidationException: it does not exist, or adapters are loaded into it.
+        """
+        name = params["InferenceComponentName"]
+        with self._registry.lock:
+            component = self._found(name)
+            if any(each["Plan"]["Base"] == name for each in self._registry.of(COMPONENT).values()):
+                raise ValidationException(f"Inference component {name} has adapters; delete them first.")
+            self._change(component, "Deleting")
+            live = self._host.find(component["EndpointName"])
+            if live is None:
+                self._forget(name)
+            else:
+                self._placement.delete(live, name, lambda: self._forget(name))
+
+    def _scale(self, component: JsonDocument, count: int) -> JsonDocument:
+        if component["Plan"]["Base"]:
+            raise ValidationException("An adapter has no copies of its own; its base component has.")
+        name = component["InferenceComponentName"]
+        component["Plan"]["CopyCount"] = count
+        self._change(component, "Updating")
+        self._placement.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
+        return {"InferenceComponentArn": component["InferenceComponentArn"]}
+
+    def _reporter(self, name: str, before: JsonDocument | None = None) -> Any:
+        """Returns a callback that records the component's status.
+
+        :param before: the fields to restore if an update is rolled back.
+        """
+
+        def report(status: str, reason: str | None) -> None:
+            with self._registry.lock:
+                component = self._registry.of(COMPONENT).get(name)
+                if component is not None and component["InferenceComponentStatus"] != "Deleting":
+                    component["FailureReason"] = reason[:1024] if reason else None
+                    if before is not None and status == "InService" and reason:
+                        component.update(before)
+                    self._change(component, status)
+
+        return report
+
+    def _changeable(self, name: str) -> JsonDocument:
+        component = self._found(name)
+        if component["InferenceComponentStatus"] != "InService":
+            raise ValidationException(
+                f"Inference component {name} can't be updated: it is {component['InferenceComponentStatus']}."
+            )
+        return component
+
+    def _live(self, endpoint: str) -> LiveEndpoint:
+        found, live = self._registry.get(ENDPOINT, endpoint), self._host.find(endpoint)
+        if live is None:
+            raise self._registry.missing(ENDPOINT, endpoint)
+        if found["EndpointStatus"] != "InService":
+            raise ValidationException(f"Endpoint {endpoint} is not in service: it is {found['EndpointStatus']}.")
+        return live
+
+
+def _described(specification: JsonDocument) -> JsonDocument:
+    """Returns the specification as replies show it: with DeployedImage in place of Image."""
+    if not (container := specification.get("Container")):
+        return specification
+    described = {**container, "ArtifactUrl": container.get("ArtifactUrl")}
+    if image := container.get("Image"):
+        described["DeployedImage"] = {"SpecifiedImage": image, "ResolvedImage": image}
+    return {**specification, "Container": described}

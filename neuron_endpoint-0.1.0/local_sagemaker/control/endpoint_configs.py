@@ -1,0 +1,81 @@
+"""The operations on endpoint configurations. A configuration has variants: models on a number of instances."""
+
+from __future__ import annotations
+
+from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.control.models import container_of
+from local_sagemaker.control.registry import CONFIG, MODEL, JsonDocument, now
+from local_sagemaker.control.resource_operations import ResourceOperations
+
+UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
+UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
+
+
+class EndpointConfigs(ResourceOperations):
+    kind = CONFIG
+    noun = "EndpointConfig"
+    listed = "EndpointConfigs"
+
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates an endpoint configuration.
+
+        :raises ValidationException: it exists, a model does not exist, or a member is invalid.
+        """
+        name = params["EndpointConfigName"]
+        arn = self._registry.arn(CONFIG, name)
+        _check(params)
+        with self._registry.lock:
+            self._check_name(name)
+            self._quotas.check_new(self._registry, CONFIG)
+            for variant in params["ProductionVariants"]:
+                if model := variant.get("ModelName"):
+                    _check_mode(container_of(self._registry.get(MODEL, model)), variant["InstanceType"])
+            self._registry.add(CONFIG, name, {**params, "EndpointConfigArn": arn, "CreationTime": now()})
+        return {"EndpointConfigArn": arn}
+
+
+def _check(config: JsonDocument) -> None:
+    for member in UNSUPPORTED:
+        if config.get(member):
+            raise _unsupported(member)
+    variants = config["ProductionVariants"]
+    names = [variant["VariantName"] for variant in variants]
+    if len(set(names)) != len(names):
+        raise ValidationException("Each ProductionVariant must have a VariantName of its own.")
+    for variant in variants:
+        for member in UNSUPPORTED_OF_VARIANT:
+            if variant.get(member):
+                raise _unsupported(f"ProductionVariants.{member}")
+        for member in ("InstanceType", "InitialInstanceCount"):
+            if variant.get(member) is None:
+                raise ValidationException(f"{member} must be given for the variant {variant['VariantName']}.")
+        _check_routing(variant.get("RoutingConfig", {}))
+        if not variant.get("ModelName") and not config.get("ExecutionRoleArn"):
+            raise ValidationException(
+                "ExecutionRoleArn must be given where a variant has no ModelName (its models are inference components)."
+            )
+    if sum(weight_of(variant) for variant in variants) <= 0:
+        raise ValidationException("At least one variant must have a weight above 0.")
+
+
+def _check_mode(container: JsonDocument, instance: str) -> None:
+    """Multi-model endpoints have CPU and some GPU instances (developer guide, "multi-model-support")."""
+    if container.get("Mode") == "MultiModel" and instance.startswith(("ml.inf", "ml.trn")):
+        raise ValidationException(f"Multi-model endpoints are not supported on the instance type {instance}.")
+
+
+def _check_routing(routing: JsonDocument) -> None:
+    """Checks the rules that the members' documentation in botocore's model states."""
+    about, aware = routing.get("PrefixAwareRoutingConfig"), routing.get("RoutingStrategy") == "PREFIX_AWARE"
+    if about is not None and not aware:
+        raise ValidationException("PrefixAwareRoutingConfig may be given only where RoutingStrategy is PREFIX_AWARE.")
+    if aware and not {"PrefixLength", "ConcurrencyThreshold"} <= (about or {}).keys():
+        raise ValidationException("PrefixLength and ConcurrencyThreshold are required for PREFIX_AWARE.")
+
+
+def weight_of(variant: JsonDocument) -> float:
+    return float(variant.get("InitialVariantWeight", 1.0))
+
+
+def _unsupported(member: str) -> ValidationException:
+    return ValidationException(f"{member} is not supported on this machine's SageMaker.")

@@ -1,0 +1,126 @@
+"""The operations on models. A model has an image, an environment and the location of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from local_sagemaker.control.control_errors import InternalFailure, ValidationException
+from local_sagemaker.control.quotas import Quotas
+from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
+from local_sagemaker.control.resource_operations import ResourceOperations
+from local_sagemaker.hosting.instances.s3_access import ObjectError
+
+ENVIRONMENT_BYTES = 32 * 1024
+
+
+class ModelData(Protocol):
+    """The access to S3 that the creation of a model needs."""
+
+    def exists(self, uri: str, prefix: bool) -> bool:
+        """:raises ObjectError: S3 cannot be asked."""
+
+
+class ModelDocuments(ResourceOperations):
+    kind = MODEL
+    noun = "Model"
+    listed = "Models"
+
+    def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
+        super().__init__(registry, quotas)
+        self._data = data
+
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates a model.
+
+        :raises ValidationException: it exists, or breaks a rule that the service model does not have.
+        :raises InternalFailure: S3 cannot be asked for its data.
+        """
+        name = params["ModelName"]
+        arn = self._registry.arn(MODEL, name)
+        containers = _containers(params)
+        for container in containers:
+            check_environment(container.get("Environment", {}))
+            _check_source(container)
+        for uri, prefix in (location for container in containers for location in locations(container)):
+            try:
+                found = self._data.exists(uri, prefix)
+            except ObjectError as error:
+                raise InternalFailure(str(error)) from error
+            if not found:
+                raise ValidationException(f"Could not find model data at {uri}.")
+        with self._registry.lock:
+            self._check_name(name)
+            self._quotas.check_new(self._registry, MODEL)
+            self._registry.add(MODEL, name, {**params, "ModelArn": arn, "CreationTime": now()})
+        return {"ModelArn": arn}
+
+
+def _containers(model: JsonDocument) -> list[JsonDocument]:
+    """Returns the containers of a model.
+
+    :raises ValidationException: there is none, both members are given, or there are several containers.
+    """
+    primary, several = model.get("PrimaryContainer"), model.get("Containers")
+    if (primary is None) == (not several):
+        raise ValidationException("Exactly one of PrimaryContainer and Containers must be given.")
+    containers = [primary] if primary is not None else list(several or [])
+    if len(containers) > 1:
+        raise ValidationException("A model of several containers is not supported on this machine's SageMaker.")
+    if not containers[0].get("Image"):
+        raise ValidationException("Image must be given; model packages are not supported on this machine's SageMaker.")
+    return containers
+
+
+def container_of(model: JsonDocument) -> JsonDocument:
+    return _containers(model)[0]
+
+
+def check_environment(environment: JsonDocument) -> None:
+    """Checks the size of an environment, which the service model does not limit.
+
+    :raises ValidationException: it has more than 32 KB in total.
+    """
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in environment.items())
+    if size > ENVIRONMENT_BYTES:
+        raise ValidationException(f"Environment has {size} bytes, more than the limit of {ENVIRONMENT_BYTES}.")
+
+
+def _check_source(container: JsonDocument) -> None:
+    if container.get("ModelDataUrl") and container.get("ModelDataSource"):
+        raise ValidationException("ModelDataUrl and ModelDataSource must not both be given.")
+    sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]
+    additional = container.get("AdditionalModelDataSources", [])
+    channels = [source["ChannelName"] for source in additional]
+    if len(set(channels)) != len(channels) or {".", ".."} & set(channels):
+        raise ValidationException("Each ChannelName must be a directory's name of its own.")
+    if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
+        raise ValidationException("A container of the mode MultiModel needs ModelDataUrl, the prefix of its models.")
+    for source in [*sources, *additional]:
+        s3 = source.get("S3DataSource")
+        if s3 is None:
+            raise ValidationException("ModelDataSource must have S3DataSource.")
+        check_s3_source(s3)
+
+
+def check_s3_source(s3: JsonDocument) -> None:
+    """Checks that URI, data type and compression fit together.
+
+    :raises ValidationException: they do not.
+    """
+    kind, uri = s3["S3DataType"], s3["S3Uri"]
+    if kind == "S3Prefix" and not uri.endswith("/"):
+        raise ValidationException(f"S3Uri of an S3Prefix must end with a forward slash (/): {uri}")
+    if kind == "S3Object" and uri.endswith("/"):
+        raise ValidationException(f"S3Uri of an S3Object must not end with a forward slash (/): {uri}")
+    if kind == "S3Prefix" and s3["CompressionType"] == "Gzip":
+        raise ValidationException("CompressionType Gzip needs S3DataType S3Object.")
+
+
+def locations(container: JsonDocument) -> Iterator[tuple[str, bool]]:
+    """Yields each URI of a container's data, and whether it is a prefix."""
+    if url := container.get("ModelDataUrl"):
+        yield url, container.get("Mode") == "MultiModel"
+    sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]
+    for source in [*sources, *container.get("AdditionalModelDataSources", [])]:
+        yield source["S3DataSource"]["S3Uri"], source["S3DataSource"]["S3DataType"] == "S3Prefix"

@@ -1,0 +1,88 @@
+"""The operations that every kind of resource has: create, describe, list and delete."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+
+from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.control.listing import page
+from local_sagemaker.control.protocol import OperationHandler
+from local_sagemaker.control.quotas import Quotas
+from local_sagemaker.control.registry import KIND_NAMES, JsonDocument, Registry, now
+
+
+class ResourceOperations(ABC):
+    """The operations on the resources of one kind.
+
+    :cvar kind: the kind in the registry and in ARNs.
+    :cvar noun: the kind in the names of operations and members, for example ``Model`` of CreateModel and ModelName.
+    :cvar listed: the member of the List operation's reply that has the documents.
+    :cvar status: the member that has a document's status, if there is one.
+    """
+
+    kind: ClassVar[str]
+    noun: ClassVar[str]
+    listed: ClassVar[str]
+    status: ClassVar[str] = ""
+
+    def __init__(self, registry: Registry, quotas: Quotas) -> None:
+        self._registry = registry
+        self._quotas = quotas
+        self._name = f"{self.noun}Name"
+
+    def operations(self) -> dict[str, OperationHandler]:
+        return {
+            f"Create{self.noun}": self.create,
+            f"Describe{self.noun}": self.describe,
+            f"List{self.noun}s": self.list,
+            **self.changes(),
+        }
+
+    def changes(self) -> dict[str, OperationHandler]:
+        """Returns the operations on an existing resource."""
+        return {f"Delete{self.noun}": self.delete}
+
+    @abstractmethod
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates a resource and returns its ARN."""
+
+    def describe(self, params: JsonDocument) -> JsonDocument:
+        with self._registry.lock:
+            return self._found(params[self._name])
+
+    def list(self, params: JsonDocument) -> JsonDocument:
+        with self._registry.lock:
+            listed, token = page(self._selected(params), params, self._name, self.status)
+            return {self.listed: listed, "NextToken": token}
+
+    def delete(self, params: JsonDocument) -> None:
+        with self._registry.lock:
+            self._found(params[self._name])
+            self._forget(params[self._name])
+
+    def _selected(self, params: JsonDocument) -> Iterable[JsonDocument]:
+        """Returns the documents that the List operation sorts and pages."""
+        return self._registry.of(self.kind).values()
+
+    def _found(self, name: str) -> JsonDocument:
+        return self._registry.get(self.kind, name)
+
+    def _check_name(self, name: str) -> None:
+        """Checks that no resource has this name.
+
+        :raises ValidationException: one has.
+        """
+        if name in self._registry.of(self.kind):
+            arn = self._registry.arn(self.kind, name)
+            raise ValidationException(f'Cannot create already existing {KIND_NAMES[self.kind]} "{arn}".')
+
+    def _change(self, document: JsonDocument, status: str) -> None:
+        document[self.status] = status
+        document["LastModifiedTime"] = now()
+        self._registry.save()
+
+    def _forget(self, name: str) -> None:
+        with self._registry.lock:
+            self._registry.remove(self.kind, name)

@@ -1,0 +1,154 @@
+"""Validates requests and renders replies by botocore's service model, which is generated from SageMaker's own.
+
+boto3 checks types, required members and lower bounds before it sends. The service checks upper bounds, patterns and
+enumerations. So a mistake in those shows only in the cloud, or here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+from local_sagemaker.control.control_errors import SerializationException, ValidationException
+
+NUMBERS = {"integer": int, "long": int, "float": (int, float), "double": (int, float)}
+JAVA_CLASSES = {
+    r"\p{L}": r"\w",
+    r"\p{N}": r"\d",
+    r"\p{Z}": r"\s",
+    r"[\p{Print}]": r"[\x20-\x7e]",
+    r"\p{Print}": r"[\x20-\x7e]",
+    r"\p{ASCII}": r"[\x00-\x7f]",
+    r"\z": r"\Z",
+    r"\uD800\uDC00-\uDBFF\uDFFF": r"\U00010000-\U0010FFFF",  # what a pair of surrogates stands for
+}
+
+
+def parse(shape: StructureShape | None, body: Any) -> dict[str, Any]:
+    """Returns the validated parameters of a request.
+
+    :raises SerializationException: a value has another type than its member.
+    :raises ValidationException: members are missing, unknown or break a constraint. The message lists all of them.
+    """
+    if not isinstance(body, dict):
+        raise SerializationException("The request's body is not a JSON object.")
+    if shape is None:
+        return {}
+    problems = list(_problems(shape, body, ""))
+    if problems:
+        count = f"{len(problems)} validation error{'s' if len(problems) > 1 else ''} detected: "
+        raise ValidationException(count + "; ".join(problems))
+    return body
+
+
+def render(shape: Shape, value: Any) -> Any:
+    """Returns a reply's JSON: only the members of the shape. Datetimes become epoch seconds; ``None`` is omitted.
+
+    :raises KeyError: a required member is missing.
+    """
+    if isinstance(shape, StructureShape):
+        rendered = {
+            name: render(member, value[name])
+            for name, member in shape.members.items()
+            if value.get(name) is not None  # or it would be null on the wire
+        }
+        for name in shape.required_members:
+            if name not in rendered:
+                raise KeyError(f"{shape.name} lacks {name}")
+        return rendered
+    if isinstance(shape, ListShape):
+        return [render(shape.member, item) for item in value]
+    if isinstance(shape, MapShape):
+        return {str(key): render(shape.value, item) for key, item in value.items()}
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
+    if isinstance(shape, StructureShape):
+        _of_type(dict, value, at)
+        for name in shape.required_members:
+            if value.get(name) is None:
+                yield _problem(None, _below(at, name), "Member must not be null")
+        for name, item in value.items():
+            if name not in shape.members:
+                yield f"Unknown member '{name}' at '{at or 'the request'}': {shape.name} has {', '.join(shape.members)}"
+            elif item is not None:
+                yield from _problems(shape.members[name], item, _below(at, name))
+    elif isinstance(shape, ListShape):
+        _of_type(list, value, at)
+        yield from _bounds(shape, len(value), value, at, "length")
+        for number, item in enumerate(value, 1):
+            yield from _problems(shape.member, item, f"{at}.{number}.member")
+    elif isinstance(shape, MapShape):
+        _of_type(dict, value, at)
+        yield from _bounds(shape, len(value), value, at, "length")
+        for key, item in value.items():
+            yield from _problems(shape.key, key, f"{at}.key")
+            yield from _problems(shape.value, item, f"{at}.{key}.member")
+    else:
+        yield from _scalar_problems(shape, value, at)
+
+
+def _scalar_problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
+    kind = shape.type_name
+    if kind == "boolean":
+        _of_type(bool, value, at)
+    elif kind == "string":
+        _of_type(str, value, at)
+        yield from _bounds(shape, len(value), value, at, "length")
+        if (enum := shape.metadata.get("enum")) and value not in enum:
+            yield _problem(value, at, f"Member must satisfy enum value set: [{', '.join(enum)}]")
+        if (pattern := shape.metadata.get("pattern")) and not matches(pattern, value):
+            yield _problem(value, at, f"Member must satisfy regular expression pattern: {pattern}")
+    elif kind in NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, NUMBERS[kind]) or not math.isfinite(value):  # type: ignore[arg-type]
+            raise _wrong_type(at, kind, value)
+        yield from _bounds(shape, value, value, at, "value")
+    elif kind == "timestamp" and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise _wrong_type(at, "number of seconds", value)
+
+
+def _bounds(shape: Shape, size: float, value: Any, at: str, what: str) -> Iterator[str]:
+    low, high = shape.metadata.get("min"), shape.metadata.get("max")
+    if low is not None and size < low:
+        yield _problem(value, at, f"Member must have {what} greater than or equal to {low}")
+    if high is not None and size > high:
+        yield _problem(value, at, f"Member must have {what} less than or equal to {high}")
+
+
+def matches(pattern: str, value: str) -> bool:
+    """Whether a value matches a pattern of the service model, which is written for Java."""
+    return _compiled(pattern).fullmatch(value) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    for java, python in JAVA_CLASSES.items():
+        pattern = pattern.replace(java, python)
+    return re.compile(pattern)
+
+
+def _of_type(kind: type, value: Any, at: str) -> None:
+    if not isinstance(value, kind):
+        raise _wrong_type(at, {dict: "structure", list: "list", str: "string", bool: "boolean"}[kind], value)
+
+
+def _wrong_type(at: str, wanted: str, value: Any) -> SerializationException:
+    return SerializationException(f"{at or 'The request'} must be a {wanted}, not {type(value).__name__}.")
+
+
+def _below(at: str, name: str) -> str:
+    lower = name[:1].lower() + name[1:]
+    return f"{at}.{lower}" if at else lower
+
+
+def _problem(value: Any, at: str, constraint: str) -> str:
+    shown = "null" if value is None else str(value)
+    shown = shown if len(shown) <= 100 else shown[:100] + "..."
+    return f"Value '{shown}' at '{at}' failed to satisfy constraint: {constraint}"

@@ -1,0 +1,61 @@
+"""Selects the container of an invocation: here the only one. `HostedRoutes` selects among instances."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from werkzeug.datastructures import Headers
+
+from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway.gateway_errors import EndpointNotFound, VariantNotFound
+from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint
+from local_sagemaker.gateway.http_reply import ReplyHead
+
+
+class InvocationRoute:
+    """The container of one invocation. It is reserved once and released once.
+
+    :ivar more_headers: the headers that SageMaker adds to the client's.
+    :ivar delay: additional seconds of network delay.
+    """
+
+    def __init__(self, endpoint: Endpoint, container: ContainerAddress, delay: float = 0.0) -> None:
+        self.endpoint = endpoint
+        self.container = container
+        self.delay = delay
+        self.path = "/invocations"
+        self.more_headers: tuple[tuple[str, str], ...] = ()
+
+    def try_another(self) -> bool:
+        """Switches to another container if this one accepts no connection. Returns False if there is none."""
+        return False
+
+    def answered(self, head: ReplyHead) -> None:
+        """Called when the container has begun to reply."""
+
+    def release(self) -> None:
+        """Called when the invocation has ended."""
+
+
+class Routes(Protocol):
+    def route(self, name: str, request_headers: Headers) -> InvocationRoute:
+        """Selects a container.
+
+        :raises GatewayError: the endpoint, variant, component or session does not exist or has no capacity.
+        """
+
+
+class FixedRoutes:
+    """The routes to the container that the gateway was started with."""
+
+    def __init__(self, endpoint: Endpoint, container: ContainerAddress) -> None:
+        self._endpoint = endpoint
+        self._container = container
+
+    def route(self, name: str, request_headers: Headers) -> InvocationRoute:
+        if name != self._endpoint.name:
+            raise EndpointNotFound(name, self._endpoint.account)
+        variant = request_headers.get(headers.TARGET_VARIANT, self._endpoint.variant)
+        if variant != self._endpoint.variant:
+            raise VariantNotFound(variant, self._endpoint)
+        return InvocationRoute(self._endpoint, self._container)

@@ -1,0 +1,70 @@
+"""Encodes AWS event-stream frames. botocore only decodes them.
+
+A frame is ``u32 total | u32 headers_len | crc32(prelude) | headers | payload | crc32(all before)``, a header
+``u8 len, name, 0x07, u16 len, value``: strings are the only header type SageMaker's runtime uses.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import crc32
+from functools import cache
+from struct import pack
+
+STRING_HEADER = 7
+PRELUDE_AND_CHECKSUMS = 16
+MAX_HEADERS = 128 * 1024
+MAX_PAYLOAD = 24 * 1024 * 1024
+
+PART_HEADERS = (
+    (":event-type", "PayloadPart"),
+    (":content-type", "application/octet-stream"),
+    (":message-type", "event"),
+)
+
+
+def encode(headers: tuple[tuple[str, str], ...], payload: bytes) -> bytes:
+    """Returns one frame. Sizes that no decoder accepts raise ``ValueError``."""
+    encoded = encode_headers(headers)
+    if len(payload) > MAX_PAYLOAD:
+        raise ValueError(f"a payload of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")
+    prelude = pack("!II", PRELUDE_AND_CHECKSUMS + len(encoded) + len(payload), len(encoded))
+    before_checksum = b"".join((prelude, pack("!I", crc32(prelude)), encoded, payload))
+    return before_checksum + pack("!I", crc32(before_checksum))
+
+
+@cache
+def encode_headers(headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Encodes headers. The result is cached, because every part of every stream has the same three headers."""
+    encoded = bytearray()
+    for name, value in headers:
+        raw_name, raw_value = name.encode(), value.encode()
+        if not 0 < len(raw_name) < 256:
+            raise ValueError(f"a header's name has 1 to 255 bytes, {name!r} has {len(raw_name)}")
+        if len(raw_value) >= 2**15:
+            raise ValueError(f"a header's value has up to 32767 bytes, that of {name!r} has {len(raw_value)}")
+        encoded += pack("!B", len(raw_name)) + raw_name
+        encoded += pack("!BH", STRING_HEADER, len(raw_value)) + raw_value
+    if len(encoded) > MAX_HEADERS:
+        raise ValueError(f"{len(encoded)} bytes of headers are over the limit of {MAX_HEADERS}")
+    return bytes(encoded)
+
+
+def payload_part(part: bytes) -> bytes:
+    return encode(PART_HEADERS, part)
+
+
+def exception(kind: str, message: str, error_code: str | None = None) -> bytes:
+    """Returns the frame that ends a failed stream. The status is already sent, so the last frame reports the failure.
+
+    :param kind: a member of ``ResponseStream`` in the service model.
+    :param message: boto3 keeps only this, so it contains everything that a caller needs.
+    :param error_code: the ``ErrorCode`` of a ModelStreamError.
+    """
+    headers = ((":exception-type", kind), (":content-type", "application/json"), (":message-type", "exception"))
+    fields = {"Message": message} if error_code is None else {"Message": message, "ErrorCode": error_code}
+    return encode(headers, json.dumps(fields).encode())
+
+
+def model_stream_error(error_code: str, reason: str) -> bytes:
+    return exception("ModelStreamError", f"{error_code}: {reason}", error_code)

@@ -1,0 +1,1 @@
+"""Runs endpoints: model data, container processes, their health checks, and fleets of instances."""

@@ -1,0 +1,154 @@
+"""Starts the processes of a deployment on this machine: fetches data, and builds environment and command."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from local_sagemaker.hosting.deployment import Deployment, Variant, part_of
+from local_sagemaker.hosting.instances.container_processes import read_only_model_command
+from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
+from local_sagemaker.hosting.instances.instance import Launch
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
+from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
+from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
+from local_sagemaker.hosting.instances.s3_access import Objects
+from local_sagemaker.hosting.instances.target_models import TargetModels
+from local_sagemaker.hosting.rollout import Document
+
+
+class Fleets:
+    """Starts fleets of instances."""
+
+    def __init__(self, settings: HostSettings, objects: Objects) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._read_only_model_command = read_only_model_command()
+
+    def fetch(self, endpoint: str, name: str, container: Document, timeouts: Document) -> Path:
+        """Downloads the model's data to a new directory, and returns that.
+
+        :raises DataError: it fails or takes too long.
+        """
+        base = self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
+        timing = self._settings.timing
+        seconds = timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
+        base.mkdir(parents=True, exist_ok=True)
+        try:
+            fetch_within(seconds, lambda: materialise(container, base, self._objects), name)
+        except BaseException:
+            remove(base)
+            raise
+        return base
+
+    def prepare(self, endpoint: str, name: str, container: Document, timeouts: Document) -> Launch:
+        """Downloads the model's data, and returns what the instances of the model start with.
+
+        :raises InstanceStartFailed: the command does not exist on this machine.
+        :raises DataError: the download fails or takes too long.
+        """
+        settings, timing, runner = self._settings, self._settings.timing, self._runner(container)
+        startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", timing.startup_seconds)
+        pids = settings.directory / "pids"
+        pids.mkdir(parents=True, exist_ok=True)
+        return Launch(
+            runner=runner,
+            base=self.fetch(endpoint, name, container, timeouts),
+            logs=settings.directory / "logs" / endpoint / name,
+            startup_seconds=timing.scaled(startup),
+            timing=timing,
+            pids=pids,
+        )
+
+    def _runner(self, container: Document) -> Runner:
+        """Returns the runner of an image: a process or a Docker container.
+
+        :raises InstanceStartFailed: the image's command does not exist on this machine.
+        """
+        settings, image = self._settings, container["Image"]
+        command = settings.images.command(image)
+        if command is None and settings.docker is not None:
+            _check_command(image, settings.docker.client[0])
+            return InDocker(settings.docker, image, {**settings.container_environment, **self._environment(container)})
+        command = command or default_command()
+        _check_command(image, command[0])
+        environment = {**settings.environment, **settings.container_environment, **self._environment(container)}
+        return AsProcess((*self._read_only_model_command, *command), environment)
+
+    def _environment(self, container: Document) -> Mapping[str, str]:
+        """Returns SageMaker's variables and those for the local S3, then the model's own."""
+        settings = self._settings
+        multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
+        credentials = {
+            "AWS_REGION": settings.region,
+            "AWS_DEFAULT_REGION": settings.region,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL_S3": settings.s3_url,
+        }
+        return {**credentials, **multi, **container.get("Environment", {})}
+
+    def start(
+        self,
+        endpoint: str,
+        deployment: Deployment,
+        changed: threading.Condition,
+        cancelled: Callable[[], bool],
+        share: float = 1.0,
+    ) -> None:
+        """Starts every variant, or a share of its instances, and waits until they are in service.
+
+        :param deployment: an empty deployment. Each fleet is added under ``changed`` when its processes start. So a
+            canceller that takes the lock finds all of them.
+        :raises InstanceStartFailed: with the endpoint's FailureReason. Started instances are being stopped.
+        :raises Cancelled: the start was cancelled. Started instances are being stopped.
+        """
+        try:
+            for planned in deployment.plan["Variants"]:
+                self._variant(endpoint, planned, deployment, changed, cancelled, share)
+            deployment.wait_ready(cancelled)
+        except BaseException:
+            deployment.stop()
+            raise
+
+    def _variant(
+        self,
+        endpoint: str,
+        planned: Document,
+        deployment: Deployment,
+        changed: threading.Condition,
+        cancelled: Callable[[], bool],
+        share: float,
+    ) -> None:
+        container = planned.get("Container")
+        if container is None:
+            deployment.add(Variant(planned, None, None))
+            return
+        try:
+            launch = self.prepare(endpoint, planned["VariantName"], container, planned)
+        except DataError as error:
+            raise InstanceStartFailed(str(error)) from error
+        count, strategy = part_of(planned["Count"], share), planned.get("RoutingConfig", {}).get("RoutingStrategy")
+        with changed:
+            if cancelled():
+                remove(launch.base)
+                raise Cancelled
+            pool = Pool(launch, count, changed, strategy not in (None, "RANDOM"), prefix_aware(planned))
+            deployment.add(Variant(planned, pool, launch.base, self._targets(container, launch.base)))
+
+    def _targets(self, container: Document, base: Path) -> TargetModels | None:
+        if container.get("Mode") != "MultiModel":
+            return None
+        timing = self._settings.timing
+        times = timing.scaled(timing.target_model_patience), timing.scaled(timing.target_model_load)
+        return TargetModels(container["ModelDataUrl"], base, self._objects, *times)
+
+
+def _check_command(image: str, command: str) -> None:
+    if shutil.which(command) is None:
+        raise InstanceStartFailed(f"The command {command} of the image {image} does not exist.")

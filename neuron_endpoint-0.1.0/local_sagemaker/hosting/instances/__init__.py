@@ -1,0 +1,1 @@
+"""Single instances: their processes or Docker containers, health checks, model data and selection."""

@@ -1,0 +1,108 @@
+"""The settings of container processes on this machine: times, images, environment."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_sagemaker.hosting.instances.docker import Docker
+
+# The variables that an image usually sets are taken from this machine. Containers get no others of the caller, as in
+# the cloud.
+OF_THIS_MACHINE = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "HF_HUB_OFFLINE")
+OF_THE_CPU_ENGINE = ("VLLM_CPU_", "OMP_")
+
+
+@dataclass(frozen=True, slots=True)
+class HostTiming:
+    """SageMaker's times. ``speed`` shortens waits and time limits that are minutes in the cloud.
+
+    Source: developer guide "Custom inference code with hosting services": pings of 2 s, 8 minutes to the first
+    success unless configured, SIGKILL 30 s after SIGTERM. "Invoke a multi-model endpoint": ModelNotReadyException after
+    60 s, and loads of up to 360 s.
+    """
+
+    speed: float = 1.0
+    ping_every: float = 5.0
+    ping_seconds: float = 2.0
+    failed_pings: int = 3
+    startup_seconds: float = 480.0
+    download_seconds: float = 3600.0
+    kill_after: float = 30.0
+    starting_ping_every: float = 0.25
+    target_model_patience: float = 60.0
+    target_model_load: float = 360.0
+
+    def __post_init__(self) -> None:
+        for name in ("speed", "ping_every", "ping_seconds", "failed_pings", "kill_after"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+
+    def scaled(self, seconds: float) -> float:
+        return seconds / self.speed
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The commands that are run for images.
+
+    :ivar commands: by prefix of an image's name. The longest matching prefix counts.
+    """
+
+    commands: Mapping[str, tuple[str, ...]]
+
+    def command(self, image: str) -> tuple[str, ...] | None:
+        """Returns the command of an image, or None."""
+        fitting = [start for start in self.commands if image.startswith(start)]
+        return self.commands[max(fitting, key=len)] if fitting else None
+
+    @classmethod
+    def parse(cls, entries: tuple[str, ...]) -> Images:
+        """Parses ``IMAGE=COMMAND`` entries.
+
+        :raises ValueError: an entry has another form.
+        """
+        commands = {}
+        for entry in entries:
+            image, equals, command = entry.partition("=")
+            words = tuple(shlex.split(command))
+            if not equals or not words:
+                raise ValueError(f"{entry!r} is not of the form IMAGE=COMMAND")
+            commands[image] = words
+        return cls(commands)
+
+
+def default_command() -> tuple[str, ...]:
+    """Returns the command of this project's container: ``serve`` beside the interpreter, or the first on the path."""
+    beside = Path(sys.executable).with_name("serve")
+    return (str(beside) if beside.exists() else shutil.which("serve") or "serve",)
+
+
+def image_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value for name, value in environ.items() if name in OF_THIS_MACHINE or name.startswith(OF_THE_CPU_ENGINE)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """The settings of container processes.
+
+    :ivar environment: the variables of this machine that replace an image's ENV.
+    :ivar container_environment: variables for every container. The model's own variables override them.
+    :ivar docker: runs images that have no command. None runs this project's container as a process instead.
+    """
+
+    directory: Path
+    s3_url: str
+    region: str
+    account: str
+    images: Images
+    timing: HostTiming
+    environment: Mapping[str, str]
+    container_environment: Mapping[str, str]
+    docker: Docker | None

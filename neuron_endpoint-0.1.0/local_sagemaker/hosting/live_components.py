@@ -1,0 +1,188 @@
+"""Places, updates and removes the inference components of a live endpoint."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from local_sagemaker.hosting.alarms import Alarms
+from local_sagemaker.hosting.component import Component
+from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.instances.instance import Launch
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.model_data import DataError, remove
+from local_sagemaker.hosting.rollout import Document, Rollout
+from local_sagemaker.hosting.update import Update
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[str, str | None], None]
+ENDPOINT_WITHIN = 600.0
+
+
+class LiveComponents:
+    """The inference components of live endpoints.
+
+    A plan has VariantName, Container, Base (for an adapter, the name of its base component), CopyCount and time limits.
+    """
+
+    def __init__(self, fleets: Fleets, timing: HostTiming, alarms: Alarms) -> None:
+        self._fleets = fleets
+        self._timing = timing
+        self._alarms = alarms
+
+    def create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+        self._run(lambda: self._create(live, name, plan, report), report)
+
+    def update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
+        """Starts new copies beside the old ones, shifts the traffic, and bakes. Then ends the old ones or rolls back.
+
+        :param report: "InService" with a reason means that the update was rolled back.
+        """
+        self._run(lambda: self._update(live, name, plan, rollout, report), report)
+
+    def scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
+        self._run(lambda: self._scale(live, name, count, report), report)
+
+    def delete(self, live: LiveEndpoint, name: str, then: Callable[[], None]) -> None:
+        def end() -> None:
+            with live.changed:
+                component = live.components.pop(name, None)
+            if component is not None:
+                component.stop()
+            then()
+
+        threading.Thread(target=end, daemon=True).start()
+
+    def _run(self, change: Callable[[], None], report: Report) -> None:
+        def run() -> None:
+            try:
+                change()
+            except (InstanceStartFailed, DataError) as error:
+                report("Failed", str(error))
+            except Cancelled:
+                pass
+            except Exception:
+                log.exception("a change of an inference component failed")
+                report("Failed", "The service failed. Its log has the reason.")
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def _create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+        base = self._base(live, plan.get("Base"))
+        component = self._adapter(live, name, plan, base) if base is not None else self._copies(live, name, plan)
+        with live.changed:
+            before = live.components.get(name)
+            live.components[name] = component
+        if before is not None:
+            before.stop()
+        report("InService", None)
+
+    def _update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
+        base = self._base(live, plan.get("Base"))
+        if base is not None:
+            self._create(live, name, plan, report)
+            return
+        before = live.components[name]
+        component: Component | None = None
+        update = Update(rollout, self._timing, self._alarms, live.ended)
+        try:
+            component = self._copies(live, name, plan, update.cancelled)
+            put(live, name, component)
+            update.bake(component, rollout.wait)
+        except (InstanceStartFailed, DataError) as error:
+            put(live, name, before)
+            if component is not None:
+                component.stop()
+            report("InService", str(error))
+        else:
+            before.stop()
+            report("InService", None)
+
+    def _base(self, live: LiveEndpoint, base: str | None) -> Component | None:
+        """Waits for the endpoint and for the base component, if there is one. After a restart both may be starting."""
+        with live.changed:
+            ready = live.changed.wait_for(
+                lambda: live.ended.is_set() or (live.current is not None and (base is None or base in live.components)),
+                ENDPOINT_WITHIN,
+            )
+            if live.ended.is_set():
+                raise Cancelled
+            if not ready:
+                raise InstanceStartFailed("Its endpoint, or its base inference component, did not come into service.")
+            return live.components[base] if base is not None else None
+
+    def _copies(
+        self, live: LiveEndpoint, name: str, plan: Document, cancelled: Callable[[], bool] | None = None
+    ) -> Component:
+        try:
+            launch = self._fleets.prepare(live.name, name, plan["Container"], plan)
+            pool = self._pool(live, launch, plan["CopyCount"], cancelled or live.ended.is_set)
+        except InstanceStartFailed as error:
+            raise InstanceStartFailed(
+                f"A copy of the inference component did not pass the ping health check. ({error})"
+            ) from error
+        return Component(name, plan["VariantName"], launch.base, pool, None)
+
+    def _pool(self, live: LiveEndpoint, launch: Launch, count: int, cancelled: Callable[[], bool]) -> Pool:
+        """Starts the copies of a component, and waits until they are in service."""
+        with live.changed:
+            if live.ended.is_set():
+                remove(launch.base)
+                raise Cancelled
+            pool = Pool(launch, count, live.changed, least_outstanding=True)
+            live.starting.append(pool)
+        try:
+            pool.wait_ready(cancelled)
+        except BaseException:
+            pool.stop()
+            remove(launch.base)
+            raise
+        finally:
+            with live.changed:
+                live.starting.remove(pool)
+        return pool
+
+    def _adapter(self, live: LiveEndpoint, name: str, plan: Document, base: Component) -> Component:
+        directory = self._fleets.fetch(live.name, name, plan["Container"], plan)
+        try:
+            with live.changed:
+                before = live.components.pop(name, None)
+            if before is not None:
+                before.stop()
+            component = Component(name, base.variant, directory, None, base)
+            with live.changed:
+                instances = base.copies().healthy()
+            for instance in instances:
+                component.prepare(instance)
+        except BaseException:
+            remove(directory)
+            raise
+        return component
+
+    def _scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
+        with live.changed:
+            component = live.components[name]
+        pool = component.copies()
+        before = pool.desired
+        pool.scale(count)
+        try:
+            pool.wait_ready(live.ended.is_set)
+        except InstanceStartFailed as error:
+            pool.scale(before)
+            report("InService", f"The copies could not be scaled to {count}. ({error})")
+        else:
+            report("InService", None)
+
+
+def put(live: LiveEndpoint, name: str, component: Component) -> None:
+    """Replaces the component with this name. Its adapters are loaded into the new one with their next request."""
+    with live.changed:
+        before = live.components.get(name)
+        live.components[name] = component
+        for each in live.components.values():
+            if each.base is not None and each.base is before:
+                each.base = component

@@ -1,0 +1,116 @@
+"""Runs an application under gunicorn: one process, with a thread for each running call."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import ThreadWorker
+
+from local_sagemaker.parent import end_with_parent
+
+THREADS = 160
+SHUT_DOWN = "SHUT_DOWN"
+KILL = "KILL"
+
+
+def listen(port: int) -> socket.socket:
+    """Binds a port on loopback. 0 finds a free one.
+
+    :raises OSError: the port is in use. The message names it.
+    """
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    except OSError as error:
+        raise OSError(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
+
+
+class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
+    """A worker that stops at once and cuts running calls.
+
+    A stream may last 8 minutes. gunicorn's own worker waits for its thread until it is killed, and then logs that
+    memory may have run out.
+    """
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        os._exit(0)
+
+    handle_quit = handle_exit
+
+
+class ServiceWorker(GatewayWorker):
+    """A worker that ends the containers first. If its parent is killed, it kills them."""
+
+    def init_process(self) -> None:
+        end_with_parent(signal.SIGUSR2, self.ppid)
+        super().init_process()
+
+    def init_signals(self) -> None:
+        super().init_signals()
+        signal.signal(signal.SIGUSR2, self.handle_orphaned)
+
+    def handle_orphaned(self, sig: int, frame: FrameType | None) -> None:
+        signal.signal(sig, signal.SIG_IGN)  # The signal comes once for each thread of the parent.
+        try:
+            self.wsgi.config[KILL]()
+        finally:
+            os._exit(1)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        def end() -> None:
+            try:
+                self.wsgi.config[SHUT_DOWN]()
+            finally:
+                os._exit(0)
+
+        threading.Thread(target=end, name="shut down").start()
+
+    handle_quit = handle_exit
+
+
+class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+    """A gunicorn server on a bound ``listener``. So the caller knows the port beforehand."""
+
+    def __init__(
+        self,
+        app: Flask | Callable[[], Flask],
+        listener: socket.socket,
+        when_ready: Callable[[], None],
+        **options: object,
+    ) -> None:
+        """Configures the server.
+
+        :param app: the application, or a function that creates it in the worker's process, where it may start threads
+            and child processes.
+        """
+        self._app = app
+        self._options = {
+            "bind": f"fd://{listener.detach()}",
+            "worker_class": GatewayWorker,
+            "workers": 1,
+            "threads": THREADS,
+            # Idle connections need no thread, and boto3 keeps its connections open for long.
+            "keepalive": 75,
+            # Matters only for a stop so early that the worker has no signal handlers yet.
+            "graceful_timeout": 2,
+            "loglevel": "warning",
+            "proc_name": "local_sagemaker",
+            "control_socket_disable": True,
+            "when_ready": lambda _arbiter: when_ready(),
+            **options,
+        }
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._options.items():
+            if name in self.cfg.settings:  # There is no control socket to disable before gunicorn 25.1.
+                self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return self._app if isinstance(self._app, Flask) else self._app()

@@ -1,0 +1,1 @@
+"""Invocations of hosted endpoints: routing to instances, asynchronous inference, and injected errors."""

@@ -1,0 +1,122 @@
+"""The state directory: the settings of `local up`, the running service, and the data that survives a restart."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from local_sagemaker.json_file import replace_json
+
+ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
+COMMANDS = "/_local/"
+TOKEN = "X-Local-Token"
+ENDING_SECONDS = 3.0
+PROCESS, DOCKER = "process", "docker"
+
+
+class StateInUse(Exception):
+    """Another service runs on the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of `local up`. A port of 0 is replaced by a free one at the first start, which is then kept.
+
+    :ivar images: ``IMAGE=COMMAND`` entries.
+    :ivar quotas: ``NAME=NUMBER`` entries.
+    :ivar environment: ``NAME=VALUE`` entries for every container, like an image's ENV.
+    :ivar containers: how an image without a command in ``images`` is run: as a process or a Docker container.
+    :ivar docker: the command of the Docker client.
+    :ivar docker_options: further options of ``docker run``.
+    """
+
+    port: int = 0
+    s3_port: int = 0
+    region: str = "us-east-1"
+    account: str = "123456789012"
+    access_key: str = ""
+    secret_key: str = ""
+    images: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    quotas: tuple[str, ...] = ()
+    cut_parts: str | None = "random"
+    speed: float = 1.0
+    ping_every: float = 5.0
+    regular_seconds: float = 60.0
+    stream_seconds: float = 480.0
+    kill_after: float = 30.0
+    containers: str = PROCESS
+    docker: str = "docker"
+    docker_network: str = "host"
+    docker_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """The running service.
+
+    :ivar token: authenticates the chaos commands, so that a web page cannot send them.
+    """
+
+    pid: int
+    url: str
+    s3_url: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    path: Path
+    settings_file: Path = field(init=False)
+    running_file: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings_file", self.path / "settings.json")
+        object.__setattr__(self, "running_file", self.path / "running.json")
+
+    def create(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def lock(self) -> IO[str]:
+        """Locks the directory for as long as the returned file is open.
+
+        :raises StateInUse: another service runs on it. The remains of a killed service are waited for.
+        """
+        file = (self.path / "lock").open("w")
+        deadline = time.monotonic() + ENDING_SECONDS
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return file
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.close()
+                    raise StateInUse(f"{self.path} is in use by another local SageMaker") from None
+                time.sleep(0.05)
+
+    def settings(self) -> Settings:
+        if not self.settings_file.exists():
+            return Settings()
+        kept: dict[str, Any] = json.loads(self.settings_file.read_text(encoding="utf-8"))
+        entries: dict[str, Any] = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
+        return Settings(**{**kept, **entries})
+
+    def keep_settings(self, settings: Settings) -> None:
+        replace_json(self.settings_file, asdict(settings))
+
+    def running(self) -> RunningService | None:
+        """Returns the service that recorded itself here. It may have been killed since."""
+        try:
+            return RunningService(**json.loads(self.running_file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def say_running(self, running: RunningService) -> None:
+        replace_json(self.running_file, asdict(running))
+
+    def say_ended(self) -> None:
+        self.running_file.unlink(missing_ok=True)

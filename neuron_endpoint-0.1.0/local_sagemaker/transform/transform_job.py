@@ -1,0 +1,223 @@
+"""Runs one transform job: starts its container, sends every payload to it, writes one object for each input."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from local_sagemaker.hosting.component import call
+from local_sagemaker.hosting.deployment import Deployment
+from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.instances.instance import Instance
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
+from local_sagemaker.hosting.rollout import Document
+from local_sagemaker.transform.records import MEGABYTE, RecordTooLong, assemble, payloads
+
+log = logging.getLogger(__name__)
+
+VARIANT = "transform"
+LARGEST_OBJECT = 1024**3
+MAX_PAYLOAD_MB = 6
+TIMEOUT_SECONDS = 600.0
+MAX_RETRIES = 3
+LONGEST_REASON = 300
+ENDED_WITHIN = 60.0
+
+
+class JobFailed(Exception):
+    """The job failed. The message is its FailureReason."""
+
+
+class TransformJob:
+    """One transform job.
+
+    :param finish: called once with the final status and its reason.
+    """
+
+    def __init__(
+        self, params: Document, container: Document, fleets: Fleets, objects: Objects, finish: Callable[..., None]
+    ) -> None:
+        self._params = params
+        self._container = container
+        self._fleets = fleets
+        self._objects = objects
+        self._finish = finish
+        self._stopped = threading.Event()
+        self._changed = threading.Condition(threading.RLock())
+        self._thread = threading.Thread(target=self._run, daemon=True, name=params["TransformJobName"])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        deployment: Deployment | None = None
+        status, reason = "Completed", None
+        try:
+            deployment = self._start()
+            self._transform(deployment)
+        except Cancelled:
+            status = "Stopped"
+        except (JobFailed, InstanceStartFailed, ObjectError, RecordTooLong) as error:
+            status, reason = "Failed", str(error)
+        except Exception:
+            log.exception("the transform job %s failed", self._params["TransformJobName"])
+            status, reason = "Failed", "The service failed. Its log has the reason."
+        finally:
+            if deployment is not None:
+                deployment.stop()
+            self._finish(status, reason)
+            if deployment is not None:
+                deployment.wait_ended(ENDED_WITHIN)
+
+    def _start(self) -> Deployment:
+        resources = self._params["TransformResources"]
+        container = {**self._container, "Environment": {**self._container.get("Environment", {}), **self._batch()}}
+        planned = {
+            "VariantName": VARIANT,
+            "Weight": 1.0,
+            "Count": resources["InstanceCount"],
+            "Container": container,
+        }
+        name = f"transform-{self._params['TransformJobName']}"
+        deployment = Deployment({"Variants": [planned]})
+        self._fleets.start(name, deployment, self._changed, self._stopped.is_set)
+        return deployment
+
+    def _batch(self) -> dict[str, str]:
+        """Returns the container's environment: the job's own, and the variables that describe the job."""
+        variables = {"SAGEMAKER_BATCH": "true", **self._params.get("Environment", {})}
+        if (most := self._params.get("MaxPayloadInMB")) is not None:
+            variables["SAGEMAKER_MAX_PAYLOAD_IN_MB"] = str(most)
+        if (strategy := self._params.get("BatchStrategy")) is not None:
+            variables["SAGEMAKER_BATCH_STRATEGY"] = "SINGLE_RECORD" if strategy == "SingleRecord" else "MULTI_RECORD"
+        if (concurrent := self._params.get("MaxConcurrentTransforms")) is not None:
+            variables["SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"] = str(concurrent)
+        return variables
+
+    def _transform(self, deployment: Deployment) -> None:
+        pool = deployment.variants[VARIANT].pool
+        assert pool is not None
+        parameters = execution_parameters(pool.instances()[0])
+        # 0 leaves the first to the container, and makes the second chunked bodies of any size (the API reference).
+        concurrent = int(self._params.get("MaxConcurrentTransforms") or parameters.get("MaxConcurrentTransforms") or 1)
+        most = int({"MaxPayloadInMB": MAX_PAYLOAD_MB, **parameters, **self._params}["MaxPayloadInMB"])
+        strategy = self._params.get("BatchStrategy") or strategy_of(parameters)
+        with ThreadPoolExecutor(concurrent * self._params["TransformResources"]["InstanceCount"]) as workers:
+            for location in self._inputs():
+                split = self._params["TransformInput"].get("SplitType", "None")
+                cut = payloads(self._read(location), split, strategy, most * MEGABYTE)
+                answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
+                self._write(location, answers)
+
+    def _inputs(self) -> Iterator[S3Location]:
+        """Returns the inputs of the job.
+
+        :raises JobFailed: there is none.
+        """
+        uri = self._params["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
+        prefix = S3Location.parse(uri)
+        found = [S3Location(prefix.bucket, key) for key in self._objects.keys(prefix) if not key.endswith("/")]
+        if not found:
+            raise JobFailed(f"No objects were found at {uri}.")
+        yield from found
+
+    def _read(self, location: S3Location) -> bytes:
+        body = self._objects.read(location, LARGEST_OBJECT)
+        if self._params["TransformInput"].get("CompressionType") != "Gzip":
+            return body
+        try:
+            return gzip.decompress(body)
+        except (OSError, EOFError, zlib.error) as error:
+            raise JobFailed(f"{location} is not a valid gzip object ({error}).") from error
+
+    def _carry(self, pool: Pool, payload: bytes) -> bytes:
+        """Sends one payload, with retries, and returns the reply.
+
+        :raises JobFailed: the container rejected it, or every attempt failed.
+        """
+        config = self._params.get("ModelClientConfig", {})
+        tries = 1 + int(config.get("InvocationsMaxRetries", MAX_RETRIES))
+        said = ""
+        for _ in range(tries):
+            if self._stopped.is_set():
+                raise Cancelled
+            instance = self._pick(pool)
+            try:
+                status, answer = self._post(instance, payload, config)
+            except (OSError, http.client.HTTPException) as error:
+                said = f"the container did not answer ({error})"
+                continue
+            finally:
+                pool.release(instance)
+            if status // 100 == 2:
+                return answer
+            said = f"the container answered {status}: {answer.decode('utf-8', 'replace')[:LONGEST_REASON]}"
+            if status // 100 == 4 and status != 429:
+                break  # The same payload would be rejected again. No source says whether SageMaker tries again.
+        raise JobFailed(f"ClientError: a payload of {len(payload)} bytes failed: {said}")
+
+    def _pick(self, pool: Pool) -> Instance:
+        with self._changed:
+            while (instance := pool.pick()) is None:
+                if self._stopped.is_set():
+                    raise Cancelled
+                self._changed.wait(0.5)
+            return instance
+
+    def _post(self, instance: Instance, payload: bytes, config: Document) -> tuple[int, bytes]:
+        timeout = float(config.get("InvocationsTimeoutInSeconds", TIMEOUT_SECONDS))
+        headers: dict[str, str] = {}
+        if kind := self._params["TransformInput"].get("ContentType"):
+            headers["Content-Type"] = kind
+        if accept := self._params["TransformOutput"].get("Accept"):
+            headers["Accept"] = accept
+        chunked = self._params.get("MaxPayloadInMB") == 0
+        return instance.send("POST", "/invocations", timeout, iter([payload]) if chunked else payload, headers)
+
+    def _write(self, location: S3Location, answers: list[bytes]) -> None:
+        """Writes the output below the output prefix, at the input's relative path with ``.out`` appended."""
+        source = S3Location.parse(self._params["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"])
+        output = self._params["TransformOutput"]
+        folder = source.key.rpartition("/")[0]
+        relative = location.key.removeprefix(folder).lstrip("/")
+        target = S3Location.parse(f"{output['S3OutputPath'].rstrip('/')}/{relative}.out")
+        self._objects.write(target, assemble(answers, output.get("AssembleWith", "None")), output.get("Accept"))
+
+
+# The guide's spelling in a container's reply ("Custom inference code with batch transform"), and CreateTransformJob's.
+STRATEGIES = {"SINGLE_RECORD": "SingleRecord", "MULTI_RECORD": "MultiRecord"}
+
+
+def strategy_of(parameters: Document) -> str:
+    """Returns the container's strategy as CreateTransformJob spells it, or SageMaker's default.
+
+    :raises JobFailed: the container spells it in another way.
+    """
+    said = str(parameters.get("BatchStrategy", "MULTI_RECORD"))
+    if said not in STRATEGIES:
+        raise JobFailed(f"The container's BatchStrategy {said!r} is none of {', '.join(STRATEGIES)}.")
+    return STRATEGIES[said]
+
+
+def execution_parameters(instance: Instance) -> Document:
+    """Asks the container for its parameters. A reply is optional, and the job's own parameters take precedence."""
+    try:
+        said = json.loads(call(instance, "GET", "/execution-parameters", None))
+    except (InstanceStartFailed, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

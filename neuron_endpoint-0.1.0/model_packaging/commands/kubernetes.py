@@ -1,0 +1,157 @@
+"""`neuron-endpoint kubernetes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from model_packaging.console.options import container_options, environ_of
+from model_packaging.console.output import refuse
+
+if TYPE_CHECKING:
+    from model_packaging.deployment.definition.limits import Sizes
+    from model_packaging.kubernetes.workload import Workload
+
+
+@click.command("kubernetes")
+@click.argument("name")
+@click.argument("model", metavar="[s3://BUCKET/PREFIX/ | HUB ID]", required=False)
+@click.option("--image", required=True, help="Container image with its registry.")
+@click.option("--instance", help="Instance type of the nodes, for example trn2.48xlarge.")
+@click.option("--cpu", is_flag=True, help="CPU engine, instead of --instance.")
+@container_options
+@click.option("--namespace", help="Namespace of the manifests. Default: that of kubectl.")
+@click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1), help="Number of replicas.")
+@click.option("--nodes", default=1, show_default=True, type=click.IntRange(min=1), help="Pods that share one model.")
+@click.option("--min", "minimum", type=click.IntRange(min=1), help="Minimum replicas. Default: --replicas.")
+@click.option("--max", "maximum", type=click.IntRange(min=1), help="Maximum replicas. Turns autoscaling on.")
+@click.option("--concurrency", type=float, help="Target of autoscaling: requests in flight per replica.")
+@click.option("--role", metavar="ARN", help="IAM role of the pods (IRSA). Default: the cluster's Pod Identity.")
+@click.option("--kserve", is_flag=True, help="InferenceService instead of Deployment and Service.")
+@click.option("--prometheus", metavar="URL", help="Prometheus that KEDA reads, with --kserve and --max.")
+@click.option("--compiled/--compiles", "compiled", default=None, help="Graphs in the store. Default: as listed.")
+@click.option("--startup-seconds", type=click.IntRange(min=60), help="Time limit of a start. Default: from the sizes.")
+def command(name: str, model: str | None, **options: Any) -> None:
+    """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
+
+    Devices, memory, disk and the probes' times are computed from the same configuration and plan that `check` uses. If
+    the endpoint would not start, the findings are printed instead.
+    """
+    from model_packaging.kubernetes.manifests import as_text, deployment, inference_service, node_group
+
+    several = options["nodes"] > 1
+    if several and (options["kserve"] or options["maximum"]):
+        raise click.UsageError("--nodes goes with neither --kserve nor --max.")
+    work = _workload(name, model, options)
+    if several:
+        documents = node_group(work, options["nodes"])
+    else:
+        documents = inference_service(work) if options["kserve"] else deployment(work)
+    click.echo(as_text(work, documents), nl=False)
+
+
+def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workload:
+    from handler.neuron.hardware.instance_catalogue import find_for_plan
+    from model_packaging.commands.deploy import scaling_of
+    from model_packaging.kubernetes.pod_size import pod_size
+    from model_packaging.kubernetes.workload import Workload
+
+    if bool(options["instance"]) == bool(options["cpu"]):
+        raise click.UsageError("Give --instance or --cpu.")
+    instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
+    variables = dict(options["variables"])
+    if model:
+        variables["ENDPOINT_MODEL"] = model
+        variables.update(_graphs(model))
+    spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}
+    config, plan, memory = _examined(
+        {**variables, **spread}, options["document"], None if instance is None else instance.name
+    )
+    platform = "cpu" if instance is None else instance.platform
+    sizes = _sized(_listed(config.model, variables, platform, options["compiled"]), config.model, options)
+    size = pod_size(plan, instance, sizes, memory, startup=options["startup_seconds"])
+    if spread:
+        unseen = f"{options['nodes']} pods serve one model, each a part of it; this was not tested with {plan.line}"
+        size = replace(size, reasons=(*size.reasons, unseen))
+    settings = options["document"]
+    if settings and settings.startswith(("s3://", "{")):
+        variables["ENDPOINT_CONFIG"], settings = settings, None
+    return Workload(
+        name=name,
+        image=options["image"],
+        size=size,
+        environment=variables,
+        settings=Path(settings).read_text(encoding="utf-8") if settings else None,
+        instance=instance,
+        namespace=options["namespace"],
+        replicas=options["replicas"],
+        scaling=scaling_of({**options, "instances": options["replicas"]}),
+        prometheus=options["prometheus"],
+        drain=config.drain,
+        role=options["role"],
+    )
+
+
+def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: bool | None) -> Sizes:
+    """Returns the sizes from S3 listings. The store is not listed if the user says whether it has the graphs."""
+    from model_packaging.deployment.definition.instance_size import ARTIFACTS, sizes_of
+
+    asked = {name: value for name, value in variables.items() if compiled is None or name not in ARTIFACTS}
+    found = sizes_of(None, {**asked, "ENDPOINT_MODEL": model}, platform)
+    return found if compiled is None else replace(found, compiles=not compiled and platform != "cpu")
+
+
+def _sized(sizes: Sizes, model: str, options: Mapping[str, Any]) -> Sizes:
+    """Adds the weights of a hub's model, if its files are on this machine.
+
+    :raises SettingError: the size is not known, so the time of a start cannot be computed.
+    """
+    from handler.errors import SettingError
+    from handler.neuron.checkpoint.checkpoint_reader import read_facts
+
+    if sizes.weights:
+        return sizes
+    facts = read_facts(model)
+    weights = (facts.weight_bytes if facts else None) or 0
+    if not weights and not options["startup_seconds"]:
+        fix = "Give --startup-seconds, or push the model to S3."
+        raise SettingError("MODEL", f"the size of {model[:80]} is not known here, so neither is its start's time", fix)
+    return replace(sizes, weights=weights, fetched=sizes.fetched + weights)
+
+
+def _examined(variables: Mapping[str, str], document: str | None, instance: str | None) -> Any:
+    """Returns configuration, plan and memory. Ends the command with findings if the endpoint would not start.
+
+    :raises SettingError: the model is on this machine, where a pod cannot read it.
+    """
+    from handler.config.loading.config_loader import load
+    from handler.errors import SettingError
+    from model_packaging.console.options import examined
+
+    environ = {**variables, **environ_of(None, document, False)}
+    config = load(environ)
+    if config.model.startswith(("/", "./", "../")):
+        problem = f"'{config.model[:80]}' is on this machine, not in a pod"
+        raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
+    found = examined(environ, config.model, instance, "cpu" if instance is None else None)
+    if found.failed or found.plan is None:
+        refuse(found, False, "No manifest: it would not start.")
+    return config, found.plan, found.memory
+
+
+def _graphs(package: str) -> dict[str, str]:
+    """Returns the setting that names the package's graphs in S3: its own settings name them below /opt/ml/model."""
+    if not package.startswith("s3://"):
+        return {}
+    from model_packaging.package.assembly import COMPILED, STORE
+    from model_packaging.package.sources import items
+
+    tops = {item.path.partition("/")[0] for item in items(package, "MODEL")}
+    root = package.rstrip("/")
+    if COMPILED in tops:
+        return {"ENDPOINT_COMPILED_ARTIFACTS": f"{root}/{COMPILED}/"}
+    return {"ENDPOINT_ARTIFACT_STORE": f"{root}/{STORE}"} if STORE in tops else {}

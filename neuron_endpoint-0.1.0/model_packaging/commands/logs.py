@@ -1,0 +1,73 @@
+"""`neuron-endpoint logs`."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import click
+
+from model_packaging.console.options import json_option, local_option, region_option
+
+
+@click.command("logs")
+@click.argument("name")
+@click.option("--component", is_flag=True, help="NAME is an inference component.")
+@click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Maximum age in minutes.")
+@click.option("--follow", "-f", is_flag=True, help="New lines until Ctrl-C.")
+@click.option("--explain", is_flag=True, help="Only the cause and fix of a known symptom.")
+@click.option("--timeline", is_flag=True, help="Only the steps of the last start, as bars.")
+@local_option
+@region_option
+@json_option
+def command(
+    name: str,
+    component: bool,
+    since: int,
+    follow: bool,
+    explain: bool,
+    timeline: bool,
+    local: bool,
+    region: str | None,
+    as_json: bool,
+) -> None:
+    """Shows the logs of an endpoint's containers, sorted by time."""
+    from model_packaging.deployment.aws import Aws
+    from model_packaging.deployment.container_log import ContainerLog, groups
+    from model_packaging.deployment.diagnosis import diagnose
+    from model_packaging.deployment.start_timeline import bars, last_start
+    from model_packaging.local_endpoint import LocalLog
+
+    log = (
+        LocalLog(name)
+        if local
+        else ContainerLog(Aws(region).logs, groups(name, component), int((time.time() - since * 60) * 1000))
+    )
+    lines = log.new()
+    if explain:
+        found = diagnose("", [line.text for line in lines])
+        if as_json:
+            click.echo(json.dumps(found and {"cause": found.cause, "fix": found.fix, "seen": found.evidence}))
+        elif found:
+            click.echo("\n".join(found.lines()))
+        else:
+            click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
+        return
+    if timeline:
+        steps = last_start([line.text for line in lines])
+        click.echo(json.dumps(steps) if as_json else "\n".join(bars(steps)))
+        return
+    if not lines and not follow:
+        click.echo(f"No container of {name} has written anything{'' if local else f' in {since} minutes'}.", err=True)
+    while True:
+        for line in lines:
+            if as_json:
+                click.echo(json.dumps({"time": line.time, "stream": line.stream, "text": line.text}))
+            else:
+                at = datetime.fromtimestamp(line.time / 1000, UTC)
+                click.echo(f"{at:%H:%M:%S} {line.stream.rpartition('/')[2][-10:]} {line.text}")
+        if not follow:
+            return
+        time.sleep(2)
+        lines = log.new()

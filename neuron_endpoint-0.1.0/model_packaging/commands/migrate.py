@@ -1,0 +1,81 @@
+"""`neuron-endpoint migrate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from model_packaging.console.options import json_option, settings_options
+from model_packaging.console.output import print_json, refuse
+
+
+@click.command("migrate")
+@settings_options
+@click.option("--line", default="native-0.29", show_default=True, help="Native line to migrate to.")
+@click.option("--instance", help="Instance type, for example ml.trn2.48xlarge.")
+@click.option("--output", type=click.Path(dir_okay=False), help="File for the migrated settings.")
+@json_option
+@click.argument("model", required=False)
+def command(
+    environ: Mapping[str, str],
+    line: str,
+    instance: str | None,
+    output: str | None,
+    as_json: bool,
+    model: str | None,
+) -> None:
+    """Translates settings of NxD Inference for the native plugin, and checks the result.
+
+    Prints what becomes of each setting, what would still keep the endpoint from starting, and the document to deploy.
+    MODEL is a directory, s3://bucket/prefix or a hub id; default: the settings' own. Only its small files are read.
+    """
+    from handler.config.config_rows import to_document
+    from handler.config.loading.config_loader import load
+    from handler.config.value_source import Origin, ValueSource
+    from handler.errors import SettingError
+    from handler.neuron.lines.line import ConfigKeys
+    from handler.neuron.lines.line_registry import LINES
+    from handler.neuron.planning.examination import examine_config, rejected_settings
+    from model_packaging.migration.native_settings import migrate
+
+    lines = {one.name: one for one in LINES if one.keys is ConfigKeys.NATIVE}
+    if line not in lines:
+        raise click.BadParameter(f"'{line}' is not a native line. Known: {', '.join(lines)}.", param_hint="--line")
+    try:
+        config = load(environ)
+        if instance:
+            sources = {**config.sources, "instance": ValueSource(Origin.ARGUMENT, "--instance")}
+            config = replace(config, instance=instance, sources=sources)
+        migration = migrate(config, lines[line])
+    except SettingError as error:
+        refuse(rejected_settings(error), as_json)
+    found = examine_config(replace(migration.config, model=model or migration.config.model))
+    text = to_document(migration.config)
+    if output:
+        Path(output).write_text(text, encoding="utf-8")
+    if as_json:
+        print_json(
+            {
+                "settings": [setting.document() for setting in migration.settings],
+                "document": text,
+                "findings": found.document()["findings"],
+            }
+        )
+    else:
+        from model_packaging.console.tables import findings_table, json_text, plain_table, show
+
+        rows = [(one.setting, _short(json_text(one.value)), one.outcome.value, one.note) for one in migration.settings]
+        show(plain_table(("setting", "value", "outcome", f"on {line}"), rows))
+        if found.findings:
+            show(findings_table(found.findings))
+        if not output:
+            click.echo(text, nl=False)
+    sys.exit(1 if found.failed else 0)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,44 @@
+"""`neuron-endpoint node`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from model_packaging.console.options import dry_run_option
+from model_packaging.console.output import print_json, refuse
+
+
+@click.command("node")
+@click.option("--rank", type=click.IntRange(min=1), envvar="LWS_WORKER_INDEX", required=True, help="Rank of this node.")
+@dry_run_option
+def command(rank: int, dry_run: bool) -> None:
+    """Runs a further node of an engine that spans several nodes. It has vLLM's workers and no HTTP.
+
+    The environment is that of `serve` on the first node, with the first node's address in SM_VLLM_MASTER_ADDR.
+    LeaderWorkerSet sets the rank. The command fetches the model and replaces itself with `vllm serve --headless`.
+    """
+    from handler.config.loading.config_loader import load
+    from handler.engine.headless_node import address_of, headless_words
+    from handler.errors import SettingError
+    from handler.model.model_source import fetch_model
+    from handler.neuron.planning.examination import examine_config, rejected_settings
+
+    try:
+        config = load(os.environ)
+    except SettingError as error:
+        refuse(rejected_settings(error), False)
+    found = examine_config(config)
+    if found.plan is None or found.failed:
+        refuse(found, False)
+    path = config.model if dry_run else fetch_model(config).path
+    arguments = {**found.plan.engine_args, "model": path}
+    resolve = str if dry_run else address_of
+    words = headless_words(arguments, rank, line=found.plan.line, resolve=resolve)
+    if dry_run:
+        print_json({"command": [*words], "environment": dict(found.plan.env)})
+        return
+    click.echo(f"node {rank}: {' '.join(words)}", err=True)
+    os.environ.update(found.plan.env)
+    os.execvp(words[0], words)

@@ -1,0 +1,166 @@
+"""`neuron-endpoint store`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from model_packaging.console.options import dry_run_option, json_option
+from model_packaging.console.output import print_json, size_text
+
+if TYPE_CHECKING:
+    from handler.artifacts.store.artifact_store import ArtifactStore
+    from handler.artifacts.store.manifest import Manifest
+    from handler.json_value import Json
+
+
+@click.group("store")
+def command() -> None:
+    """Manages an artifact store: s3://bucket/prefix or file:///directory. KEY is the beginning of an entry's key."""
+
+
+@command.command("ls")
+@click.argument("store")
+@json_option
+def list_entries(store: str, as_json: bool) -> None:
+    """Lists all entries, newest first, and the unusable ones with the reason."""
+    opened = _open(store)
+    entries = sorted(opened.entries(), key=lambda entry: entry.created, reverse=True)
+    unusable = [error.message for error in opened.unusable()]
+    if as_json:
+        print_json({"entries": [_document(opened, entry) for entry in entries], "unusable": [*unusable]})
+        return
+    from model_packaging.console.tables import plain_table, show
+
+    rows = [
+        (
+            entry.key[:16],
+            entry.kind,
+            f"{datetime.fromtimestamp(entry.created, UTC):%Y-%m-%d %H:%M}",
+            size_text(_size(entry)),
+            f"{entry.compile_seconds:.0f} s" if entry.compile_seconds else "-",
+            " ".join(
+                f"{name}={entry.fields[name]}" for name in ("platform", "tensor_parallel_size") if name in entry.fields
+            ),
+            "pinned" if opened.pinned(entry.key, entry.kind) else "",
+        )
+        for entry in entries
+    ]
+    show(plain_table(("key", "kind", "made", "size", "compiled in", "for", ""), rows), "\n".join(unusable))
+
+
+@command.command()
+@click.argument("store")
+@click.argument("key", required=False)
+@json_option
+def verify(store: str, key: str | None, as_json: bool) -> None:
+    """Reads every byte of an entry, or of all entries. Exit status 1 if a file is damaged."""
+    opened = _open(store)
+    entries = _selected(opened, key) if key else list(opened.entries())
+    faults: list[dict[str, str]] = [
+        {"key": entry.key, "kind": entry.kind, "path": one.path, "problem": one.problem}
+        for entry in entries
+        for one in opened.verify(entry.key, entry.kind)
+    ]
+    unusable = [] if key else [error.message for error in opened.unusable()]
+    if as_json:
+        print_json({"entries": len(entries), "faults": [{**fault} for fault in faults], "unusable": [*unusable]})
+    else:
+        damaged = [f"{fault['kind']} {fault['key'][:16]}: {fault['path']}: {fault['problem']}" for fault in faults]
+        total = f"{len(entries)} entries read, {len(faults)} files damaged."
+        click.echo("\n".join([*damaged, *unusable, total]))
+    sys.exit(1 if faults or unusable else 0)
+
+
+@command.command()
+@click.argument("store")
+@click.argument("key")
+def pin(store: str, key: str) -> None:
+    """Protects an entry from deletion."""
+    opened = _open(store)
+    for entry in _selected(opened, key):
+        opened.pin(entry.key, entry.kind)
+        click.echo(f"Pinned {entry.kind} {entry.key}.")
+
+
+@command.command()
+@click.argument("store")
+@click.argument("key")
+def unpin(store: str, key: str) -> None:
+    """Removes the protection from deletion."""
+    opened = _open(store)
+    for entry in _selected(opened, key):
+        opened.unpin(entry.key, entry.kind)
+        click.echo(f"Unpinned {entry.kind} {entry.key}.")
+
+
+@command.command("rm")
+@click.argument("store")
+@click.argument("key", required=False)
+@click.option("--older-than", type=float, metavar="DAYS", help="Age of the entries to delete, instead of a KEY.")
+@click.option("--keep", type=click.IntRange(min=0), help="Number of newest entries per kind to keep, instead of a KEY.")
+@dry_run_option
+def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
+    """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more."""
+    if bool(key) == (older_than is not None or keep is not None):
+        raise click.UsageError("Give a KEY, or --older-than or --keep.")
+    from handler.artifacts.store.garbage_collection import expired
+
+    opened = _open(store)
+    seconds = None if older_than is None else older_than * 86_400
+    if key:
+        selected = [(entry.kind, entry.key) for entry in _selected(opened, key)]
+    else:
+        selected = [(kind, name) for kind, name, _ in expired(opened.objects, older_than=seconds, keep=keep)]
+    pinned = False
+    for kind, name in selected:
+        gone = not dry_run and opened.delete(name, kind)
+        pinned = pinned or not (gone or dry_run)
+        click.echo(f"{'Would delete' if dry_run else 'Deleted' if gone else 'Pinned, and so kept:'} {kind} {name}.")
+    if not dry_run:
+        done = opened.collect()
+        click.echo(
+            f"{done.deleted} objects deleted ({size_text(done.deleted_bytes)}), {done.marked} marked for deletion."
+        )
+    sys.exit(1 if pinned else 0)
+
+
+def _open(uri: str) -> ArtifactStore:
+    from handler.artifacts.store.artifact_store import ArtifactStore
+
+    return ArtifactStore.open(uri, setting="STORE")
+
+
+def _selected(store: ArtifactStore, key: str) -> list[Manifest]:
+    """Returns the entries whose key begins with `key`: the graph and the weights of one key.
+
+    :raises SettingError: no key begins so, or several keys do.
+    """
+    from handler.errors import SettingError
+
+    found = [entry for entry in store.entries() if entry.key.startswith(key)]
+    if not found:
+        raise SettingError("KEY", f"no entry's key begins with '{key[:64]}'", "`neuron-endpoint store ls` has them.")
+    if len({entry.key for entry in found}) > 1:
+        raise SettingError("KEY", f"{len(found)} keys begin with '{key[:64]}'", "Give more of it.")
+    return found
+
+
+def _size(entry: Manifest) -> int:
+    return sum(file.size for file in entry.files)
+
+
+def _document(store: ArtifactStore, entry: Manifest) -> dict[str, Json]:
+    return {
+        "key": entry.key,
+        "kind": entry.kind,
+        "created": entry.created,
+        "compile_seconds": entry.compile_seconds,
+        "size": _size(entry),
+        "files": len(entry.files),
+        "pinned": store.pinned(entry.key, entry.kind),
+        "fields": dict(entry.fields),
+    }

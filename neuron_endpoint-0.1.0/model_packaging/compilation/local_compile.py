@@ -1,0 +1,165 @@
+"""Compiles on this machine by starting the container until it is ready.
+
+The plugin compiles while it loads a model, and the key of the artifacts is computed by the same code that an endpoint
+runs. So this starts `serve` with the endpoint's settings and the store, follows its /ping, and stops it when it is
+ready. By then the artifacts are published, or were found in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.manifest import Manifest
+from handler.errors import EndpointError, SettingError
+from handler.processes import free_port
+from handler.startup.lifecycle import COMPILED
+from model_packaging.deployment.deployment_errors import CompileEnded
+from model_packaging.deployment.diagnosis import diagnose
+
+# Prefixes of settings that are removed: another endpoint's settings on this machine must not have an effect.
+SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
+POLL = 0.5
+STOPPED_WITHIN = 40.0
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledArtifacts:
+    """The result of a compile.
+
+    :param entries: the new entries of the store. Empty if all existed.
+    """
+
+    entries: tuple[Manifest, ...]
+    seconds: float
+
+
+def child_environment(given: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Returns this process's environment without its endpoint settings, plus the given variables."""
+    return {**{name: value for name, value in own.items() if not name.startswith(SETTINGS)}, **given}
+
+
+def compile_here(
+    environ: Mapping[str, str], store: str, tell: Tell, command: tuple[str, ...] = ()
+) -> CompiledArtifacts:
+    """Runs the container until its artifacts are published.
+
+    :param environ: the container's environment, without the store, the port and the scratch directory.
+    :param command: the container's command. The default is `serve` beside this interpreter or on the path.
+    :raises CompileEnded: the container ended before it was ready.
+    """
+    command = command or _serve()
+    before = _entries(store)
+    began = time.monotonic()
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="neuron-endpoint-") as scratch:
+        variables = {
+            "ENDPOINT_ARTIFACT_STORE": store,
+            "SAGEMAKER_BIND_TO_PORT": str(port),
+            "ENDPOINT_SCRATCH": scratch,
+            **environ,
+        }
+        log = Path(scratch) / "serve.log"
+        with _started(command, variables, log) as process:
+            _follow(process, port, log, tell)
+    after = _entries(store)
+    new = tuple(entry for name, entry in after.items() if name not in before)
+    return CompiledArtifacts(new, time.monotonic() - began)
+
+
+@contextmanager
+def failure_file(environ: Mapping[str, str], path: Path = Path("/opt/ml/output/failure")) -> Iterator[None]:
+    """Writes an error's message to the file that becomes a training job's FailureReason (at most 1,024 characters)."""
+    try:
+        yield
+    except EndpointError as error:
+        if "TRAINING_JOB_NAME" in environ and path.parent.is_dir():
+            path.write_text(error.message[:1024])
+        raise
+
+
+def _entries(store: str) -> dict[tuple[str, str], Manifest]:
+    return {(entry.kind, entry.key): entry for entry in ArtifactStore.open(store, setting="--store").entries()}
+
+
+def _follow(process: subprocess.Popen[bytes], port: int, log: Path, tell: Tell) -> None:
+    last = ""
+    while True:
+        status, body = _ping(port)
+        if status == 200 or body.get("stage") == COMPILED:
+            return
+        if process.poll() is not None or status == 500:
+            raise _ended(process, body, log)
+        text = _told(body)
+        if text and text != last:
+            tell(text)
+            last = text
+        time.sleep(POLL)
+
+
+def _told(body: Mapping[str, Any]) -> str:
+    progress = body.get("progress")
+    of = f" {100 * progress['done_bytes'] // progress['total_bytes']}%" if progress else ""
+    return f"{body['stage']}{of}" if "stage" in body else ""
+
+
+def _ended(process: subprocess.Popen[bytes], body: Mapping[str, Any], log: Path) -> CompileEnded:
+    with log.open(encoding="utf-8", errors="replace") as file:
+        lines = [line.rstrip() for line in deque(file, maxlen=2000)]
+    reason = str(body.get("reason") or f"the container ended with status {process.poll()}")
+    return CompileEnded(reason, diagnose(reason, lines), lines)
+
+
+@contextmanager
+def _started(command: tuple[str, ...], environ: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts the container in its own session, so that Ctrl-C reaches only this process, which then stops it."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, env=dict(environ), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOPPED_WITHIN)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _ping(port: int) -> tuple[int, dict[str, Any]]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/ping")
+        reply = connection.getresponse()
+        body = reply.read()
+        return reply.status, json.loads(body) if body else {}
+    except (OSError, HTTPException, ValueError):
+        return 0, {}
+    finally:
+        connection.close()
+
+
+def _serve() -> tuple[str, ...]:
+    beside = Path(sys.executable).with_name("serve")
+    found = str(beside) if beside.exists() else shutil.which("serve")
+    if found is None:
+        raise SettingError("compile", "the container's `serve` is not installed here", "Use --on, or the image.")
+    return (found,)

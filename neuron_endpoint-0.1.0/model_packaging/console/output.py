@@ -1,0 +1,72 @@
+"""Prints JSON, findings, sizes and progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from handler.json_value import Json
+    from handler.neuron.planning.examination import Examination
+
+# The exit status when the endpoint has answered a request with an error.
+REQUEST_FAILED = 4
+
+
+def print_json(value: Mapping[str, Json]) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def refuse(found: Examination, as_json: bool, *notes: str) -> NoReturn:
+    """Prints the findings and the notes (the notes not with --json), and exits with status 1."""
+    if as_json:
+        print_json(found.document())
+    else:
+        from model_packaging.console.tables import findings_table, show
+
+        show(findings_table(found.findings), *notes)
+    sys.exit(1)
+
+
+def size_text(size: float) -> str:
+    """Formats bytes for people, in powers of ten, as S3 bills them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def number_text(value: float) -> str:
+    """Formats a number for people: three significant digits, or whole with thousands separators."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+@contextmanager
+def lines() -> Iterator[Callable[[str], None]]:
+    """Shows a slow operation: a spinner with the latest line on a terminal, otherwise plain lines."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    began = time.monotonic()
+
+    def stamped(text: str) -> str:
+        return f"[{time.monotonic() - began:6.0f} s] {text}"
+
+    if not console.is_terminal:
+        yield lambda text: click.echo(stamped(text), err=True)
+        return
+    with console.status("") as status:
+
+        def tell(text: str) -> None:
+            console.print(escape(stamped(text)), highlight=False)
+            status.update(escape(text))
+
+        yield tell

@@ -1,0 +1,150 @@
+"""Creates or updates the resources of a deployment, step by step. Each step first checks whether it is needed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from model_packaging.deployment.aws import Aws, create, unless_missing
+from model_packaging.deployment.container_log import ContainerLog, Log, groups
+from model_packaging.deployment.definition.resources import TAG, Resources
+from model_packaging.deployment.deployment_errors import NotOurs
+from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell, WatchedResource
+
+Members = dict[str, Any]
+
+
+class Application:
+    """One run of a deployment.
+
+    :param log: the container's log. The default is CloudWatch.
+    """
+
+    def __init__(
+        self,
+        aws: Aws,
+        wanted: Resources,
+        tell: Tell,
+        pace: PollInterval | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self._aws, self._wanted, self._tell = aws, wanted, tell
+        if log is None:
+            log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None))
+        self._watch = EndpointWatch(log, tell, pace or PollInterval())
+
+    def run(self, wait: bool = True) -> None:
+        """Returns when the endpoint and everything that belongs to it is in service.
+
+        :param wait: False returns when the endpoint is being created. A later run creates components and scaling, which
+            need the endpoint in service.
+        :raises NotOurs: a resource with this name exists that this command did not create.
+        :raises DeploymentFailed: the deployment failed.
+        :raises StillGoing: it takes longer than the poll interval's time limit.
+        """
+        self._once("model", "model", "ModelName", self._wanted.model)
+        self._once("endpoint configuration", "endpoint_config", "EndpointConfigName", self._wanted.config)
+        for alarm in self._wanted.alarms:
+            self._alarm(alarm)
+        self._endpoint(wait)
+        if not wait:
+            return
+        if self._wanted.component is not None:
+            self._component(self._wanted.component)
+        if self._wanted.scaling is not None:
+            self._scaling()
+
+    def _once(self, kind: str, call: str, name: str, members: Members) -> None:
+        sagemaker = self._aws.sagemaker
+        missing = unless_missing(getattr(sagemaker, f"describe_{call}"), **{name: members[name]}) is None
+        self._tell(f"{kind} {members[name]}: {'creating' if missing else 'there'}")
+        if missing:
+            create(getattr(sagemaker, f"create_{call}"), members)
+
+    def _endpoint(self, wait: bool) -> None:
+        wanted = self._wanted
+        endpoint = WatchedResource(self._aws.sagemaker, "endpoint", wanted.name)
+        about = self._described(endpoint, "an endpoint", wanted.name)
+        if about is not None and about["EndpointStatus"] in MOVING:
+            self._watch.begin(about["LastModifiedTime"].timestamp())
+            if not wait:
+                self._tell(f"{endpoint.label}: {about['EndpointStatus']}")
+                return
+        about = self._usable(endpoint, about)
+        if about is None:
+            self._create(endpoint, wanted.endpoint)
+        elif about["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
+            self._tell(f"{endpoint.label}: updating from {about['EndpointConfigName']}")
+            self._watch.begin(time.time())
+            endpoint.update(**wanted.update)
+        if not wait:
+            return
+        now = self._watch.in_service(endpoint)
+        if now["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
+            # After a rolled back update the endpoint is in service with its old configuration.
+            reason = str(now.get("FailureReason") or "it was rolled back")
+            raise self._watch.failed(f"the update of {endpoint.label}", reason)
+
+    def _component(self, members: Members) -> None:
+        name, specification = members["InferenceComponentName"], members["Specification"]
+        component = WatchedResource(self._aws.sagemaker, "inference_component", name)
+        about = self._usable(component, self._described(component, "an inference component", name))
+        if about is None:
+            self._create(component, members)
+        elif about.get("Specification", {}).get("ModelName") != specification["ModelName"]:
+            self._tell(f"{component.label}: updating")
+            component.update(Specification=specification)
+        self._watch.in_service(component)
+
+    def _described(self, resource: WatchedResource, kind: str, name: str) -> Members | None:
+        about = unless_missing(resource.describe)
+        if about is not None:
+            self._require_ours(kind, name, self._aws.sagemaker.list_tags(ResourceArn=about[resource.arn])["Tags"])
+        return about
+
+    def _usable(self, resource: WatchedResource, about: Members | None) -> Members | None:
+        """Waits for a change to end. Deletes a resource whose creation failed: it neither serves nor can be updated."""
+        if about is not None and about[resource.status] in MOVING:
+            about = self._watch.settled(resource)
+        if about is not None and about[resource.status] == "Failed":
+            reason = f" ({about.get('FailureReason', '')[:200]})" if "EndpointStatus" in about else ""
+            self._tell(f"{resource.label}: failed before{reason}; deleting it")
+            resource.delete()
+            about = self._watch.settled(resource)
+        return about
+
+    def _create(self, resource: WatchedResource, members: Members) -> None:
+        self._tell(f"{resource.label}: creating")
+        self._watch.begin(time.time())
+        create(resource.create, members)
+
+    def _scaling(self) -> None:
+        """Registers the scaling. Repeating it with the same values changes nothing."""
+        scaling, autoscaling = self._wanted.scaling, self._aws.autoscaling
+        assert scaling is not None
+        low, high = scaling.target["MinCapacity"], scaling.target["MaxCapacity"]
+        self._tell(f"scaling: {low} to {high}")
+        # Tags are accepted only for a new target.
+        where = {key: scaling.target[key] for key in ("ServiceNamespace", "ScalableDimension")}
+        there = autoscaling.describe_scalable_targets(**where, ResourceIds=[scaling.target["ResourceId"]])
+        members = {key: value for key, value in scaling.target.items() if key != "Tags"}
+        autoscaling.register_scalable_target(**(members if there["ScalableTargets"] else scaling.target))
+        autoscaling.put_scaling_policy(**scaling.policy)
+        if scaling.from_zero is not None and scaling.wake is not None:
+            arn = autoscaling.put_scaling_policy(**scaling.from_zero)["PolicyARN"]
+            tags = [{"Key": TAG, "Value": self._wanted.name}]
+            self._alarm({**scaling.wake, "AlarmActions": [arn], "Tags": tags})
+
+    def _alarm(self, members: Members) -> None:
+        """Creates or updates an alarm. An existing one keeps its tags: some regions reject tags in an update."""
+        there = self._aws.cloudwatch.describe_alarms(AlarmNames=[members["AlarmName"]])["MetricAlarms"]
+        if there:
+            tags = self._aws.cloudwatch.list_tags_for_resource(ResourceARN=there[0]["AlarmArn"])["Tags"]
+            self._require_ours("an alarm", members["AlarmName"], tags)
+            members = {key: value for key, value in members.items() if key != "Tags"}
+        self._tell(f"alarm {members['AlarmName']}: {'there' if there else 'creating'}")
+        self._aws.cloudwatch.put_metric_alarm(**members)
+
+    def _require_ours(self, kind: str, name: str, tags: list[dict[str, str]]) -> None:
+        if {"Key": TAG, "Value": self._wanted.name} not in tags:
+            raise NotOurs(kind, name, TAG)

@@ -1,0 +1,93 @@
+"""Builds a CloudFormation template of the same resources.
+
+CloudFormation's properties are the API's parameters with few exceptions, all of which are here. Secret variables
+become NoEcho parameters. (AWS resource reference: AWS::SageMaker::Model, EndpointConfig, Endpoint,
+InferenceComponent; AWS::ApplicationAutoScaling::ScalableTarget, ScalingPolicy; AWS::CloudWatch::Alarm.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from typing import Any
+
+from handler.config.secret_variables import is_secret
+from model_packaging.deployment.definition.resources import Resources
+
+Members = dict[str, Any]
+
+
+def template(wanted: Resources) -> str:
+    """Returns the template as JSON. The same request gives the same text."""
+    wanted = deepcopy(wanted)
+    parts: Members = {"Model": _part("SageMaker::Model", wanted.model, "ModelName")}
+    parts["Model"]["Properties"]["ExecutionRoleArn"] = {"Ref": "Role"}
+    parameters: Members = {"Role": {"Type": "String", "Default": wanted.model["ExecutionRoleArn"]}}
+    _hide_secrets(parts["Model"]["Properties"], parameters)
+    config, variant = wanted.config, wanted.config["ProductionVariants"][0]
+    if "ModelName" in variant:
+        variant["ModelName"] = {"Fn::GetAtt": ["Model", "ModelName"]}
+    if "ExecutionRoleArn" in config:
+        config["ExecutionRoleArn"] = {"Ref": "Role"}
+    parts["EndpointConfig"] = _part("SageMaker::EndpointConfig", config, "EndpointConfigName")
+    endpoint = {**wanted.endpoint, "EndpointConfigName": {"Fn::GetAtt": ["EndpointConfig", "EndpointConfigName"]}}
+    parts["Endpoint"] = _part("SageMaker::Endpoint", {**endpoint, **_deployment(wanted)})
+    scaled = "Endpoint"
+    if wanted.component is not None:
+        parts["Component"] = _component(wanted.component)
+        scaled = "Component"
+    _scaling(parts, wanted, scaled)
+    for alarm in wanted.alarms:
+        name = "".join(word.capitalize() for word in alarm["AlarmName"].removeprefix(f"{wanted.name}-").split("-"))
+        parts[f"Alarm{name}"] = _part("CloudWatch::Alarm", alarm)
+    document = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": f"SageMaker endpoint {wanted.name}, made by neuron-endpoint.",
+        "Parameters": parameters,
+        "Resources": parts,
+        "Outputs": {"EndpointName": {"Value": {"Fn::GetAtt": ["Endpoint", "EndpointName"]}}},
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _part(kind: str, members: Members, *excluded: str) -> Members:
+    """Returns one resource. CloudFormation names immutable resources, because it creates a second one to replace it."""
+    properties = {key: value for key, value in members.items() if key not in excluded}
+    return {"Type": f"AWS::{kind}", "Properties": properties}
+
+
+def _hide_secrets(model: Members, parameters: Members) -> None:
+    environment = model["PrimaryContainer"].get("Environment", {})
+    for name, value in environment.items():
+        if value and is_secret(name, value):
+            parameter = re.sub(r"[^A-Za-z0-9]", "", name.title())
+            parameters[parameter] = {"Type": "String", "NoEcho": True}
+            environment[name] = {"Ref": parameter}
+
+
+def _deployment(wanted: Resources) -> Members:
+    members = ("RetainAllVariantProperties", "DeploymentConfig")
+    return {key: wanted.update[key] for key in members if key in wanted.update}
+
+
+def _component(members: Members) -> Members:
+    specification = {**members["Specification"], "ModelName": {"Fn::GetAtt": ["Model", "ModelName"]}}
+    endpoint = {"Fn::GetAtt": ["Endpoint", "EndpointName"]}
+    return _part("SageMaker::InferenceComponent", {**members, "EndpointName": endpoint, "Specification": specification})
+
+
+def _scaling(parts: Members, wanted: Resources, scaled: str) -> None:
+    scaling = wanted.scaling
+    if scaling is None:
+        return
+    target = _part("ApplicationAutoScaling::ScalableTarget", scaling.target, "Tags")
+    parts["ScalableTarget"] = {**target, "DependsOn": scaled}
+    by_target = ("ServiceNamespace", "ResourceId", "ScalableDimension")
+    for name, policy in (("ScalingPolicy", scaling.policy), ("FromZero", scaling.from_zero)):
+        if policy is not None:
+            part = _part("ApplicationAutoScaling::ScalingPolicy", policy, *by_target)
+            part["Properties"]["ScalingTargetId"] = {"Ref": "ScalableTarget"}
+            parts[name] = part
+    if scaling.wake is not None:
+        parts["AlarmWake"] = _part("CloudWatch::Alarm", {**scaling.wake, "AlarmActions": [{"Ref": "FromZero"}]})

@@ -1,0 +1,70 @@
+"""Examines settings for `check`, `plan`, `deploy` and `compile`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from handler.config.config_rows import secrets, without_secrets
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Severity
+from handler.config.loading.config_loader import load
+from handler.config.loading.file_reader import Fetch
+from handler.config.loading.file_reader import fetch as fetch_small_file
+from handler.config.problems import SettingErrors, mask
+from handler.config.value_source import Origin, ValueSource
+from handler.errors import SettingError
+from handler.neuron.checks.several_nodes import HOSTED
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
+from handler.neuron.planning.file_examination import with_files
+from model_packaging.deployment.definition.request import environment_problems
+
+
+def examine(
+    environ: Mapping[str, str], model: str, *, instance: str | None, line: str | None, fetch: Fetch = fetch_small_file
+) -> Examination:
+    """Makes a plan and a memory estimate. Every problem is a finding. Secrets in the plan are masked.
+
+    :param environ: the settings. The process's own environment is not read. They must fit into a SageMaker model if the
+        instance is SageMaker's, unless they are this process's own (`--env`).
+    :param model: a directory, s3://bucket/prefix or hub id. It overrides the settings.
+    :param instance, line: the values of the command line. They override the settings.
+    """
+    try:
+        config = _named(load(environ, fetch=fetch, model=model), instance, line)
+    except SettingError as error:
+        return rejected_settings(error)
+    found = examine_config(config)
+    hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
+    for problem in environment_problems(environ) if hosted else ():
+        found = replace(found, findings=(*rejected_settings(problem).findings, *found.findings))
+    return replace(found, plan=_masked_plan(found.plan, secrets(config)))
+
+
+def _named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
+    """Returns the configuration with the values of the command line."""
+    sources = dict(config.sources)
+    for field, value in (("instance", instance), ("line", line)):
+        if value:
+            sources[field] = ValueSource(Origin.ARGUMENT, f"--{field}")
+    return replace(config, instance=instance or config.instance, line=line or config.line, sources=sources)
+
+
+def _masked_plan(plan: EnginePlan | None, known: tuple[str, ...]) -> EnginePlan | None:
+    if plan is None:
+        return None
+    args = {name: without_secrets(value, known) for name, value in plan.engine_args.items()}
+    return EnginePlan(plan.line, args, {name: mask(value, known) for name, value in plan.env.items()})
+
+
+def require_startable(environ: Mapping[str, str]) -> None:
+    """Checks that a container with these variables would compile, before an instance is rented or it is started.
+
+    :raises SettingErrors: it would not. The error has every finding.
+    """
+    found = with_files(examine_config(load(environ))).findings
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    if errors:
+        raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])

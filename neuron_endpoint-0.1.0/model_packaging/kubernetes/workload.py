@@ -1,0 +1,66 @@
+"""The request for manifests. It is validated when it is created."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from handler.config.secret_variables import is_secret
+from handler.errors import SettingError
+from handler.neuron.hardware.instance_type import InstanceType
+from model_packaging.deployment.definition.request import ScalingRequest
+from model_packaging.kubernetes.pod_size import PodSize
+
+# A DNS label (RFC 1123), as for names of Services. 45 characters leave room for our suffixes and those of ReplicaSets.
+NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,43}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One model on a cluster.
+
+    :param image: of this project, with its registry.
+    :param environment: the container's variables. Secret variables are read from the Secret `<name>`.
+    :param settings: the endpoint's settings as a document. None: the variables and the model's `endpoint.yaml`.
+    :param drain: seconds in which requests may end after SIGTERM (ENDPOINT_DRAIN).
+    :param role: ARN of an IAM role for the service account (IRSA). None: the cluster's Pod Identity.
+    :param instance: None for the CPU engine.
+    """
+
+    name: str
+    image: str
+    size: PodSize
+    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: str | None = None
+    instance: InstanceType | None = None
+    namespace: str | None = None
+    replicas: int = 1
+    scaling: ScalingRequest | None = None
+    prometheus: str | None = None
+    drain: float = 25.0
+    role: str | None = None
+
+    def __post_init__(self) -> None:
+        for setting, name in (("NAME", self.name), ("--namespace", self.namespace)):
+            if name is not None and not NAME.fullmatch(name):
+                fix = "Use up to 45 small letters, digits and hyphens, with a letter first."
+                raise SettingError(setting, f"'{name[:60]}' is no name in Kubernetes", fix)
+        if self.scaling is not None and not 1 <= self.scaling.minimum <= self.scaling.maximum:
+            problem = f"{self.scaling.minimum} to {self.scaling.maximum} is no range of replicas"
+            raise SettingError("--min", problem, "Give 1 <= --min <= --max.")
+        if self.scaling is not None and self.scaling.concurrency <= 0:
+            raise SettingError("--concurrency", "it must be above 0", "Half of max_num_seqs is a good start.")
+
+    @property
+    def fewest(self) -> int:
+        return self.scaling.minimum if self.scaling else self.replicas
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """The variables that are not secret. They are written into the manifest."""
+        return {name: value for name, value in sorted(self.environment.items()) if name not in self.secrets}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(name for name, value in sorted(self.environment.items()) if value and is_secret(name, value))

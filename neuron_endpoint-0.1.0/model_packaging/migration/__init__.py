@@ -1,0 +1,1 @@
+"""Translates the settings of NxD Inference into settings of the native plugin."""

@@ -1,0 +1,115 @@
+"""Lists the files of a folder, an S3 prefix or a hub repository, and selects those that an engine reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from handler.errors import SettingError
+from handler.regular_files import regular_files
+from model_packaging.package.package_item import Item, LocalFile, S3File
+
+# The files that are downloaded from a repository. Older weight formats only if it has no safetensors.
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken")
+HUB_OLDER = ("*.bin",)
+# Files of a working folder or a clone that are not part of a model. `.env`, `.netrc` and similar contain secrets.
+NEVER = (".*", "__pycache__", "*.pyc", "*.lock", "*.tmp", "*.incomplete", "endpoint-package.json")
+# The same weights in another format, and training states: a hub has them beside the safetensors.
+DOUBLE = ("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "original/*", "consolidated*")
+TRAINING = ("optimizer*", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin", "checkpoint-*/*")
+
+
+def items(source: str, what: str, revision: str | None = None) -> list[Item]:
+    """Returns every file of a source, with paths relative to it.
+
+    :param source: a folder, s3://bucket/prefix, or a hub id `org/name`.
+    :param what: the option's name for error messages: `MODEL`, `--artifacts`.
+    :param revision: the revision of a hub repository.
+    :raises SettingError: the source does not exist, is empty, or has links that lead out of it.
+    """
+    if source.startswith("s3://"):
+        found = _of_s3(source, what)
+    elif Path(source).is_dir():
+        found = list(_of_folder(Path(source), what))
+    elif "://" in source or source.count("/") != 1 or source.startswith((".", "/", "~")):
+        raise SettingError(what, f"there is no folder {source}", "Give a folder, s3://bucket/prefix or a hub id.")
+    else:
+        found = list(_of_folder(hub_snapshot(source, revision, what), what))
+    if not found:
+        raise SettingError(what, f"{source} has no files", "Give one that has.")
+    return found
+
+
+def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
+    """Returns the local folder of a hub repository, downloaded if necessary. The hub client finds the token itself."""
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError:
+        fix = "pip install huggingface_hub, or give a folder."
+        raise SettingError(what, f"'{name}' is a hub id, and the hub's client is not installed", fix) from None
+    try:
+        found = Path(snapshot_download(name, revision=revision, allow_patterns=list(HUB_FILES)))
+        if not any(found.glob("*.safetensors")):
+            found = Path(snapshot_download(name, revision=revision, allow_patterns=[*HUB_FILES, *HUB_OLDER]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        fix = "Check the id, HF_TOKEN for a gated model, and HF_HUB_OFFLINE."
+        raise SettingError(what, f"'{name}' cannot be fetched from the hub ({reason})", fix) from error
+    return found
+
+
+def _of_folder(folder: Path, what: str) -> Iterator[Item]:
+    """Yields the files of a folder. Follows links within the folder, and within the hub client's cache."""
+    try:
+        for path in regular_files(folder):
+            real = path.resolve()
+            yield Item(path.relative_to(folder).as_posix(), real.stat().st_size, LocalFile(real))
+    except OSError as error:
+        raise SettingError(what, f"{error.filename}: {error.strerror}", "Put a plain file there.") from None
+
+
+def _of_s3(uri: str, what: str) -> list[Item]:
+    from handler.storage.s3_download import split_uri
+    from handler.storage.s3_errors import translated
+    from handler.storage.s3_listing import list_objects
+    from handler.storage.s3_objects import make_client
+    from handler.storage.safe_paths import confined
+
+    bucket, prefix = split_uri(uri, what)
+    client = make_client()
+    found = []
+    with translated(uri, "s3:ListBucket"):
+        for entry in list_objects(client, bucket, prefix):
+            relative = entry.key.removeprefix(prefix)
+            if relative and not relative.endswith("/"):
+                origin = S3File(client, bucket, entry.key, entry.etag)
+                found.append(Item(confined(relative), entry.size, origin))
+    return found
+
+
+def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """Returns the selected paths, sorted, and the others with the reason.
+
+    Weights in another format are excluded only if there are safetensors.
+    """
+    found = sorted(paths)
+    safetensors = any("/" not in path and path.endswith(".safetensors") for path in found)
+    taken, left = [], {}
+    for path in found:
+        if reason := _reason(path, safetensors):
+            left[path] = reason
+        else:
+            taken.append(path)
+    return taken, left
+
+
+def _reason(path: str, safetensors: bool) -> str:
+    if any(fnmatchcase(part, pattern) for part in PurePosixPath(path).parts for pattern in NEVER):
+        return "no part of a model"
+    if any(fnmatchcase(path, pattern) for pattern in TRAINING):
+        return "state of a training"
+    if safetensors and any(fnmatchcase(path, pattern) for pattern in DOUBLE):
+        return "the weights again, in another format"
+    return ""

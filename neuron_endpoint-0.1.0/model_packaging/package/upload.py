@@ -1,0 +1,195 @@
+"""Uploads a package to an S3 prefix, which SageMaker makes available at `/opt/ml/model`. Each file is one object.
+
+Files that exist with the same size and digest are skipped. The manifest is written last, so a prefix without one is not
+a package. Nothing is uploaded before every file was read and checked for tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from handler.artifacts.store.manifest import FileEntry
+from handler.errors import SettingError
+from handler.storage.s3_errors import translated
+from handler.storage.s3_listing import list_objects
+from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
+from model_packaging.package import multipart
+from model_packaging.package import package_manifest as manifests
+from model_packaging.package.digesting import Counter, DigestListener
+from model_packaging.package.package_item import GeneratedItem, Item, LocalFile, S3File
+from model_packaging.package.package_manifest import NAME, PackageManifest
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+FILES_AT_ONCE = 4
+DIGEST = "blake3"
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTarget:
+    """The destination of a package.
+
+    :param kms_key: the KMS key for every object. None uses the bucket's default encryption.
+    :param replace: overwrite the files of another package, and delete files that are not part of this one.
+    """
+
+    client: S3Client
+    bucket: str
+    prefix: str
+    kms_key: str | None = None
+    replace: bool = False
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def destination(self, path: str, digest: str = "") -> multipart.Destination:
+        more: dict[str, Any] = {"Metadata": {DIGEST: digest}} if digest else {}
+        if self.kms_key:
+            more |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
+        return multipart.Destination(self.client, self.bucket, f"{self.prefix}{path}", more)
+
+
+@dataclass(slots=True)
+class Pushed:
+    """The result of an upload. Sizes in bytes; `kept` was in S3 already."""
+
+    files: int = 0
+    sent: int = 0
+    kept: int = 0
+    deleted: int = 0
+
+
+class PackageDifference(NamedTuple):
+    """How a package differs from what is below the prefix.
+
+    :param before: the manifest there, if there is one.
+    :param others: paths there that are not part of the package.
+    """
+
+    before: PackageManifest | None
+    others: list[str]
+    missing: list[Item]
+
+
+def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget) -> PackageDifference:
+    """Finds the files that `push` has to upload. Uploads nothing.
+
+    :raises SettingError: the prefix has other files, and `replace` is not set.
+    """
+    with translated(target.uri, "s3:ListBucket"):
+        found = list_objects(target.client, target.bucket, target.prefix)
+        there = {item.key.removeprefix(target.prefix): item.size for item in found}
+    before = _manifest(target)
+    others = sorted(set(there) - {item.path for item in items} - {NAME})
+    _require_ours(target, manifest, before, others)
+    known = {file.path: file.digest for file in before.files} if before else {}
+
+    def is_there(file: FileEntry) -> bool:
+        return there.get(file.path) == file.size and _digest_there(target, file.path, known) == file.digest
+
+    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="compare") as pool:
+        kept = {
+            file.path for file, same in zip(manifest.files, pool.map(is_there, manifest.files), strict=True) if same
+        }
+    return PackageDifference(before, others, [item for item in items if item.path not in kept])
+
+
+def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener) -> Pushed:
+    """Uploads the missing files.
+
+    :raises SettingError: the prefix has other files, and `replace` is not set.
+    :raises ArtifactError: the upload failed. The same call again resumes it.
+    """
+    before, others, missing = compare(items, manifest, target)
+    entries = {file.path: file for file in manifest.files}
+    kept = manifest.size - sum(entries[item.path].size for item in missing)
+    result = Pushed(files=len(items), kept=kept, deleted=len(others))
+    counter = Counter(manifest.size, listener)
+    counter.add(kept)
+    if before is not None and before != manifest:
+        _delete(target, [NAME])  # the prefix is not a package until the upload is complete
+    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="push") as pool:
+        for sent in pool.map(lambda item: _send(item, entries[item.path], target, counter), missing):
+            result.sent += sent.sent
+            result.kept += sent.kept
+    _delete(target, others)
+    _put(target.destination(NAME), manifests.written(manifest))
+    return result
+
+
+def _require_ours(
+    target: UploadTarget, manifest: PackageManifest, before: PackageManifest | None, others: Sequence[str]
+) -> None:
+    if target.replace:
+        return
+    fix = "Push to another prefix (an endpoint that scales out would load a mix of both), or give --replace."
+    if before is not None and before != manifest:
+        raise SettingError("DESTINATION", f"{target.uri} holds another package", fix)
+    if others:
+        names = ", ".join(others[:4])
+        problem = f"{target.uri} holds {len(others)} other files ({names}), which SageMaker would load as well"
+        raise SettingError("DESTINATION", problem, fix)
+
+
+def _manifest(target: UploadTarget) -> PackageManifest | None:
+    place = target.destination(NAME)
+    try:
+        with translated(place.uri, "s3:GetObject"):
+            body = target.client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read(manifests.MOST_BYTES)
+        return manifests.read(body, place.uri)
+    except (NotFound, manifests.InvalidPackage):
+        return None
+
+
+def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> str:
+    if path in known:
+        return known[path]
+    place = target.destination(path)
+    with translated(place.uri, "s3:GetObject"):
+        found = target.client.head_object(Bucket=place.bucket, Key=place.key)
+    return found.get("Metadata", {}).get(DIGEST, "")
+
+
+def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) -> multipart.Uploaded:
+    place = target.destination(item.path, entry.digest)
+    if isinstance(item.origin, S3File):
+        _copy(item.origin, place)
+    elif isinstance(item.origin, LocalFile) and item.size > multipart.PART:
+        sent = multipart.upload(item.origin.path, place, counter.add)
+        if item.origin.path.stat().st_size != entry.size:
+            raise ChangedFile(item.path)
+        return sent
+    else:
+        body = item.origin.body if isinstance(item.origin, GeneratedItem) else b"".join(item.origin.chunks())
+        if len(body) != entry.size:
+            raise ChangedFile(item.path)
+        _put(place, body)
+    counter.add(item.size)
+    return multipart.Uploaded(sent=item.size)
+
+
+def _copy(origin: S3File, place: multipart.Destination) -> None:
+    """Copies an object within S3, without a download."""
+    extra = {**place.more, "MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
+    with translated(place.uri, "s3:PutObject"):
+        try:
+            place.client.copy({"Bucket": origin.bucket, "Key": origin.key}, place.bucket, place.key, ExtraArgs=extra)
+        except Conflict as error:
+            raise ChangedFile(origin.key) from error
+
+
+def _put(place: multipart.Destination, body: bytes) -> None:
+    with translated(place.uri, "s3:PutObject"):
+        place.client.put_object(Bucket=place.bucket, Key=place.key, Body=body, **place.more)
+
+
+def _delete(target: UploadTarget, paths: Sequence[str]) -> None:
+    for path in paths:
+        place = target.destination(path)
+        with translated(place.uri, "s3:DeleteObject"):
+            target.client.delete_object(Bucket=place.bucket, Key=place.key)

@@ -1,0 +1,1 @@
+"""Translates what starts a model elsewhere (a command, a script, `serving.properties`) into settings."""
