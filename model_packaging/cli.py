@@ -51,6 +51,9 @@ COMMANDS = {
     "completion": "Print the shell code that completes this command.",
 }
 MODULES = {
+    "check": ("model_packaging.commands.check", "check_command"),
+    "plan": ("model_packaging.commands.check", "plan_command"),
+    "pack": ("model_packaging.commands.package", "pack_command"),
     "inspect": ("model_packaging.commands.package", "inspect_command"),
     "verify": ("model_packaging.commands.package", "verify_command"),
     "local": ("local_sagemaker.cli", "local"),

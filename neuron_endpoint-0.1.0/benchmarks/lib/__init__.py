@@ -1,1 +1,0 @@
-"""What all benchmarks share: contestants, load generation, measurements, comparison and reports."""

@@ -1,1 +1,0 @@
-"""Compares the container with `vllm serve` under the same load, and measures its parts."""

@@ -1,1 +1,0 @@
-"""Reading a request log for `neuron-endpoint size --log`."""

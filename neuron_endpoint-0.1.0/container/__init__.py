@@ -1,1 +1,0 @@
-"""The HTTP side of the container: `serve`, gunicorn, the Flask application and its routes."""

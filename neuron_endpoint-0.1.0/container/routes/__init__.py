@@ -1,1 +1,0 @@
-"""The paths the container serves, a file each."""

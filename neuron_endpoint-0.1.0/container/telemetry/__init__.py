@@ -1,1 +1,0 @@
-"""Log, metrics, CloudWatch lines and traces of requests, and the Neuron monitor."""

@@ -1,1 +1,0 @@
-"""Compiled artifacts that were made by other software (`NEURON_COMPILED_ARTIFACTS`): download, checks, findings."""

@@ -1,1 +1,0 @@
-"""What identifies a compiled artifact: its key, the checkpoint, the software versions, and why a key was not found."""

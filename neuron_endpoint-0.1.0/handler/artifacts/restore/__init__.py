@@ -1,1 +1,0 @@
-"""Restores compiled artifacts from the store to a directory: parallel, resumable and checked while they stream."""

@@ -1,1 +1,0 @@
-"""The store of compiled artifacts: manifests, objects named by digest, publication, signatures, garbage collection."""

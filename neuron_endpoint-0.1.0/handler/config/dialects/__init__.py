@@ -1,1 +1,0 @@
-"""Translators from the names of other tools and images (vLLM, SageMaker, LMI, Hugging Face, Neuron) to our fields."""

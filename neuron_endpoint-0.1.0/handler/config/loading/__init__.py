@@ -1,1 +1,0 @@
-"""Reads the sources of a configuration and merges them into one `EndpointConfig`."""

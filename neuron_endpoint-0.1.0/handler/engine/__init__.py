@@ -1,1 +1,0 @@
-"""The embedded vLLM engine. Only `engine_client`, `v0` and `v1` import vLLM."""

@@ -1,1 +1,0 @@
-"""LoRA adapters: their files, their names, loading and unloading."""

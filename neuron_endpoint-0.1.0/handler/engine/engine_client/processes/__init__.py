@@ -1,1 +1,0 @@
-"""What runs in vLLM's own processes, and what is known of them: cores and workers."""

@@ -1,1 +1,0 @@
-"""vLLM's own OpenAI serving classes, run in this process: requests, replies, errors and fixes."""

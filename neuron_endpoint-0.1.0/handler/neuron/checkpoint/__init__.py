@@ -1,1 +1,0 @@
-"""Reads a model's config.json and safetensors headers, from a directory or S3."""

@@ -1,1 +1,0 @@
-"""The lines, each a generation of vLLM and Neuron: their features, and how they spell a plan."""

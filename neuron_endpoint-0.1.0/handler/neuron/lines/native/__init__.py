@@ -1,1 +1,0 @@
-"""The native plugin's lines: what their plans say of prefill and of sampling."""

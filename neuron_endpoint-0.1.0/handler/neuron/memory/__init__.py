@@ -1,1 +1,0 @@
-"""Estimates the device and host memory that a configuration needs."""

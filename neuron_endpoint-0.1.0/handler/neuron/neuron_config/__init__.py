@@ -1,1 +1,0 @@
-"""NeuronConfig without NxD Inference: its keys, defaults and rules, so that a laptop can check a configuration."""

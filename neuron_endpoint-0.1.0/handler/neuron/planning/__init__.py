@@ -1,1 +1,0 @@
-"""Makes an engine plan from a configuration."""

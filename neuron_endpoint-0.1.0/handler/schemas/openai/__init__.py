@@ -1,1 +1,0 @@
-"""OpenAI's schemas: chat, completions, and the bodies that vLLM's serving classes answer."""

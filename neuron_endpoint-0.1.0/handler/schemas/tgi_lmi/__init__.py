@@ -1,1 +1,0 @@
-"""The `inputs` schema of TGI and of DJL's LMI."""

@@ -1,1 +1,0 @@
-"""Stateful sessions of SageMaker: which are open, and until when."""

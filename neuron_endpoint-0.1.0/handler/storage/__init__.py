@@ -1,1 +1,0 @@
-"""Access to S3 and to directories: listing, parallel downloads, archives, safe paths, file headers."""

@@ -1,1 +1,0 @@
-"""SageMaker on one machine: plain boto3 clients in front, processes of the container behind."""

@@ -1,1 +1,0 @@
-"""SageMaker's control plane: the JSON protocol, the operations on its resources, and their storage."""

@@ -1,1 +1,0 @@
-"""SageMaker's runtime: routes invocations to containers, and encodes streams as AWS event streams."""

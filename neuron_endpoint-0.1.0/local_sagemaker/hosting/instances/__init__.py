@@ -1,1 +1,0 @@
-"""Single instances: their processes or Docker containers, health checks, model data and selection."""

@@ -1,1 +1,0 @@
-"""Invocations of hosted endpoints: routing to instances, asynchronous inference, and injected errors."""

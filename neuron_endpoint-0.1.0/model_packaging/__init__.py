@@ -1,1 +1,0 @@
-"""What is done before an endpoint exists: its settings explained, checked and planned (`neuron-endpoint`)."""

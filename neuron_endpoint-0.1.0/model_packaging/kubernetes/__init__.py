@@ -1,1 +1,0 @@
-"""Manifests for the same image on Kubernetes. Counts, sizes and times are computed from the plan."""

@@ -1,1 +1,0 @@
-"""Translates the settings of NxD Inference into settings of the native plugin."""
