@@ -46,21 +46,18 @@ COMMANDS = {
     "delete": "Delete everything that deploy created, and nothing else.",
     "local": "SageMaker on this machine: up, down, status.",
     "bench": "Send a small load to an endpoint: time to the first token, tokens per second.",
-    "predict": "Predict rates, latency and cost of a model on an instance, or find the cheapest.",
-    "tune": "Choose buckets and batches for the lengths of a request log.",
+    "size": "Predict rates and cost on an instance, size a fleet, or choose buckets for a request log.",
     "accuracy": "Compare an endpoint's greedy tokens with those of a reference run.",
-    "capacity": "Compute instances, cost and the first limit of a load.",
     "store": "List, verify, pin and delete the entries of an artifact store.",
     "completion": "Print the shell code that completes this command.",
 }
 MODULES = {
+    "check": ("model_packaging.commands.check", "check_command"),
+    "plan": ("model_packaging.commands.check", "plan_command"),
+    "pack": ("model_packaging.commands.package", "pack_command"),
     "inspect": ("model_packaging.commands.package", "inspect_command"),
     "verify": ("model_packaging.commands.package", "verify_command"),
-    "capacity": ("model_packaging.commands.sizing.capacity", "command"),
-    "predict": ("model_packaging.commands.sizing.predict", "command"),
-    "tune": ("model_packaging.commands.sizing.tune", "command"),
     "local": ("local_sagemaker.cli", "local"),
-    "accuracy": ("model_packaging.accuracy.accuracy_command", "command"),
     "completion": (__name__, "completion"),
 }
 

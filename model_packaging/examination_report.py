@@ -1,4 +1,4 @@
-"""Examines settings for `check`, `plan` and `deploy`."""
+"""Examines settings for `check`, `plan`, `deploy` and `compile`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from dataclasses import replace
 
 from handler.config.config_rows import secrets, without_secrets
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
-from handler.config.problems import mask
+from handler.config.problems import SettingErrors, mask
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.neuron.checks.several_nodes import HOSTED
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
+from handler.neuron.planning.file_examination import with_files
 from model_packaging.deployment.definition.request import environment_problems
 
 
@@ -55,3 +57,14 @@ def _masked_plan(plan: EnginePlan | None, known: tuple[str, ...]) -> EnginePlan 
         return None
     args = {name: without_secrets(value, known) for name, value in plan.engine_args.items()}
     return EnginePlan(plan.line, args, {name: mask(value, known) for name, value in plan.env.items()})
+
+
+def require_startable(environ: Mapping[str, str]) -> None:
+    """Checks that a container with these variables would compile, before an instance is rented or it is started.
+
+    :raises SettingErrors: it would not. The error has every finding.
+    """
+    found = with_files(examine_config(load(environ))).findings
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    if errors:
+        raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from model_packaging.load_plot import throughput as throughput
+from model_packaging.plots import throughput as throughput
 
 # A stage in the container's log: `[  11.1 s] import vLLM: 9.5 s`, with its end and its duration in seconds.
 STAGE = re.compile(r"\[ *([\d.]+) s\] (.+): ([\d.]+) s$")

@@ -32,7 +32,7 @@ def arguments(version: str) -> dict[str, str]:
     """
     path = TABLES / f"{version}.json"
     if not path.is_file():
-        raise SystemExit(f"There is no {path.relative_to(ROOT)}: python -m model_packaging.vllm_arguments writes it.")
+        raise SystemExit(f"There is no {path.relative_to(ROOT)}: python -m requirements.vllm_arguments writes it.")
     table: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return {
         name: " ".join([about["kind"], *sorted(map(str, about.get("choices", ())))])

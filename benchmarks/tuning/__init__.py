@@ -1,1 +1,1 @@
-"""Reading a request log for `neuron-endpoint tune`."""
+"""Reading a request log for `neuron-endpoint size --log`."""

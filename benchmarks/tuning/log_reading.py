@@ -1,4 +1,4 @@
-"""`python -m benchmarks tune-log`: the time and memory of `neuron-endpoint tune` on a long request log."""
+"""`python -m benchmarks tune-log`: the time and memory of `neuron-endpoint size --log` on a long request log."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LONGEST = 16_000
 @click.command("tune-log")
 @click.option("--requests", default=1_000_000, show_default=True, help="Lines of the log.")
 def tune_log(requests: int) -> None:
-    """Measure tune on a generated log in our own format: seconds, and the peak of its memory."""
+    """Measure size --log on a generated log in our own format: seconds, and the peak of its memory."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "endpoint.log"
         with log.open("w") as file:
             file.writelines(log_lines(requests))
-        words = ["tune", str(log), "model", "--line", "nxdi-0.16", "--json", "--env"]
+        words = ["size", "model", "--log", str(log), "--line", "nxdi-0.16", "--json", "--env"]
         command = [sys.executable, "-m", "model_packaging", *words]
         began = time.monotonic()
         process = subprocess.Popen(
@@ -38,7 +38,7 @@ def tune_log(requests: int) -> None:
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began
     if status:
-        raise click.ClickException(f"tune ended with {os.waitstatus_to_exitcode(status)}")
+        raise click.ClickException(f"size ended with {os.waitstatus_to_exitcode(status)}")
     cpu = usage.ru_utime + usage.ru_stime
     click.echo(f"{requests:,} requests: {seconds:.1f} s ({cpu:.1f} s of CPU), {usage.ru_maxrss / 1024:.0f} MiB at most")
 

@@ -1,6 +1,6 @@
 """vLLM's engine arguments by version, read from tables. This module never imports vLLM.
 
-`python -m model_packaging.vllm_arguments` writes a table.
+`python -m requirements.vllm_arguments` writes a table.
 """
 
 from __future__ import annotations

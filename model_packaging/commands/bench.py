@@ -38,18 +38,18 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 @click.command("bench")
 @click.argument("endpoint")
-@click.option("--component", help="The inference component.")
-@click.option("--requests", default=32, show_default=True, type=click.IntRange(min=1), help="At each concurrency.")
+@click.option("--component", help="Inference component.")
+@click.option("--requests", default=32, show_default=True, type=click.IntRange(min=1), help="Requests per concurrency.")
 @click.option(
     "--concurrency",
     default="4",
     show_default=True,
     type=Counts(),
-    help="Requests at a time; several: one after the other.",
+    help="Concurrent requests. Several are measured one after the other.",
 )
-@click.option("--max-tokens", default=128, show_default=True, type=click.IntRange(min=1))
-@click.option("--prompt", default=PROMPT, show_default=True)
-@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw it: .png, .svg or .pdf.")
+@click.option("--max-tokens", default=128, show_default=True, type=click.IntRange(min=1), help="Tokens per answer.")
+@click.option("--prompt", default=PROMPT, show_default=True, help="Prompt of every request.")
+@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Plot file: .png, .svg or .pdf.")
 @region_option
 @json_option
 @local_only_option
@@ -68,12 +68,12 @@ def command(
 
     Exit status 4: a request failed.
     """
-    from model_packaging import load_plot
+    from model_packaging import plots
     from model_packaging.client import EndpointClient
     from model_packaging.load_measurement import measure, summary
 
     if plot is not None:
-        load_plot.check(plot)
+        plots.check(plot)
     client = EndpointClient(endpoint, component=component, region=region, connections=max(concurrency))
     body = {
         "messages": [{"role": "user", "content": prompt}],
@@ -87,7 +87,7 @@ def command(
             samples, seconds = measure(client, body, requests, count, listener)
         runs[count] = {"concurrency": count, **summary(samples, seconds)}
     if plot is not None:
-        load_plot.throughput(runs).savefig(plot)
+        plots.throughput(runs).savefig(plot)
     if as_json:
         print_json(next(iter(runs.values())) if len(runs) == 1 else {"runs": [*runs.values()]})
     else:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import dry_run_option, json_option, plan_options, region_option, settings_options
+from model_packaging.console.options import (
+    dry_run_option,
+    json_option,
+    network_options,
+    plan_options,
+    region_option,
+    settings_options,
+)
 from model_packaging.console.output import print_json, size_text
 
 if TYPE_CHECKING:
@@ -18,19 +25,20 @@ if TYPE_CHECKING:
 
 @click.command("compile")
 @click.argument("model")
-@click.option("--store", required=True, help="Where the artifacts go: s3://bucket/prefix, or file:// here.")
+@click.option("--store", required=True, help="Artifact store: s3://bucket/prefix, or file:// on this machine.")
 @settings_options
 @plan_options
-@click.option("--on", metavar="INSTANCE", help="Rent this instance as a training job; default: this machine.")
-@click.option("--cpu", is_flag=True, help="Without --on: this machine has no Neuron devices. For native lines.")
-@click.option("--image", help="With --on: the container's image in ECR.")
-@click.option("--role", help="With --on: the job's role; default: the only one that SageMaker may take.")
-@click.option("--on-demand", is_flag=True, help="With --on: no spot instance.")
-@click.option("--longest", default=14400, show_default=True, type=click.IntRange(600, 432000), help="Seconds of a job.")
-@click.option("--subnet", "subnets", multiple=True, help="With --on: of a VPC; may be repeated.")
-@click.option("--security-group", "groups", multiple=True, help="With --subnet; may be repeated.")
-@click.option("--again", is_flag=True, help="With --on: although a job has compiled this already.")
-@click.option("--stop", is_flag=True, help="With --on: stop the job that runs for these very artifacts.")
+@click.option("--on", metavar="INSTANCE", help="Instance type of a training job. Default: this machine.")
+@click.option("--cpu", is_flag=True, help="Compile on this machine's CPU, without Neuron devices (native lines).")
+@click.option("--image", help="Container image in ECR, for a job.")
+@click.option("--role", help="IAM role of the job: name or ARN. Default: the only one that trusts SageMaker.")
+@click.option("--on-demand", is_flag=True, help="On-demand instead of spot instance.")
+@click.option(
+    "--longest", default=14400, show_default=True, type=click.IntRange(600, 432000), help="Job time limit (s)."
+)
+@network_options
+@click.option("--again", is_flag=True, help="Another job, although one has compiled this already.")
+@click.option("--stop", is_flag=True, help="Stop the running job for these artifacts.")
 @region_option
 @dry_run_option
 @json_option
@@ -49,9 +57,9 @@ def command(model: str, environ: Mapping[str, str], **given: Any) -> None:
 
 def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
     from handler.neuron.engine_plan import CPU_COMPILE
-    from model_packaging.compilation.compile_examination import require_startable
     from model_packaging.compilation.local_compile import child_environment, compile_here, failure_file
-    from model_packaging.console.live_progress import lines
+    from model_packaging.console.output import lines
+    from model_packaging.examination_report import require_startable
 
     chosen = {**environ, "ENDPOINT_MODEL": os.path.abspath(model) if os.path.isdir(model) else model}  # noqa: PTH100, PTH112
     for name, value in (("ENDPOINT_INSTANCE", given["instance"]), ("ENDPOINT_LINE", given["line"])):
@@ -83,13 +91,13 @@ def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> N
 
 def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
     from handler.neuron.hardware.cpu_instance import cpu_instance
-    from model_packaging.compilation.compile_examination import require_startable
     from model_packaging.compilation.compile_job import job_environment, members
     from model_packaging.compilation.compile_job_run import run, stop
     from model_packaging.compilation.instance_prices import price_line
-    from model_packaging.console.live_progress import lines
+    from model_packaging.console.output import lines
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.definition.environment import shown
+    from model_packaging.examination_report import require_startable
 
     aws = Aws(given["region"])
     wanted = _job(model, environ, given, aws)

@@ -12,7 +12,7 @@ from model_packaging.console.output import print_json
 
 @click.command("delete")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="No confirmation prompt.")
 @local_option
 @poll_option
 @region_option
@@ -23,7 +23,7 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
 
     The package in S3 and the container's logs stay.
     """
-    from model_packaging.console.live_progress import lines
+    from model_packaging.console.output import lines
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.removal import Removal
     from model_packaging.deployment.watch import PollInterval

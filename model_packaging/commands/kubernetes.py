@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import environ_of
+from model_packaging.console.options import container_options, environ_of
 from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
@@ -20,84 +20,79 @@ if TYPE_CHECKING:
 @click.command("kubernetes")
 @click.argument("name")
 @click.argument("model", metavar="[s3://BUCKET/PREFIX/ | HUB ID]", required=False)
-@click.option("--image", required=True, help="The container's image, with its registry.")
-@click.option("--instance", help="The nodes' type, trn2.48xlarge for one.")
-@click.option("--cpu", is_flag=True, help="The image with the CPU engine, instead of --instance.")
-@click.option("--env-file", metavar="FILE", help="The container's environment.")
-@click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="One variable of it; may be repeated.")
-@click.option("--config", "document", metavar="FILE", help="The endpoint's settings: a file, or s3://.")
-@click.option("--namespace")
-@click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1))
-@click.option("--nodes", default=1, show_default=True, type=click.IntRange(min=1), help="Pods under one model.")
-@click.option("--min", "minimum", type=click.IntRange(min=1), help="Scale: no fewer replicas than these.")
-@click.option("--max", "maximum", type=click.IntRange(min=1), help="Scale: no more replicas than these.")
-@click.option("--concurrency", type=float, help="Scale: requests in flight a replica should have.")
-@click.option("--role", metavar="ARN", help="The pods' IAM role (IRSA); without it, the cluster's Pod Identity.")
-@click.option("--kserve", is_flag=True, help="An InferenceService instead of Deployment and Service.")
-@click.option("--prometheus", metavar="URL", help="With --kserve and --max: where KEDA asks for the metric.")
-@click.option("--compiled/--compiles", "compiled", default=None, help="The graphs; default: a look into the store.")
-@click.option("--startup-seconds", type=click.IntRange(min=60), help="Default: computed from sizes.")
-def command(name: str, model: str | None, **given: Any) -> None:
+@click.option("--image", required=True, help="Container image with its registry.")
+@click.option("--instance", help="Instance type of the nodes, for example trn2.48xlarge.")
+@click.option("--cpu", is_flag=True, help="CPU engine, instead of --instance.")
+@container_options
+@click.option("--namespace", help="Namespace of the manifests. Default: that of kubectl.")
+@click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1), help="Number of replicas.")
+@click.option("--nodes", default=1, show_default=True, type=click.IntRange(min=1), help="Pods that share one model.")
+@click.option("--min", "minimum", type=click.IntRange(min=1), help="Minimum replicas. Default: --replicas.")
+@click.option("--max", "maximum", type=click.IntRange(min=1), help="Maximum replicas. Turns autoscaling on.")
+@click.option("--concurrency", type=float, help="Target of autoscaling: requests in flight per replica.")
+@click.option("--role", metavar="ARN", help="IAM role of the pods (IRSA). Default: the cluster's Pod Identity.")
+@click.option("--kserve", is_flag=True, help="InferenceService instead of Deployment and Service.")
+@click.option("--prometheus", metavar="URL", help="Prometheus that KEDA reads, with --kserve and --max.")
+@click.option("--compiled/--compiles", "compiled", default=None, help="Graphs in the store. Default: as listed.")
+@click.option("--startup-seconds", type=click.IntRange(min=60), help="Time limit of a start. Default: from the sizes.")
+def command(name: str, model: str | None, **options: Any) -> None:
     """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
 
     Devices, memory, disk and the probes' times are computed from the same configuration and plan that `check` uses. If
     the endpoint would not start, the findings are printed instead.
     """
-    from model_packaging.kubernetes.kserve import kserve_manifests
-    from model_packaging.kubernetes.manifests import manifests
-    from model_packaging.kubernetes.node_group import group_manifests
-    from model_packaging.kubernetes.yaml_text import as_text
+    from model_packaging.kubernetes.manifests import as_text, deployment, inference_service, node_group
 
-    several = given["nodes"] > 1
-    if several and (given["kserve"] or given["maximum"]):
+    several = options["nodes"] > 1
+    if several and (options["kserve"] or options["maximum"]):
         raise click.UsageError("--nodes goes with neither --kserve nor --max.")
-    work = _workload(name, model, given)
+    work = _workload(name, model, options)
     if several:
-        documents = group_manifests(work, given["nodes"])
+        documents = node_group(work, options["nodes"])
     else:
-        documents = kserve_manifests(work) if given["kserve"] else manifests(work)
+        documents = inference_service(work) if options["kserve"] else deployment(work)
     click.echo(as_text(work, documents), nl=False)
 
 
-def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workload:
+def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workload:
     from handler.neuron.hardware.instance_catalogue import find_for_plan
-    from model_packaging.commands.deploy import pairs, scaling_of
+    from model_packaging.commands.deploy import scaling_of
     from model_packaging.kubernetes.pod_size import pod_size
     from model_packaging.kubernetes.workload import Workload
 
-    if bool(given["instance"]) == bool(given["cpu"]):
+    if bool(options["instance"]) == bool(options["cpu"]):
         raise click.UsageError("Give --instance or --cpu.")
-    instance = None if given["cpu"] else find_for_plan(given["instance"], "--instance")
-    variables = {**environ_of(given["env_file"], None, False), **pairs(given["variables"], "--set")}
+    instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
+    variables = dict(options["variables"])
     if model:
         variables["ENDPOINT_MODEL"] = model
         variables.update(_graphs(model))
-    spread = {"SM_VLLM_NNODES": str(given["nodes"])} if given["nodes"] > 1 else {}
+    spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}
     config, plan, memory = _examined(
-        {**variables, **spread}, given["document"], None if instance is None else instance.name
+        {**variables, **spread}, options["document"], None if instance is None else instance.name
     )
     platform = "cpu" if instance is None else instance.platform
-    sizes = _sized(_listed(config.model, variables, platform, given["compiled"]), config.model, given)
-    size = pod_size(plan, instance, sizes, memory, startup=given["startup_seconds"])
+    sizes = _sized(_listed(config.model, variables, platform, options["compiled"]), config.model, options)
+    size = pod_size(plan, instance, sizes, memory, startup=options["startup_seconds"])
     if spread:
-        unseen = f"{given['nodes']} pods serve one model, each a part of it; this was not tested with {plan.line}"
+        unseen = f"{options['nodes']} pods serve one model, each a part of it; this was not tested with {plan.line}"
         size = replace(size, reasons=(*size.reasons, unseen))
-    settings = given["document"]
+    settings = options["document"]
     if settings and settings.startswith(("s3://", "{")):
         variables["ENDPOINT_CONFIG"], settings = settings, None
     return Workload(
         name=name,
-        image=given["image"],
+        image=options["image"],
         size=size,
         environment=variables,
         settings=Path(settings).read_text(encoding="utf-8") if settings else None,
         instance=instance,
-        namespace=given["namespace"],
-        replicas=given["replicas"],
-        scaling=scaling_of({**given, "instances": given["replicas"]}),
-        prometheus=given["prometheus"],
+        namespace=options["namespace"],
+        replicas=options["replicas"],
+        scaling=scaling_of({**options, "instances": options["replicas"]}),
+        prometheus=options["prometheus"],
         drain=config.drain,
-        role=given["role"],
+        role=options["role"],
     )
 
 
@@ -110,7 +105,7 @@ def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: b
     return found if compiled is None else replace(found, compiles=not compiled and platform != "cpu")
 
 
-def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
+def _sized(sizes: Sizes, model: str, options: Mapping[str, Any]) -> Sizes:
     """Adds the weights of a hub's model, if its files are on this machine.
 
     :raises SettingError: the size is not known, so the time of a start cannot be computed.
@@ -122,7 +117,7 @@ def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
         return sizes
     facts = read_facts(model)
     weights = (facts.weight_bytes if facts else None) or 0
-    if not weights and not given["startup_seconds"]:
+    if not weights and not options["startup_seconds"]:
         fix = "Give --startup-seconds, or push the model to S3."
         raise SettingError("MODEL", f"the size of {model[:80]} is not known here, so neither is its start's time", fix)
     return replace(sizes, weights=weights, fetched=sizes.fetched + weights)
@@ -135,7 +130,7 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
     """
     from handler.config.loading.config_loader import load
     from handler.errors import SettingError
-    from model_packaging.console.examination_options import examined
+    from model_packaging.console.options import examined
 
     environ = {**variables, **environ_of(None, document, False)}
     config = load(environ)

@@ -14,10 +14,10 @@ from model_packaging.console.options import json_option, local_option, region_op
 @click.command("logs")
 @click.argument("name")
 @click.option("--component", is_flag=True, help="NAME is an inference component.")
-@click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Minutes.")
-@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
-@click.option("--explain", is_flag=True, help="Only what is wrong, from the table of known symptoms.")
-@click.option("--timeline", is_flag=True, help="Only the steps of the last start, as bars on one axis.")
+@click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Maximum age in minutes.")
+@click.option("--follow", "-f", is_flag=True, help="New lines until Ctrl-C.")
+@click.option("--explain", is_flag=True, help="Only the cause and fix of a known symptom.")
+@click.option("--timeline", is_flag=True, help="Only the steps of the last start, as bars.")
 @local_option
 @region_option
 @json_option

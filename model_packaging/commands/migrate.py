@@ -15,9 +15,9 @@ from model_packaging.console.output import print_json, refuse
 
 @click.command("migrate")
 @settings_options
-@click.option("--line", default="native-0.29", show_default=True, help="The native line to migrate to.")
-@click.option("--instance", help="The instance, for example ml.trn2.48xlarge.")
-@click.option("--output", type=click.Path(dir_okay=False), help="Write the document to this file.")
+@click.option("--line", default="native-0.29", show_default=True, help="Native line to migrate to.")
+@click.option("--instance", help="Instance type, for example ml.trn2.48xlarge.")
+@click.option("--output", type=click.Path(dir_okay=False), help="File for the migrated settings.")
 @json_option
 @click.argument("model", required=False)
 def command(

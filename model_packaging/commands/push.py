@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.command("push")
 @input_options
 @click.argument("destination", metavar="s3://BUCKET/PREFIX")
-@click.option("--kms-key", metavar="ARN", help="Encrypt with this KMS key; default: as the bucket does.")
-@click.option("--replace", is_flag=True, help="Overwrite another package there, and delete files that are not of this.")
+@click.option("--kms-key", metavar="ARN", help="KMS key of the objects. Default: the bucket's encryption.")
+@click.option("--replace", is_flag=True, help="Replace another package, and delete its other files.")
 @dry_run_option
 @json_option
 @local_only_option

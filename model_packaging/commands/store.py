@@ -100,8 +100,8 @@ def unpin(store: str, key: str) -> None:
 @command.command("rm")
 @click.argument("store")
 @click.argument("key", required=False)
-@click.option("--older-than", type=float, metavar="DAYS", help="Instead of a KEY: all that are older.")
-@click.option("--keep", type=click.IntRange(min=0), help="Instead of a KEY: all but the newest so many of each kind.")
+@click.option("--older-than", type=float, metavar="DAYS", help="Age of the entries to delete, instead of a KEY.")
+@click.option("--keep", type=click.IntRange(min=0), help="Number of newest entries per kind to keep, instead of a KEY.")
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
     """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more."""

@@ -14,8 +14,8 @@ from model_packaging.console.output import print_json
 
 
 @click.command("translate", context_settings={"allow_interspersed_args": False})
-@click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML for --config, in the place of an environment file.")
-@click.option("--check", "checks", is_flag=True, help="Go on to what `neuron-endpoint check` does with the settings.")
+@click.option("--yaml", "as_yaml", is_flag=True, help="YAML output for --config, instead of an environment file.")
+@click.option("--check", "checks", is_flag=True, help="Check of the settings, as by `neuron-endpoint check`.")
 @plan_options
 @json_option
 @click.argument("words", metavar="[FILE | COMMAND ...]", nargs=-1, type=click.UNPROCESSED)
@@ -39,7 +39,7 @@ def command(
         click.echo("\n".join([*found.lines(as_yaml), *(() if checks else notes)]))
     if checks:
         from model_packaging.commands.check import report
-        from model_packaging.console.examination_options import examined
+        from model_packaging.console.options import examined
 
         examination = examined(
             {name: one.text for name, one in found.given.items()}, found.config.model, instance, line

@@ -6,16 +6,19 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from handler.neuron.planning.examination import Examination
 
 Command = Callable[..., Any]
 POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
-region_option = click.option("--region", help="The AWS region; default: the profile's, or AWS_DEFAULT_REGION.")
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON output.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+region_option = click.option("--region", help="AWS region. Default: AWS_DEFAULT_REGION, or the profile's.")
 
 
 def _use_local(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
@@ -27,7 +30,7 @@ def _use_local(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 # The callback runs when the option is read, before any AWS client is created.
-_LOCAL_HELP = "On this machine, with what `neuron-endpoint local up` started."
+_LOCAL_HELP = "Local SageMaker, as `neuron-endpoint local up` started it."
 _local = partial(click.option, "--local", is_flag=True, is_eager=True, callback=_use_local, help=_LOCAL_HELP)
 local_option = _local()
 local_only_option = _local(expose_value=False)  # for commands that do not otherwise use the value
@@ -43,16 +46,16 @@ poll_option = click.option(
     "--poll",
     type=click.FloatRange(min=0.1),
     callback=_poll,
-    help=f"Seconds between two polls; default: {POLL_SECONDS:g}, with --local {LOCAL_POLL_SECONDS:g}.",
+    help=f"Seconds between polls. Default: {POLL_SECONDS:g}; with --local {LOCAL_POLL_SECONDS:g}.",
 )
 
 
 def settings_options(command: Command) -> Command:
     """Adds the options that name the source of the settings. The command gets the settings as `environ`."""
 
-    @click.option("--env-file", metavar="FILE", help="Variables in the format of `docker run --env-file`.")
-    @click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a path or s3://.")
-    @click.option("--env", "own", is_flag=True, help="Read the environment of this process.")
+    @click.option("--env-file", metavar="FILE", help="Environment file, as for `docker run --env-file`.")
+    @click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a file, or s3://.")
+    @click.option("--env", "own", is_flag=True, help="Environment of this process as the settings.")
     @wraps(command)
     def with_environ(env_file: str | None, document: str | None, own: bool, **given: Any) -> Any:
         return command(environ=environ_of(env_file, document, own), **given)
@@ -62,9 +65,38 @@ def settings_options(command: Command) -> Command:
 
 def plan_options(command: Command) -> Command:
     """Adds the options that select the line and the instance."""
-    line = click.option("--line", help="The line of vLLM and Neuron, for example nxdi-0.16.")
-    instance = click.option("--instance", help="The instance, for example ml.trn2.48xlarge.")
+    line = click.option("--line", help="Neuron line, for example nxdi-0.16.")
+    instance = click.option("--instance", help="Instance type, for example ml.trn2.48xlarge.")
     return instance(line(command))
+
+
+def container_options(command: Command) -> Command:
+    """Adds the options that set a container's environment. The command gets `variables` and `document`."""
+
+    @click.option("--env-file", metavar="FILE", help="Environment file, as for `docker run --env-file`.")
+    @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable (repeatable).")
+    @click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a file, or s3://.")
+    @wraps(command)
+    def with_variables(env_file: str | None, variables: tuple[str, ...], **given: Any) -> Any:
+        return command(variables={**environ_of(env_file, None, False), **pairs(variables, "--set")}, **given)
+
+    return with_variables
+
+
+def network_options(command: Command) -> Command:
+    """Adds the options of a VPC. The command gets `subnets` and `groups`."""
+    subnet = click.option("--subnet", "subnets", multiple=True, help="VPC subnet ID (repeatable).")
+    group = click.option("--security-group", "groups", multiple=True, help="VPC security group ID (repeatable).")
+    return subnet(group(command))
+
+
+def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """The values of a repeatable option NAME=VALUE, by name."""
+    parts = [text.partition("=") for text in texts]
+    for name, equals, _ in parts:
+        if not name or not equals:
+            raise click.BadParameter("write NAME=VALUE", param_hint=option)
+    return {name: value for name, _, value in parts}
 
 
 def environ_of(env_file: str | None, document: str | None, own: bool) -> Mapping[str, str]:
@@ -94,3 +126,35 @@ def _env_file(name: str) -> Mapping[str, str]:
         raise click.BadParameter(f"{name} cannot be read ({error})", param_hint="--env-file") from None
     except SettingError as error:
         raise click.BadParameter(error.message, param_hint="--env-file") from None
+
+
+def examination_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds MODEL, --json and the options of settings, line and instance. The command gets an examination: `found`."""
+
+    @settings_options
+    @plan_options
+    @json_option
+    @click.argument("model")
+    @wraps(command)
+    def with_examination(
+        environ: Mapping[str, str], model: str, instance: str | None, line: str | None, **given: Any
+    ) -> None:
+        command(found=examined(environ, model, instance, line), **given)
+
+    return with_examination
+
+
+def examined(environ: Mapping[str, str], model: str, instance: str | None, line: str | None) -> Examination:
+    from handler.errors import SettingError
+    from handler.neuron.hardware.instance_catalogue import find_for_plan
+    from handler.neuron.lines.line_registry import NAMES
+    from model_packaging.examination_report import examine
+
+    if line and line not in NAMES:
+        raise click.BadParameter(f"'{line}' is not a line. Known: {', '.join(NAMES)}.", param_hint="--line")
+    try:
+        if instance:
+            find_for_plan(instance, "--instance")
+    except SettingError as error:
+        raise click.BadParameter(f"{error.problem}. {error.fix}", param_hint="--instance") from None
+    return examine(environ, model, instance=instance, line=line)

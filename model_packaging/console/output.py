@@ -1,10 +1,12 @@
-"""Prints JSON, findings and sizes."""
+"""Prints JSON, findings, sizes and progress."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -39,3 +41,32 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def number_text(value: float) -> str:
+    """Formats a number for people: three significant digits, or whole with thousands separators."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+@contextmanager
+def lines() -> Iterator[Callable[[str], None]]:
+    """Shows a slow operation: a spinner with the latest line on a terminal, otherwise plain lines."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    began = time.monotonic()
+
+    def stamped(text: str) -> str:
+        return f"[{time.monotonic() - began:6.0f} s] {text}"
+
+    if not console.is_terminal:
+        yield lambda text: click.echo(stamped(text), err=True)
+        return
+    with console.status("") as status:
+
+        def tell(text: str) -> None:
+            console.print(escape(stamped(text)), highlight=False)
+            status.update(escape(text))
+
+        yield tell

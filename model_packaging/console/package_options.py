@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from model_packaging.package.assembly import Assembly
     from model_packaging.package.package_manifest import PackageManifest
 
-GRAPHS_HELP = "Compiled graphs: NEURON_COMPILED_ARTIFACTS, or an artifact store."
+GRAPHS_HELP = "Compiled graphs: a directory as of NEURON_COMPILED_ARTIFACTS, or an artifact store."
 
 
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -23,9 +23,9 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.argument("model")
     @click.option("--artifacts", metavar="PLACE", help=GRAPHS_HELP)
-    @click.option("--config", metavar="FILE", help="The endpoint's settings: YAML, TOML or JSON.")
-    @click.option("--code", metavar="FOLDER", help="inference.py and what it imports.")
-    @click.option("--revision", help="A branch, tag or commit of the hub repository.")
+    @click.option("--config", metavar="FILE", help="Settings of the endpoint in YAML, TOML or JSON.")
+    @click.option("--code", metavar="FOLDER", help="Folder with inference.py and what it imports.")
+    @click.option("--revision", help="Branch, tag or commit of the hub repository.")
     @wraps(command)
     def with_inputs(
         model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None, **given: Any

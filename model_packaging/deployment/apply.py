@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.aws import Aws, create, unless_missing
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG, Resources
 from model_packaging.deployment.deployment_errors import NotOurs
-from model_packaging.deployment.idempotent_calls import create, unless_missing
 from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell, WatchedResource
 
 Members = dict[str, Any]

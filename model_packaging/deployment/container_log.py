@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from model_packaging.deployment.idempotent_calls import unless_missing
+from model_packaging.deployment.aws import unless_missing
 
 # `serve` prints this when a stage has ended: "[  12.3 s] fetch model: 4.0 s".
 STAGE = re.compile(r"^\[\s*([\d.]+) s\] (.+)$")

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.aws import Aws, unless_missing
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG
-from model_packaging.deployment.idempotent_calls import unless_missing
 from model_packaging.deployment.watch import EndpointWatch, PollInterval, Tell, WatchedResource
 
 NAMESPACE = "sagemaker"

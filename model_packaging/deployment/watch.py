@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from model_packaging.deployment.aws import unless_missing
 from model_packaging.deployment.container_log import Log, stage_of
 from model_packaging.deployment.deployment_errors import DeploymentFailed, StillGoing
 from model_packaging.deployment.diagnosis import diagnose
-from model_packaging.deployment.idempotent_calls import unless_missing
 
 Members = dict[str, Any]
 MOVING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")

@@ -1,120 +1,129 @@
-"""Builds a Deployment with its Service, service account, settings, disruption budget and autoscaler."""
+"""Computes the values of the templates: a Deployment, a KServe InferenceService or a LeaderWorkerSet for a workload."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Any
 
-from model_packaging.kubernetes.pod import SETTINGS_FILE, pod_spec
-from model_packaging.kubernetes.workload import PORT, Workload
+from handler.errors import SettingError
+from model_packaging.kubernetes.pod_size import CORES, DEVICES
+from model_packaging.kubernetes.template import fill_template, yaml_text
+from model_packaging.kubernetes.workload import Workload
 
 Members = dict[str, Any]
-# Seconds. The image has several GB, and a node may have to be created first.
+# Seconds until every proxy of the cluster knows that the pod accepts no more requests. Then SIGTERM follows.
+DEREGISTRATION = 5
+# Seconds for the engine to stop after the last request. SageMaker allows 5 s (30 in all); a cluster can allow more.
+ENDING = 15
+# Seconds for the pull. The image has several GB, and a node may have to be created first.
 PULLING = 900
-# OTLP over gRPC and HTTP.
-COLLECTORS = (4317, 4318)
-# The instance's metadata, and EKS Pod Identity.
-ROLE_ADDRESSES = ("169.254.169.254", "169.254.170.23")
-# As with `deploy`: a pod that is not needed for ten minutes is removed; a pod that is needed is added at once.
-SCALE_IN: Members = {"scaleDown": {"stabilizationWindowSeconds": 600}}
-# A new pod starts beside the old ones, which answer until it is ready.
-ROLLING_UPDATE: Members = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+PROBE_PERIOD = 10
+SETTINGS = "/etc/neuron-endpoint/endpoint.yaml"
+MASTER = "SM_VLLM_MASTER_ADDR"
 
 
-def manifests(work: Workload) -> list[Members]:
-    """Returns the manifests in the order in which they can be applied."""
-    parts = (_service(work), _network_policy(work), _deployment(work))
-    return [*surroundings(work), *parts, *_disruption(work), *_autoscaler(work)]
+def deployment(work: Workload) -> list[Members]:
+    """A Deployment with its Service, network policy, disruption budget and autoscaler, in the order to apply them."""
+    return _manifests("deployment", _values(work))
 
 
-def surroundings(work: Workload) -> list[Members]:
-    """Returns the service account, and a ConfigMap if the settings are a document."""
-    account = manifest("v1", "ServiceAccount", work)
-    if work.role:
-        account["metadata"]["annotations"] = {"eks.amazonaws.com/role-arn": work.role}
-    if work.settings is None:
-        return [account]
-    return [account, manifest("v1", "ConfigMap", work, data={SETTINGS_FILE: work.settings})]
+def inference_service(work: Workload) -> list[Members]:
+    """KServe's InferenceService.
 
-
-def manifest(version: str, kind: str, work: Workload, **members: Any) -> Members:
-    return {"apiVersion": version, "kind": kind, "metadata": metadata(work), **members}
-
-
-def metadata(work: Workload) -> Members:
-    found: Members = {"name": work.name, "labels": labels(work)}
-    return {**found, "namespace": work.namespace} if work.namespace else found
-
-
-def labels(work: Workload) -> dict[str, str]:
-    return {"app.kubernetes.io/name": work.name, "app.kubernetes.io/part-of": "neuron-endpoint"}
-
-
-def selector(work: Workload) -> Members:
-    return {"app.kubernetes.io/name": work.name}
-
-
-def scrape(work: Workload) -> dict[str, str]:
-    """Returns the annotations that a Prometheus with the usual configuration reads."""
-    return {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(PORT)}
-
-
-def _service(work: Workload) -> Members:
-    ports = [{"name": "http", "port": 80, "targetPort": "http"}]
-    return manifest("v1", "Service", work, spec={"selector": selector(work), "ports": ports})
-
-
-def _network_policy(work: Workload) -> Members:
-    """In: the port, from the cluster. Out: DNS, HTTPS (S3, AWS, a hub), traces, the credentials of the role."""
-    cluster: Members = {"namespaceSelector": {}}
-    spec = {
-        "podSelector": {"matchLabels": selector(work)},
-        "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": [cluster], "ports": _tcp(PORT)}],
-        "egress": [
-            {"ports": [*_tcp(53), {"protocol": "UDP", "port": 53}, *_tcp(443)]},
-            {"to": [cluster], "ports": _tcp(*COLLECTORS)},
-            {"to": [{"ipBlock": {"cidr": f"{address}/32"}} for address in ROLE_ADDRESSES], "ports": _tcp(80)},
-        ],
+    :raises SettingError: scaling without the address of Prometheus. KServe scales by requests through KEDA, which reads
+        the metric there.
+    """
+    if work.scaling is not None and not work.prometheus:
+        fix = "Give --prometheus http://prometheus.monitoring:9090 (yours), or leave --max out."
+        raise SettingError("--max", "KServe scales by requests in flight only through KEDA and Prometheus", fix)
+    namespace = f',namespace="{work.namespace}"' if work.namespace else ""
+    values = _values(work) | {
+        "container": "kserve-container",  # KServe requires this name
+        "autoscaler": "keda" if work.scaling else "none",
+        "prometheus": work.prometheus,
+        "query": f'sum(endpoint_requests_in_flight{{pod=~"{work.name}-predictor-.*"{namespace}}})',
     }
-    return manifest("networking.k8s.io/v1", "NetworkPolicy", work, spec=spec)
+    return _manifests("kserve", values)
 
 
-def _tcp(*ports: int) -> list[Members]:
-    return [{"protocol": "TCP", "port": port} for port in ports]
+def node_group(work: Workload, nodes: int) -> list[Members]:
+    """A LeaderWorkerSet.
+
+    :param nodes: pods that share one model. The workload's replicas are groups of pods.
+    """
+    values = _values(work)
+    spread = [*values["env"], {"name": "SM_VLLM_NNODES", "value": str(nodes)}]
+    leader = [*spread, {"name": MASTER, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    worker = [*spread, {"name": MASTER, "value": "$(LWS_LEADER_ADDRESS)"}]
+    changes = {"args": ["neuron-endpoint", "node"], "env": worker, "serves": False}
+    (worker_pod,) = fill_template("pod", values | changes)
+    return _manifests("node_group", values | {"env": leader, "nodes": nodes, "worker": worker_pod})
 
 
-def _deployment(work: Workload) -> Members:
-    spec: Members = {
-        "selector": {"matchLabels": selector(work)},
-        "strategy": ROLLING_UPDATE,
-        "progressDeadlineSeconds": PULLING + work.size.startup,
-        "template": {"metadata": {"labels": labels(work), "annotations": scrape(work)}, "spec": pod_spec(work)},
+def as_text(work: Workload, documents: Iterable[Members]) -> str:
+    """The manifests as YAML. A comment at the top explains how the values were computed."""
+    head = [f"# {work.name}, made by `neuron-endpoint kubernetes`. The values were computed as follows:"]
+    head += [f"#   {reason}" for reason in work.size.reasons]
+    if work.secrets:
+        pairs = " ".join(f"--from-literal={name}=..." for name in work.secrets)
+        head.append(f"# It needs a Secret, which you create: kubectl create secret generic {work.name} {pairs}")
+    return "\n".join([*head, yaml_text(documents)])
+
+
+def _manifests(template: str, values: Mapping[str, Any]) -> list[Members]:
+    (pod,) = fill_template("pod", values)
+    return [*fill_template("account", values), *fill_template(template, {**values, "pod": pod})]
+
+
+def _values(work: Workload) -> Members:
+    size, scaling = work.size, work.scaling
+    return {
+        "name": work.name,
+        "labels": {"app.kubernetes.io/name": work.name, "app.kubernetes.io/part-of": "neuron-endpoint"},
+        "namespace": work.namespace,
+        "role": work.role,
+        "settings": work.settings,
+        "image": work.image,
+        "instance": work.instance.name if work.instance else None,
+        "container": "endpoint",
+        "args": ["serve"],
+        "serves": True,
+        "env": _environment(work),
+        # The annotations that a Prometheus with the usual configuration reads.
+        "scrape": {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": "8080"},
+        "grace": DEREGISTRATION + ceil(work.drain) + ENDING,
+        "deregistration": DEREGISTRATION,
+        "start_probes": ceil(size.startup / PROBE_PERIOD),
+        "progress_deadline": PULLING + size.startup,
+        "cpus": str(size.cpus),
+        "memory": size.memory,
+        "memory_limit": size.memory_limit,
+        "shm": size.shm,
+        "disk": size.disk,
+        "devices": size.devices if size.resource == DEVICES else None,
+        "cores": size.devices if size.resource == CORES else None,
+        "replicas": None if scaling else work.replicas,
+        "several": work.fewest > 1,
+        "scaled": scaling is not None,
+        "minimum": work.fewest,
+        "maximum": scaling.maximum if scaling else work.fewest,
+        "concurrency": f"{scaling.concurrency:g}" if scaling else None,
+        "concurrency_milli": round(scaling.concurrency * 1000) if scaling else None,
     }
-    # An autoscaler sets the number of replicas itself.
-    if work.scaling is None:
-        spec = {"replicas": work.replicas, **spec}
-    return manifest("apps/v1", "Deployment", work, spec=spec)
 
 
-def _disruption(work: Workload) -> list[Members]:
-    if work.fewest < 2:
-        return []  # a budget for one replica would prevent every drain of its node
-    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(work)}}
-    return [manifest("policy/v1", "PodDisruptionBudget", work, spec=spec)]
-
-
-def _autoscaler(work: Workload) -> list[Members]:
-    """Scales by requests in flight per pod. The cluster's metrics adapter has to serve this metric."""
-    scaling = work.scaling
-    if scaling is None:
-        return []
-    target = {"type": "AverageValue", "averageValue": f"{round(scaling.concurrency * 1000)}m"}
-    metric = {"type": "Pods", "pods": {"metric": {"name": "endpoint_requests_in_flight"}, "target": target}}
-    spec = {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.name},
-        "minReplicas": scaling.minimum,
-        "maxReplicas": scaling.maximum,
-        "metrics": [metric],
-        "behavior": SCALE_IN,
+def _environment(work: Workload) -> list[Members]:
+    variables = {
+        # The user has no home directory. Libraries write their files to the scratch volume instead.
+        "HOME": "/tmp",  # noqa: S108
+        "ENDPOINT_DRAIN": f"{work.drain:g}",
+        "ENDPOINT_LOG_FORMAT": "json",
+        **work.plain,
     }
-    return [manifest("autoscaling/v2", "HorizontalPodAutoscaler", work, spec=spec)]
+    if work.settings:
+        variables["ENDPOINT_CONFIG"] = SETTINGS
+    if work.instance is not None:
+        variables.setdefault("ENDPOINT_INSTANCE", work.instance.name)
+    secrets = [{"name": name, "valueFrom": {"secretKeyRef": {"name": work.name, "key": name}}} for name in work.secrets]
+    return [*({"name": name, "value": value} for name, value in sorted(variables.items())), *secrets]

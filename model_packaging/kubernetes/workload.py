@@ -14,7 +14,6 @@ from model_packaging.kubernetes.pod_size import PodSize
 
 # A DNS label (RFC 1123), as for names of Services. 45 characters leave room for our suffixes and those of ReplicaSets.
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,43}[a-z0-9])?")
-PORT = 8080
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

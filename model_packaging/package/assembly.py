@@ -16,8 +16,7 @@ from handler.errors import SettingError
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.storage.safe_paths import confined_all
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile
-from model_packaging.package.selection import select
-from model_packaging.package.sources import items
+from model_packaging.package.sources import items, select
 
 MODEL_DIRECTORY = "/opt/ml/model"
 COMPILED, STORE, CODE = "compiled", "artifacts", "code"

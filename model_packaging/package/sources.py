@@ -1,9 +1,10 @@
-"""Lists the files of a folder, an S3 prefix or a hub repository as package items."""
+"""Lists the files of a folder, an S3 prefix or a hub repository, and selects those that an engine reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 
 from handler.errors import SettingError
 from handler.regular_files import regular_files
@@ -12,6 +13,11 @@ from model_packaging.package.package_item import Item, LocalFile, S3File
 # The files that are downloaded from a repository. Older weight formats only if it has no safetensors.
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken")
 HUB_OLDER = ("*.bin",)
+# Files of a working folder or a clone that are not part of a model. `.env`, `.netrc` and similar contain secrets.
+NEVER = (".*", "__pycache__", "*.pyc", "*.lock", "*.tmp", "*.incomplete", "endpoint-package.json")
+# The same weights in another format, and training states: a hub has them beside the safetensors.
+DOUBLE = ("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "original/*", "consolidated*")
+TRAINING = ("optimizer*", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin", "checkpoint-*/*")
 
 
 def items(source: str, what: str, revision: str | None = None) -> list[Item]:
@@ -81,3 +87,29 @@ def _of_s3(uri: str, what: str) -> list[Item]:
                 origin = S3File(client, bucket, entry.key, entry.etag)
                 found.append(Item(confined(relative), entry.size, origin))
     return found
+
+
+def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """Returns the selected paths, sorted, and the others with the reason.
+
+    Weights in another format are excluded only if there are safetensors.
+    """
+    found = sorted(paths)
+    safetensors = any("/" not in path and path.endswith(".safetensors") for path in found)
+    taken, left = [], {}
+    for path in found:
+        if reason := _reason(path, safetensors):
+            left[path] = reason
+        else:
+            taken.append(path)
+    return taken, left
+
+
+def _reason(path: str, safetensors: bool) -> str:
+    if any(fnmatchcase(part, pattern) for part in PurePosixPath(path).parts for pattern in NEVER):
+        return "no part of a model"
+    if any(fnmatchcase(path, pattern) for pattern in TRAINING):
+        return "state of a training"
+    if safetensors and any(fnmatchcase(path, pattern) for pattern in DOUBLE):
+        return "the weights again, in another format"
+    return ""

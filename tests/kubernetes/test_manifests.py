@@ -17,12 +17,9 @@ from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import main
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 from model_packaging.deployment.definition.request import ScalingRequest
-from model_packaging.kubernetes.kserve import kserve_manifests
-from model_packaging.kubernetes.manifests import manifests
-from model_packaging.kubernetes.node_group import group_manifests
+from model_packaging.kubernetes.manifests import as_text, deployment, inference_service, node_group
 from model_packaging.kubernetes.pod_size import CORES, DEVICES, PodSize, pod_size
 from model_packaging.kubernetes.workload import Workload
-from model_packaging.kubernetes.yaml_text import as_text
 from tests.kubernetes.examples import EXAMPLES, FOLDER, IMAGE, example
 from tests.kubernetes.published_schemas import problems
 from tests.recipes.golden_plans import published_models
@@ -44,7 +41,7 @@ def workload(**more: Any) -> Workload:
 
 
 def documents(work: Workload) -> dict[str, dict[str, Any]]:
-    return {one["kind"]: one for one in manifests(work)}
+    return {one["kind"]: one for one in deployment(work)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -62,7 +59,7 @@ def test_the_examples_fit_the_published_schemas(name: str) -> None:
 
 
 def test_a_group_of_pods_is_one_endpoint() -> None:
-    found = {one["kind"]: one for one in group_manifests(workload(replicas=3), 2)}
+    found = {one["kind"]: one for one in node_group(workload(replicas=3), 2)}
     group = found["LeaderWorkerSet"]
     assert problems(group) == []
     assert (group["spec"]["replicas"], group["spec"]["leaderWorkerTemplate"]["size"]) == (3, 2)
@@ -92,7 +89,7 @@ BREAK: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", BREAK)
-@pytest.mark.parametrize("make", [manifests, kserve_manifests], ids=["Deployment", "KServe"])
+@pytest.mark.parametrize("make", [deployment, inference_service], ids=["Deployment", "KServe"])
 def test_a_broken_manifest_does_not_fit(make: Any, way: str) -> None:
     document = copy.deepcopy(make(workload())[-1])
     spec = document["spec"]
@@ -102,7 +99,7 @@ def test_a_broken_manifest_does_not_fit(make: Any, way: str) -> None:
 
 
 def test_kserves_own_fields_are_checked_too() -> None:
-    document = kserve_manifests(workload(scaling=ScalingRequest(1, 2, 4.0), prometheus="http://p:9090"))[-1]
+    document = inference_service(workload(scaling=ScalingRequest(1, 2, 4.0), prometheus="http://p:9090"))[-1]
     assert problems(document) == []
     metric = document["spec"]["predictor"]["autoScaling"]["metrics"][0]
     metric["external"]["metric"]["server"] = "x"
@@ -164,7 +161,7 @@ def test_a_pod_fits_its_share_of_the_node() -> None:
 
 def test_no_secret_is_printed_and_nothing_runs_as_root() -> None:
     work = workload(environment={"HF_TOKEN": "hf_VerySecret", "MAX_TOKENS": "5"})
-    text = as_text(work, manifests(work))
+    text = as_text(work, deployment(work))
     assert "hf_VerySecret" not in text
     assert "kubectl create secret generic chat --from-literal=HF_TOKEN=" in text
     pod = documents(work)["Deployment"]["spec"]["template"]["spec"]

@@ -16,14 +16,13 @@ from fake_aws import FakeAws, Switchboard
 from container.telemetry.event_log import JsonFormatter
 from handler.errors import SettingError
 from model_packaging.deployment.apply import Application
-from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.aws import Aws, create
 from model_packaging.deployment.definition.limits import InstanceLimits
 from model_packaging.deployment.definition.request import DeploymentRequest, Network, ScalingRequest
 from model_packaging.deployment.definition.resources import TAG, resources
 from model_packaging.deployment.definition.role import role_arn
 from model_packaging.deployment.definition.routing import STRATEGIES, Routing
 from model_packaging.deployment.deployment_errors import DeploymentFailed, NotOurs, StillGoing
-from model_packaging.deployment.idempotent_calls import create
 from model_packaging.deployment.removal import Removal
 from model_packaging.deployment.watch import PollInterval
 

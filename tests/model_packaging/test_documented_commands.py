@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -77,18 +77,23 @@ def test_the_search_finds_them_and_what_is_wrong(tmp_path: Path) -> None:
     assert sum(len(commands(each)) for each in PAGES) > 40
 
 
-def test_every_option_that_the_packaging_page_names_is_one_of_a_command() -> None:
+def options(names: Iterable[str] = COMMANDS) -> Iterator[click.Option]:
     context = click.Context(main)
-    known = {"--help"}
-    for name in COMMANDS:
+    for name in names:
         command = main.get_command(context, name)  # type: ignore[attr-defined]
         assert command is not None
         inner = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
-        known |= {
-            option
-            for one in inner
-            for parameter in one.params
-            for option in (*parameter.opts, *parameter.secondary_opts)
-        }
-    for page in ("packaging.md", "kubernetes.md", "scale.md", "troubleshooting.md"):
+        yield from (parameter for one in inner for parameter in one.params if isinstance(parameter, click.Option))
+
+
+def test_every_option_that_the_pages_name_is_one_of_a_command() -> None:
+    known = {"--help"} | {option for each in options() for option in (*each.opts, *each.secondary_opts)}
+    for page in ("packaging.md", "kubernetes.md", "scale.md", "tuning.md", "predictions.md", "troubleshooting.md"):
         assert set(OPTION.findall((ROOT / "docs" / page).read_text())) - known == set(), page
+
+
+def test_the_help_of_an_option_says_what_its_value_is() -> None:
+    """A full noun phrase, not a fragment that continues another option's help."""
+    fragment = re.compile(r"(?:Of|Or|With|Without|Instead|Default|For|To|At|Only what|Do not|Scale)\b")
+    own = options(name for name in COMMANDS if name != "local")
+    assert {each.opts[0]: each.help for each in own if not each.help or fragment.match(each.help)} == {}

@@ -95,9 +95,9 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
-    completed = _completed(config, outcome.plan)
+    planned = completed(config, outcome.plan)
     # Without a plan there are no lengths, and an estimate would be of the model's longest.
-    memory, memory_found = _memory(completed, facts if outcome.plan else None, draft, instance)
+    memory, memory_found = _memory(planned, facts if outcome.plan else None, draft, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
@@ -108,7 +108,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
         *missing_plugin(config, outcome.plan, instance, installed),
     )
     found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
-    return Examination(found, outcome.plan, memory, vllm, completed, facts, instance)
+    return Examination(found, outcome.plan, memory, vllm, planned, facts, instance)
 
 
 def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> Iterator[Finding]:
@@ -166,7 +166,7 @@ def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ..
     return draft, tuple(found)
 
 
-def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
+def completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
     """The configuration with the values that the plan chose, so that the estimate is of what would run."""
     if plan is None:
         return config

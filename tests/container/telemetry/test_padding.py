@@ -1,4 +1,4 @@
-"""Padding on /metrics, on the page, in the log, and as `tune --watch` reads it."""
+"""Padding on /metrics, on the page, in the log, and as `size --log --watch` reads it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_watch_says_when_traffic_has_moved_away(
             client.post("/v1/completions", json={"prompt": "x" * length, "max_tokens": 1}, buffered=True)
 
     monkeypatch.setattr("time.sleep", come)
-    words = ["tune", "-", "m", "--line", "nxdi-0.16", "--watch", address, "--polls", "1"]
+    words = ["size", "m", "--log", "-", "--line", "nxdi-0.16", "--watch", address, "--polls", "1"]
     result = CliRunner().invoke(main, words, input=log)
     assert result.exit_code == int(moved), result.output
     assert ("moved away" in result.output) == moved

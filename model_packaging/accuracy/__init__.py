@@ -1,1 +1,0 @@
-"""Compares the greedy tokens of a deployed endpoint with those of a reference run."""

@@ -1,0 +1,109 @@
+"""`neuron-endpoint accuracy`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from model_packaging.console.options import json_option, local_only_option, region_option
+from model_packaging.console.output import REQUEST_FAILED, print_json
+
+if TYPE_CHECKING:
+    from handler.json_value import Json
+
+PROMPTS = (
+    "I believe the meaning of life is",
+    "The capital of France is",
+    "The president of the United States is",
+    "Water boils at",
+)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("accuracy")
+@click.argument("endpoint")
+@click.option("--save", metavar="FILE", type=FILE, help="New reference file for the endpoint's tokens.")
+@click.option("--reference", metavar="FILE", type=FILE, help="Reference file to compare with, as --save wrote it.")
+@click.option("--prompts", metavar="FILE", type=FILE, help="Prompts for --save, one per line. Default: four.")
+@click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(min=1), help="Tokens per prompt.")
+@click.option("--least", default=0.9, show_default=True, type=click.FloatRange(0, 1), help="Minimum equal share.")
+@click.option("--logprobs", is_flag=True, help="Log probabilities, too. The endpoint needs ENDPOINT_LOGPROBS=true.")
+@click.option("--tolerance", default=0.1, show_default=True, help="Maximum difference of log probabilities.")
+@region_option
+@json_option
+@local_only_option
+def command(
+    endpoint: str,
+    save: Path | None,
+    reference: Path | None,
+    prompts: Path | None,
+    max_tokens: int,
+    least: float,
+    logprobs: bool,
+    tolerance: float,
+    region: str | None,
+    as_json: bool,
+) -> None:
+    """Compares the tokens that an endpoint generates greedily with those of a reference run.
+
+    Save the reference where the model is known to be right: the CPU engine on this machine (`deploy --local`), or an
+    endpoint before an update. Tokens count up to the first difference.
+
+    Exit status 1: fewer tokens are equal, or the log probabilities differ more. 4: the endpoint answered with an error.
+    """
+    from model_packaging.client import EndpointClient, InvocationFailed
+    from model_packaging.token_runs import (
+        Reference,
+        compare,
+        mean_share,
+        read_reference,
+        run_tokens,
+        write_reference,
+    )
+
+    if (save is None) == (reference is None):
+        raise click.UsageError("Give --save FILE or --reference FILE.")
+    try:
+        known = read_reference(reference) if reference else Reference(max_tokens, ())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--reference") from None
+    asked = [run.prompt for run in known.runs] or _prompts(prompts)
+    client = EndpointClient(endpoint, region=region)
+    try:
+        runs = tuple(run_tokens(client, asked, known.max_tokens, logprobs=logprobs))
+    except InvocationFailed as error:
+        click.echo(f"The endpoint answered with an error: {error}", err=True)
+        sys.exit(REQUEST_FAILED)
+    if save is not None:
+        write_reference(save, Reference(max_tokens, runs))
+        click.echo(f"{save}: the tokens of {len(runs)} prompts")
+        return
+    found = [compare(run, before) for run, before in zip(runs, known.runs, strict=True)]
+    share = mean_share(found)
+    too_far = [one for one in found if logprobs and (one.difference is None or one.difference > tolerance)]
+    good = share >= least and not too_far
+    if as_json:
+        rows: list[Json] = [asdict(one) for one in found]
+        print_json({"share": round(share, 4), "accurate": good, "prompts": rows})
+    else:
+        for one in found:
+            distance = "" if one.difference is None else f", log probabilities within {one.difference:.3f}"
+            click.echo(f"{one.equal} of {one.length} tokens are equal{distance}: {one.prompt[:60]}")
+        click.echo(f"{share:.0%} of the tokens are equal; {least:.0%} are required.")
+    sys.exit(0 if good else 1)
+
+
+def _prompts(path: Path | None) -> list[str]:
+    if path is None:
+        return list(PROMPTS)
+    try:
+        found = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"it cannot be read ({error})", param_hint="--prompts") from None
+    if not found:
+        raise click.BadParameter("it has no prompts", param_hint="--prompts")
+    return found

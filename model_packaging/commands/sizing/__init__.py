@@ -1,1 +1,0 @@
-"""The commands that size an endpoint: capacity, predict, tune."""

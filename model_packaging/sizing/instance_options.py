@@ -1,0 +1,155 @@
+"""Finds the instances and settings that serve a load within a latency limit, the cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, Final
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.errors import SettingError
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.instance_catalogue import INSTANCES, degrees
+from handler.neuron.hardware.instance_type import InstanceType
+from model_packaging.sizing.fleet import Demand
+from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict
+from model_packaging.sizing.sized_plan import make_sized_plan
+
+BATCHES: Final = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOption:
+    """The best setting of one instance type, or why it has none.
+
+    :param instances: how many the load needs.
+    :param why: empty if the load fits.
+    """
+
+    instance: InstanceType
+    prediction: PlanPrediction | None
+    instances: int = 0
+    why: str = ""
+
+    @property
+    def cost_hour(self) -> float | None:
+        price = self.prediction.price if self.prediction else None
+        return None if price is None else price * self.instances
+
+    def document(self) -> dict[str, Json]:
+        prediction = self.prediction.document() if self.prediction else {"instance": self.instance.name}
+        return {
+            **prediction,
+            "instances": self.instances or None,
+            "cost_per_hour": self.cost_hour,
+            "why_not": self.why or None,
+        }
+
+
+def instance_options(
+    config: EndpointConfig,
+    facts: ModelFacts,
+    demand: Demand,
+    prices: Mapping[str, float],
+    *,
+    degree: int | None = None,
+    batches: Sequence[int] = BATCHES,
+) -> list[InstanceOption]:
+    """An option for each instance that SageMaker hosts: by cost, then those without a price, then what does not fit.
+
+    :param prices: of an instance-hour by EC2 name. They replace the documented ones.
+    :param degree: the only tensor-parallel degree to look at; None: all that the instance has.
+    """
+    options = []
+    for instance in INSTANCES:
+        if instance.hosting:
+            tried = (degree,) if degree else degrees(instance)
+            price = prices.get(instance.name)
+            options.append(instance_option(config, facts, instance, demand, price, tried, batches))
+
+    def order(option: InstanceOption) -> tuple[bool, float, int]:
+        cost = option.cost_hour
+        return bool(option.why), inf if cost is None else cost, option.instances
+
+    return sorted(options, key=order)
+
+
+def instance_option(
+    config: EndpointConfig,
+    facts: ModelFacts,
+    instance: InstanceType,
+    demand: Demand,
+    price: float | None,
+    degrees: Sequence[int | None],
+    batches: Sequence[int] = BATCHES,
+) -> InstanceOption:
+    """The best of these degrees and batches on one instance: the fewest instances; of equal ones, the fastest reply.
+
+    :param degrees: None in it is the plan's own degree.
+    """
+    refusal, predictions = "", []
+    for degree in degrees:
+        for batch in batches:
+            load = GenerationLoad(batch=batch, prompt=demand.prompt, output=demand.output)
+            try:
+                predictions.append(predict_load(config, facts, instance, load, degree=degree, price=price))
+            except SettingError as error:
+                refusal = error.message
+    fitting = [one for one in predictions if one.sized.fits]
+    good = [one for one in fitting if one.rates.first_token <= demand.ttft and one.rates.between_tokens <= demand.tpot]
+    if not good:
+        return InstanceOption(instance, None, why=next(_reasons(predictions, fitting, refusal, demand)))
+
+    def order(one: PlanPrediction) -> tuple[int, float]:
+        return demand.instances(one.rates.tokens_per_second), one.rates.request_seconds
+
+    best = min(good, key=order)
+    return InstanceOption(instance, best, demand.instances(best.rates.tokens_per_second))
+
+
+def predict_load(
+    config: EndpointConfig,
+    facts: ModelFacts,
+    instance: InstanceType,
+    load: GenerationLoad,
+    *,
+    degree: int | None = None,
+    price: float | None = None,
+) -> PlanPrediction:
+    """Plans the configuration for a load, and predicts it.
+
+    :param config: its max_num_seqs is replaced by the load's batch, and a max_model_len that is too short is raised.
+    :param degree: replaces the tensor-parallel degree.
+    :param price: as in `predict`.
+    :raises SettingError: there is no plan for it, or the model has no shape.
+    """
+    changes: dict[str, Any] = {"max_num_seqs": load.batch, "instance": instance.name}
+    if degree is not None:
+        changes["tensor_parallel_size"] = degree
+    if (config.max_model_len or 0) < load.prompt + load.output:
+        changes["max_model_len"] = -(-(load.prompt + load.output) // 128) * 128
+    prediction = predict(make_sized_plan(replace(config, **changes), facts, instance), load, price)
+    if prediction is None:
+        problem = f"{facts.where} has no shape of a transformer in its config.json"
+        raise SettingError("MODEL", problem, "Give the directory of a language model.")
+    return prediction
+
+
+def _reasons(
+    predictions: Sequence[PlanPrediction], fitting: Sequence[PlanPrediction], refusal: str, demand: Demand
+) -> Iterator[str]:
+    if not predictions:
+        yield refusal
+    if not fitting:
+        estimates = [one.sized.memory for one in predictions if one.sized.memory]
+        memory = min(estimates, key=lambda estimate: estimate.total / estimate.available)
+        yield f"memory: a core needs {memory.total / 2**30:.1f} GiB at least, and has {memory.available / 2**30:.1f}"
+    first = min(one.rates.first_token for one in fitting)
+    step = min(one.rates.between_tokens for one in fitting)
+    if first > demand.ttft:
+        yield f"first token after {first:.2f} s at best, and the limit is {demand.ttft:g} s"
+    if step > demand.tpot:
+        yield f"{step * 1000:.1f} ms a token at best, and the limit is {demand.tpot * 1000:g} ms"
+    yield "no setting keeps both limits"

@@ -1,1 +1,0 @@
-"""Chooses buckets, batches and segments for the lengths of a request log."""

@@ -1,0 +1,132 @@
+"""`neuron-endpoint size`: rates on an instance, all instances for a load; and what `check` predicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from model_packaging.cli import main
+from tests.model_packaging.sizing.published_figures import published
+from tests.small_model import write_small_model
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, words)])
+
+
+def document(*words: object) -> dict[str, Any]:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Llama 3 8B, with weights of zeros that take no room."""
+    return write_small_model(
+        tmp_path_factory.mktemp("llama"), **{"max_position_embeddings": None, **published()["models"]["Llama-3-8B"]}
+    )
+
+
+def test_more_requests_at_a_time_make_more_tokens_and_slower_ones(llama: Path) -> None:
+    one, many = document("size", llama, "--instance", "ml.inf2.48xlarge", "--batch", "1,32")["predictions"]
+    assert many["tokens_per_second"] > one["tokens_per_second"]
+    assert many["between_tokens_seconds"] > one["between_tokens_seconds"]
+    assert one["cost_per_million_tokens"] == pytest.approx(5.608 / 3600 / one["tokens_per_second"] * 1e6, rel=0.01)
+    assert one["memory"] == "fits"
+
+
+def test_the_degree_the_lengths_and_the_price_count(llama: Path) -> None:
+    words = ("size", llama, "--instance", "trn2.48xlarge", "--batch", "1")
+    (whole,) = document(*words, "--tp", "32")["predictions"]
+    (quarter,) = document(*words, "--tp", "8", "--price", "trn2.48xlarge=40")["predictions"]
+    (long,) = document(*words, "--tp", "32", "--input-tokens", "8000")["predictions"]
+    assert whole["between_tokens_seconds"] < quarter["between_tokens_seconds"]
+    assert whole["first_token_seconds"] < long["first_token_seconds"]
+    assert (whole["price_per_hour"], quarter["price_per_hour"]) == (None, 40)
+    assert run(*words).stdout.count("no price") == 1
+
+
+def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path) -> None:
+    words = ("--requests", "5", "--tpot", "0.03", "--ttft", "2", "--price", "trn2.48xlarge=40")
+    options = document("size", llama, *words)["options"]
+    costs = [option["cost_per_hour"] for option in options if option["cost_per_hour"] is not None]
+    assert costs == sorted(costs)
+    assert {option["instance"] for option in options} >= {"trn2.48xlarge", "inf2.48xlarge", "trn1.32xlarge"}
+    for option in options:
+        if option["why_not"]:
+            continue
+        assert option["between_tokens_seconds"] <= 0.03
+        assert option["first_token_seconds"] <= 2
+        assert option["instances"] * option["tokens_per_second"] * 0.7 >= 5 * 256 * 0.99
+    refused = {option["instance"]: option["why_not"] for option in options if option["why_not"]}
+    assert "ms a token at best" in refused["inf2.xlarge"]
+    assert "does not fit" in run("size", llama, *words).stdout
+
+
+def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps({**published()["models"]["Llama-3.1-405B"], "torch_dtype": "bfloat16"})
+    )
+    result = run("size", tmp_path, "--requests", "1", "--json")
+    why = {option["instance"]: option["why_not"] for option in json.loads(result.stdout)["options"]}
+    assert why["trn2.48xlarge"] is None
+    assert why["inf2.48xlarge"].startswith("memory: ")
+
+
+def test_check_says_what_the_plan_should_reach(llama: Path) -> None:
+    words = ("check", llama, "--instance", "ml.inf2.48xlarge")
+    one, many = document(*words)["predictions"]
+    assert (one["batch"], many["batch"]) == (1, 32)
+    said = " ".join(run(*words).stdout.split())
+    assert f"{many['tokens_per_second']:,.0f} tokens/s" in said
+    assert "Predicted, not measured, for one request at a time" in said
+
+
+def test_check_predicts_nothing_without_an_instance_or_a_shape(llama: Path, tmp_path: Path) -> None:
+    assert document("check", llama)["predictions"] == []
+
+
+def test_a_fleet_of_one_instance_takes_its_predicted_rate(llama: Path) -> None:
+    words = ("size", llama, "--instance", "ml.inf2.48xlarge", "--batch", "16", "--output-tokens", "200")
+    fleet = document(*words, "--requests", "100")
+    (rate,) = document(*words)["predictions"]
+    assert fleet["source"] == "predicted, docs/predictions.md"
+    assert fleet["instances"] == -(-100 * 200 // (rate["tokens_per_second"] * 0.7))
+    assert fleet["cost_per_hour"] == pytest.approx(5.608 * fleet["instances"], abs=0.01)
+    (best,) = [
+        option
+        for option in document("size", llama, "--requests", "100", "--tp", "8", "--tpot", "0.02")["options"]
+        if option["instance"] == "inf2.48xlarge"
+    ]
+    limited = document("size", llama, "--instance", "inf2.48xlarge", "--requests", "100", "--tp", "8", "--tpot", "0.02")
+    assert limited["instances"] == best["instances"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (("meta-llama/nowhere", "--instance", "inf2.xlarge"), 1, "is not on this machine"),
+        (("{model}",), 2, "Give --instance"),
+        (("{model}", "--tpot", "1"), 2, "--tpot needs --requests"),
+        (("{model}", "--graphs", "4"), 2, "--graphs needs --log"),
+        (("{model}", "--requests", "1", "--in-flight", "4"), 2, "--in-flight needs --tokens-per-second"),
+        (("{model}", "--requests", "1", "--log", "trace:chat"), 2, "Give --log or --requests"),
+        (("{model}", "--requests", "1", "--price", "40"), 2, "INSTANCE=PRICE"),
+        (("{model}", "--requests", "1", "--instance", "inf2.xlarge", "--ttft", "0.001"), 1, "Leave --instance out"),
+        (("{model}", "--instance", "inf2.xlarge", "--batch", "many"), 2, "no list of numbers"),
+        (("{model}", "--instance", "inf2.xlarge", "--batch", "0"), 1, "out of range"),
+        (("{model}", "--instance", "inf2.xlarge", "--price", "much"), 2, "[INSTANCE=]PRICE"),
+        (("{model}", "--instance", "p5.48xlarge"), 1, "is not an instance with Neuron cores"),
+        (("{model}", "--instance", "inf2.xlarge", "--tp", "8"), 1, "tensor_parallel_size"),
+    ],
+)
+def test_a_wrong_question_gets_the_fix(llama: Path, words: tuple[str, ...], status: int, text: str) -> None:
+    result = run("size", *(str(llama) if word == "{model}" else word for word in words))
+    assert result.exit_code == status
+    assert text in " ".join(result.stderr.split())

