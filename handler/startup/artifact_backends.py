@@ -49,9 +49,9 @@ class ArtifactBackend:
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
         content = _sharded(plan)
         checkpoint = identify(DirectoryObjects(self.model), content=content)
-        found = identify_companions(self.companions, self.config.scratch, content=content)
-        versions, platform = neuron_versions(), CompileTarget(target, int(lnc))
-        return KeyInputs(plan, versions, platform, checkpoint, os.environ, found.adapters, found.draft, found.quantized)
+        others = identify_companions(self.companions, self.config.scratch, content=content)
+        versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), os.environ
+        return KeyInputs(plan, versions, platform, checkpoint, environ, others.adapters, others.draft, others.quantized)
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
@@ -138,11 +138,11 @@ class NativeBackend(ArtifactBackend):
 
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         self.cache.bring(directory)
-        found = self.to_compile(plan, directory)
+        loading = self.to_compile(plan, directory)
+        if self.config.on_miss != "fail":
+            return loading
         # If a miss must fail, a graph that the entry does not have must not be compiled silently.
-        return (
-            replace(found, env={**found.env, **dict.fromkeys(FORBID, "1")}) if self.config.on_miss == "fail" else found
-        )
+        return replace(loading, env={**loading.env, **dict.fromkeys(FORBID, "1")})
 
 
 class CpuBackend(ArtifactBackend):
@@ -154,9 +154,9 @@ class CpuBackend(ArtifactBackend):
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         checkpoint = identify(DirectoryObjects(self.model), content=False)
-        found = identify_companions(self.companions, self.config.scratch, content=False)
+        others = identify_companions(self.companions, self.config.scratch, content=False)
         target = CompileTarget("cpu", None, tuple(cpu_features()))
-        return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, found.adapters, found.draft)
+        return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, others.adapters, others.draft)
 
     def prepare(self) -> None:
         self.cache.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from handler.artifacts.lease.acquisition_options import AcquisitionOptions
+from handler.artifacts.lease.acquisition import AcquisitionOptions
 from handler.errors import SettingError
 from handler.storage.s3_download import PART
 from model_packaging.deployment.definition.limits import DISK_RATE

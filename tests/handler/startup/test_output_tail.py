@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from handler.startup.output_tail import MOST_BYTES, output_tail
+from handler.startup.start_diagnosis import MOST_BYTES, output_tail
 
 
 def test_what_a_child_prints_is_kept_and_passed_on(capfd: pytest.CaptureFixture[str]) -> None:

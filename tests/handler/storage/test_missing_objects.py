@@ -8,7 +8,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from handler.storage.missing_objects import tell_missing_objects
+from handler.storage.s3_client import tell_missing_objects
 from handler.storage.s3_objects import S3Objects
 from handler.storage.storage_errors import AccessDenied, NotFound
 
