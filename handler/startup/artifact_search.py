@@ -13,11 +13,13 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from handler.artifacts.compile_caches.neff_cache import NeffCache
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries, OnMiss
-from handler.artifacts.lease.leased_compile import Compilation, LeasedCompile
+from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
@@ -78,7 +80,7 @@ class StoreStart:
                     with search.turn() as turn:
                         self._wait_ended()
                         if isinstance(turn, LeasedCompile):
-                            turn.run(self._compile, target)
+                            turn.run(partial(self._compile, turn.missing[0]), target)
                         else:
                             self._restore(turn, target, paths, deadline)
                             restored = True
@@ -107,20 +109,20 @@ class StoreStart:
             done = restore(entries, source, target, paths=paths, progress=progress, deadline=deadline)
         self.state.artifacts.restored(done)
 
-    def _compile(self, compilation: Compilation) -> None:
+    def _compile(self, key: ArtifactKey, directory: Path) -> None:
         lifecycle, backend = self.state.lifecycle, self.backend
         backend.prepare()
-        cache = backend.neff_cache(self.plan, self.store, compilation.missing[0])
+        cache = backend.neff_cache(self.plan, self.store, key)
         self.after.enter_context(_shared_graphs(self.state, cache))
         began = time.monotonic()
         lifecycle.label("compile")
         try:
             with diagnosed_start():
-                self.engine = self.start(backend.to_compile(self.plan, compilation.directory))
+                self.engine = self.start(backend.to_compile(self.plan, directory))
         finally:
             lifecycle.label("")
             self.state.artifacts.compiled(time.monotonic() - began)
-        backend.collect(compilation.directory)
+        backend.collect(directory)
         lifecycle.stage("publish artifacts")
 
     def _record(self, event: Mapping[str, Json]) -> None:

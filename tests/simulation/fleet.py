@@ -18,14 +18,13 @@ from random import Random
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions
 from handler.artifacts.lease.compile_errors import CompileFailed
-from handler.artifacts.lease.leased_compile import Compilation
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.store import object_names as layout
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 from handler.storage.storage_errors import ArtifactError
-from tests.handler.artifacts.acquire_program import Acquired, acquire
+from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
 from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource, FaultRate
 from tests.simulation.fleet_fate import Death, Deaths
 from tests.simulation.fleet_time import Machine, VirtualTime

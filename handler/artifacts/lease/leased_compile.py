@@ -23,24 +23,9 @@ from handler.storage.storage_errors import ArtifactError
 # Compiles on one instance while the compiler crashes.
 ATTEMPTS = 2
 EventListener = Callable[[Mapping[str, Json]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Compilation:
-    """The task for a compiler.
-
-    :param directory: an empty directory, to be filled with the artifacts as the engine loads them.
-    :param missing: the keys that have no entry.
-    :param held: tells whether this instance still holds the lease. If not, the result is for this instance only.
-    """
-
-    directory: Path
-    missing: tuple[ArtifactKey, ...]
-    held: Callable[[], bool]
-
-
-# Fills `directory`. Raises CompileFailed for a failure that would happen again. Other errors are not remembered.
-Compile = Callable[[Compilation], None]
+# Fills an empty directory with the artifacts, as the engine loads them. Raises CompileFailed for a failure that would
+# happen again. Other errors are not remembered.
+Compile = Callable[[Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +65,7 @@ class LeasedCompile:
             directory = fresh_directory(target)
             self.emit({"event": "artifact_compile", "keys": [key.digest for key in self.missing]})
             try:
-                compile(Compilation(directory, self.missing, lambda: self.lease.held))
+                compile(directory)
                 break
             except CompileFailed as error:
                 if not error.crashed or attempt == ATTEMPTS - 1 or not self.lease.held:

@@ -15,12 +15,21 @@ from pathlib import Path
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries
-from handler.artifacts.lease.leased_compile import Compilation, LeasedCompile
+from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from tests.handler.artifacts.artifact_files import write_artifacts
 
 KEYS = (ArtifactKey("graph", "a" * 64, {"model": "test"}), ArtifactKey("weights", "b" * 64, {"model": "test"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """The task for a compiler. `held` tells whether this instance still holds the lease."""
+
+    directory: Path
+    missing: tuple[ArtifactKey, ...]
+    held: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +48,23 @@ def acquire(
     target: Path,
 ) -> Acquired:
     """Takes turns until one has come to its end, as a start does."""
-    directories: list[Path] = []
-
-    def compile_there(compilation: Compilation) -> None:
-        directories.append(compilation.directory)
-        compile(compilation)
-
     while True:
         with search.turn() as turn:
             if isinstance(turn, LeasedCompile):
-                published = turn.run(compile_there, target)
-                return Acquired(directories[-1], compiled=True, published=published)
+                return _compiled(turn, compile, target)
             restore(turn, target)
             return Acquired(target, compiled=False, published=True)
+
+
+def _compiled(turn: LeasedCompile, compile: Callable[[Compilation], None], target: Path) -> Acquired:
+    directories: list[Path] = []
+
+    def compile_there(directory: Path) -> None:
+        directories.append(directory)
+        compile(Compilation(directory, turn.missing, lambda: turn.lease.held))
+
+    published = turn.run(compile_there, target)
+    return Acquired(directories[-1], compiled=True, published=published)
 
 
 def tell(event: object) -> None:

@@ -10,7 +10,6 @@ from random import Random
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions
-from handler.artifacts.lease.leased_compile import Compilation
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.store import object_names
 from handler.artifacts.store.artifact_store import ArtifactStore
@@ -18,7 +17,7 @@ from handler.artifacts.store.manifest import Manifest
 from handler.artifacts.store.manifest_signature import SecretSigner
 from handler.errors import EndpointError
 from handler.json_value import Json
-from tests.handler.artifacts.acquire_program import acquire
+from tests.handler.artifacts.acquire_program import Compilation, acquire
 from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource
 from tests.simulation.fleet_time import Machine
 from tests.simulation.schedules import schedule_compiler

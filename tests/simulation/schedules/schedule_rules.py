@@ -11,9 +11,9 @@ from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import LEASES
 from handler.artifacts.lease.compile_errors import SHORT
 from handler.artifacts.lease.lease import read_record
-from handler.artifacts.lease.leased_compile import Compilation
 from handler.artifacts.lease.negative_entries import CRASHES_COUNT, INSTANCES, SECONDS
 from handler.artifacts.store import object_names
+from tests.handler.artifacts.acquire_program import Compilation
 from tests.simulation.fleet_bucket import TIMEOUT, Bucket
 from tests.simulation.fleet_time import MOST_SKEW, Machine
 from tests.simulation.schedules.schedule import Cause

@@ -12,7 +12,6 @@ from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries, OnMiss
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender
-from handler.artifacts.lease.leased_compile import Compilation
 from handler.artifacts.lease.negative_entries import SECONDS, name_of
 from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
@@ -21,7 +20,7 @@ from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.retry import Retry
 from handler.storage.storage_errors import AccessDenied, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
-from tests.handler.artifacts.acquire_program import Acquired, acquire
+from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
 

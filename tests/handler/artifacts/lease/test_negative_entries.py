@@ -13,13 +13,12 @@ import pytest
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled, FailedBefore
-from handler.artifacts.lease.leased_compile import Compilation
 from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries, name_of
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest_signature import SecretSigner
 from handler.storage.directory_objects import DirectoryObjects
-from tests.handler.artifacts.acquire_program import Acquired, acquire
+from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
 
