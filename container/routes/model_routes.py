@@ -17,8 +17,8 @@ from handler.engine.adapters.adapter_errors import AdapterExists
 from handler.engine.adapters.adapters import Adapter
 from handler.schemas.openai.sampling_fields import convert
 from handler.startup.adapter_loading import bring
-from handler.startup.multi_model.loaded_model import LoadedModel, ModelState
 from handler.startup.multi_model.model_errors import InvalidModel
+from handler.startup.multi_model.model_registry import LoadedModel, ModelState
 from handler.startup.multi_model.model_start import ADAPTER_CONFIG, CONFIG, whole_model
 
 

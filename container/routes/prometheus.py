@@ -16,7 +16,7 @@ from container.routes import neuron_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
 from handler.startup.lifecycle import Lifecycle, ServingStatus
-from handler.startup.multi_model.loaded_model import ModelState
+from handler.startup.multi_model.model_registry import ModelState
 
 
 class ServiceCollector:

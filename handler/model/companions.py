@@ -15,10 +15,13 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.model_source import download
-from handler.model.zero_adapter import write_zero_adapter
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import adapter_document, adapter_file, base_adapter_directory, has_base_adapter
-from handler.storage.byte_progress import ByteProgress, ignore_bytes
+from handler.storage.safetensors_header import PREFIX, BrokenFile, file_range, read_header
+from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,34 @@ def _listed(config: EndpointConfig) -> dict[str, Json]:
     base = base_adapter_directory(config)
     shutil.rmtree(base, ignore_errors=True)
     first = Path(next(iter(config.lora_modules.values())))
-    made = has_base_adapter(config) and write_zero_adapter(first, base)
+    made = has_base_adapter(config) and _write_zero_adapter(first, base)
     return adapter_document(config, str(base) if made else None)
 
 
+def _write_zero_adapter(source: Path, target: Path) -> bool:
+    """Writes a copy of an adapter whose weights are zero. False if the adapter has no valid safetensors file.
+
+    With it, requests without an adapter get the model's own answer. The NxDI plugin asks every request of an engine
+    with LoRA for its adapter, and its engine ends at one without (plugin 0.5.0,
+    worker/neuronx_distributed_model_runner.py:1492).
+    """
+    weights = source / ADAPTER_WEIGHTS
+    try:
+        read_header(file_range(weights), weights.stat().st_size)
+    except (OSError, BrokenFile):
+        return False
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
+    with weights.open("rb") as adapter, (target / ADAPTER_WEIGHTS).open("wb") as zeros:
+        prefix = adapter.read(PREFIX)
+        zeros.write(prefix + adapter.read(int.from_bytes(prefix, "little")))
+        zeros.truncate(weights.stat().st_size)
+    return True
+
+
 def _require_adapter(name: str, path: Path, setting: str) -> None:
-    if not (path / "adapter_config.json").is_file():
-        why = f"adapter '{name[:60]}' at {path} has no adapter_config.json"
+    if not (path / ADAPTER_CONFIG).is_file():
+        why = f"adapter '{name[:60]}' at {path} has no {ADAPTER_CONFIG}"
         raise SettingError(setting, why, "Give the directory or s3:// prefix that PEFT saved the adapter to.")
 
 

@@ -12,8 +12,8 @@ from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.planning.file_examination import require_sound_files
-from handler.storage.byte_progress import ByteProgress, ignore_bytes
 from handler.storage.s3_download import download_prefix
+from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ def fetch_model(config: EndpointConfig, progress: ByteProgress = ignore_bytes) -
 
 def _shown_name(path: Path, name: str) -> str:
     """The hub id that config.json gives in `_name_or_path`, or else the name of the model's folder. Never a path."""
-    given = (read_json(LocalFiles(path, name), "config.json") or {}).get("_name_or_path")
-    if isinstance(given, str) and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", given):
-        return given
+    hub_id = (read_json(LocalFiles(path, name), "config.json") or {}).get("_name_or_path")
+    if isinstance(hub_id, str) and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", hub_id):
+        return hub_id
     return PurePosixPath(name.rstrip("/")).name if "://" in name else path.resolve().name
 
 
@@ -78,9 +78,9 @@ def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model
         raise SettingError(setting, f"there is no directory {path}", "Give the model's directory, s3:// URI or hub id.")
     is_model = (path / "config.json").is_file() or (path / "params.json").is_file()
     if not is_model and config.engine != "none":
-        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
+        names = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
         raise SettingError(
-            setting, f"{path} has no config.json (found: {found})", "Put the model's files at its top level."
+            setting, f"{path} has no config.json (found: {names})", "Put the model's files at its top level."
         )
     if config.engine != "none":
         require_sound_files(replace(config, model=str(path)), setting)

@@ -23,7 +23,7 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.storage.directory_objects import DirectoryObjects
 
-CACHE_URL, CACHE_ROOT = "NEURON_COMPILE_CACHE_URL", "VLLM_CACHE_ROOT"
+CACHE_URL = "NEURON_COMPILE_CACHE_URL"
 # With these, a graph that the cache does not have is an error. Version 0.21 reads the second name of the first one.
 FORBID = ("NEURON_LIBTORCH_ASSERT_CACHE_HIT", "VLLM_NEURON_ASSERT_CACHE_HIT", "VLLM_NEURON_DISABLE_WARMUP_COMPILE")
 
@@ -49,9 +49,9 @@ class ArtifactBackend:
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
         content = _sharded(plan)
         checkpoint = identify(DirectoryObjects(self.model), content=content)
-        found = identify_companions(self.companions, self.config.scratch, content=content)
-        versions, platform = neuron_versions(), CompileTarget(target, int(lnc))
-        return KeyInputs(plan, versions, platform, checkpoint, os.environ, found.adapters, found.draft, found.quantized)
+        others = identify_companions(self.companions, self.config.scratch, content=content)
+        versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), os.environ
+        return KeyInputs(plan, versions, platform, checkpoint, environ, others.adapters, others.draft, others.quantized)
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
@@ -114,49 +114,12 @@ class NxdiBackend(ArtifactBackend):
         return replace(plan, env={**{name: os.environ.get(name) or defaults[name] for name in defaults}, **plan.env})
 
 
-class NativeBackend(ArtifactBackend):
-    """The native plugin: its graphs and traces in VLLM_CACHE_ROOT, at a fixed path in the scratch directory."""
+class CacheBackend(ArtifactBackend):
+    """A line whose artifacts are the caches that an engine fills, at a fixed path in the scratch directory."""
 
     @property
-    def cache(self) -> NativeCache:
-        return NativeCache(self.config.scratch / "native-cache")
-
-    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
-        """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""
-        if key is None:
-            return None
-        return NeffCache(self.cache.root, NeffStore(store.objects, store.signer, NATIVE), key.digest[:32])
-
-    def prepare(self) -> None:
-        self.cache.clear()
-
-    def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        return replace(plan, env={**plan.env, CACHE_ROOT: str(self.cache.root)})
-
-    def collect(self, directory: Path) -> None:
-        self.cache.collect(directory)
-
-    def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        self.cache.bring(directory)
-        found = self.to_compile(plan, directory)
-        # If a miss must fail, a graph that the entry does not have must not be compiled silently.
-        return (
-            replace(found, env={**found.env, **dict.fromkeys(FORBID, "1")}) if self.config.on_miss == "fail" else found
-        )
-
-
-class CpuBackend(ArtifactBackend):
-    """vLLM on a CPU: torch.compile's caches, at fixed paths in the scratch directory."""
-
-    @property
-    def cache(self) -> TorchCompileCache:
-        return TorchCompileCache(self.config.scratch / "torch-compile")
-
-    def key_inputs(self, plan: EnginePlan) -> KeyInputs:
-        checkpoint = identify(DirectoryObjects(self.model), content=False)
-        found = identify_companions(self.companions, self.config.scratch, content=False)
-        target = CompileTarget("cpu", None, tuple(cpu_features()))
-        return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, found.adapters, found.draft)
+    def cache(self) -> NativeCache | TorchCompileCache:
+        raise NotImplementedError
 
     def prepare(self) -> None:
         self.cache.clear()
@@ -170,6 +133,41 @@ class CpuBackend(ArtifactBackend):
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         self.cache.bring(directory)
         return self.to_compile(plan, directory)
+
+
+class NativeBackend(CacheBackend):
+    """The native plugin: its graphs and traces in VLLM_CACHE_ROOT."""
+
+    @property
+    def cache(self) -> NativeCache:
+        return NativeCache(self.config.scratch / "native-cache")
+
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+        """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""
+        if key is None:
+            return None
+        return NeffCache(self.cache.root, NeffStore(store.objects, store.signer, NATIVE), key.digest[:32])
+
+    def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
+        loading = super().to_load(plan, directory)
+        if self.config.on_miss != "fail":
+            return loading
+        # If a miss must fail, a graph that the entry does not have must not be compiled silently.
+        return replace(loading, env={**loading.env, **dict.fromkeys(FORBID, "1")})
+
+
+class CpuBackend(CacheBackend):
+    """vLLM on a CPU: torch.compile's caches."""
+
+    @property
+    def cache(self) -> TorchCompileCache:
+        return TorchCompileCache(self.config.scratch / "torch-compile")
+
+    def key_inputs(self, plan: EnginePlan) -> KeyInputs:
+        checkpoint = identify(DirectoryObjects(self.model), content=False)
+        others = identify_companions(self.companions, self.config.scratch, content=False)
+        target = CompileTarget("cpu", None, tuple(cpu_features()))
+        return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, others.adapters, others.draft)
 
 
 def _sharded(plan: EnginePlan) -> bool:

@@ -10,31 +10,135 @@ import logging
 import os
 import platform
 import time
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import AcquisitionOptions, OnMiss
-from handler.artifacts.lease.clock import RealClock
-from handler.artifacts.lease.negative_entries import NegativeEntries
+from handler.artifacts.compile_caches.neff_cache import NeffCache
+from handler.artifacts.identity.artifact_key import ArtifactKey
+from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries, OnMiss
+from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.restore.model_paths import ModelPaths
+from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest_signature import signer
 from handler.engine.engine import Engine
+from handler.json_value import Json
 from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.lora import adapter_file
-from handler.startup.acquisition_callbacks import AcquisitionCallbacks
-from handler.startup.artifact_backends import artifact_backend
+from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
+from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
-from handler.startup.shared_neff_cache import shared_neff_cache
-from handler.startup.start_diagnosis import StartEngine, explained_start_failure
+from handler.startup.start_diagnosis import StartEngine, diagnosed_start, explained_start_failure
 
 logger = logging.getLogger(__name__)
 # Seconds between two polls while another instance compiles, and the least number of polls within a lease.
 POLL = 10.0
 POLLS = 4
+
+
+@dataclass(slots=True)
+class StoreStart:
+    """A start of an engine with artifacts from a store.
+
+    :param start: starts an engine with a plan and warms it up.
+    :ivar engine: the engine that has compiled, if this instance did.
+    :ivar after: ends when no other instance waits for this one any more.
+    """
+
+    state: ServingState
+    plan: EnginePlan
+    backend: ArtifactBackend
+    store: ArtifactStore
+    start: StartEngine
+    engine: Engine | None = None
+    after: ExitStack = field(default_factory=ExitStack)
+    _waits_since: float | None = None
+
+    def run(self, paths: ModelPaths) -> Engine | None:
+        """Restores the artifacts and starts an engine with them, or starts one that compiles and saves them."""
+        config = self.state.config
+        keys = self.backend.keys(self.backend.key_inputs(self.plan))
+        target = config.scratch / "artifacts" / keys[0].digest[:32]
+        deadline = time.monotonic() + config.artifact_deadline
+        options = AcquisitionOptions(
+            OnMiss(config.on_miss),
+            config.artifact_lease,
+            min(POLL, config.artifact_lease / POLLS),
+            _machine(self.state),
+            environ=os.environ,
+        )
+        search = Acquisition(self.store, keys, deadline, options, emit=self._record)
+        restored = False
+        with self.after:
+            try:
+                while not restored and self.engine is None:
+                    with search.turn() as turn:
+                        self._wait_ended()
+                        if isinstance(turn, LeasedCompile):
+                            turn.run(partial(self._compile, turn.missing[0]), target)
+                        else:
+                            self._restore(turn, target, paths, deadline)
+                            restored = True
+            except Exception as error:
+                if self.engine is None:
+                    raise
+                # The engine is warm and serves. The next start must compile again.
+                logger.warning("the engine serves what it compiled, but the artifacts could not be saved: %s", error)
+            except BaseException:
+                if self.engine is not None:
+                    self.engine.stop()
+                raise
+            finally:
+                self._wait_ended()
+        if self.engine is not None:
+            return self.engine
+        if compiles_only(self.plan.env):
+            return None
+        with explained_start_failure():
+            return self.start(self.backend.to_load(self.plan, target))
+
+    def _restore(self, entries: Entries, target: Path, paths: ModelPaths, deadline: float) -> None:
+        self.state.lifecycle.stage("restore artifacts")
+        with shown(self.state.lifecycle, "restore artifacts") as progress:
+            source = source_of(self.store)
+            done = restore(entries, source, target, paths=paths, progress=progress, deadline=deadline)
+        self.state.artifacts.restored(done)
+
+    def _compile(self, key: ArtifactKey, directory: Path) -> None:
+        lifecycle, backend = self.state.lifecycle, self.backend
+        backend.prepare()
+        cache = backend.neff_cache(self.plan, self.store, key)
+        self.after.enter_context(_shared_graphs(self.state, cache))
+        began = time.monotonic()
+        lifecycle.label("compile")
+        try:
+            with diagnosed_start():
+                self.engine = self.start(backend.to_compile(self.plan, directory))
+        finally:
+            lifecycle.label("")
+            self.state.artifacts.compiled(time.monotonic() - began)
+        backend.collect(directory)
+        lifecycle.stage("publish artifacts")
+
+    def _record(self, event: Mapping[str, Json]) -> None:
+        self.state.artifacts.record(event)
+        if event.get("event") == "artifact_wait":
+            if self._waits_since is None:
+                self._waits_since = time.monotonic()
+                self.state.lifecycle.stage("wait for another instance's artifacts")
+            machine = event.get("machine")
+            holder = f"{machine} compiles them" if machine else "another instance publishes them"
+            self.state.lifecycle.progress(0, 0, waiting=holder)
+
+    def _wait_ended(self) -> None:
+        if self._waits_since is not None:
+            self.state.artifacts.waited(time.monotonic() - self._waits_since)
+            self._waits_since = None
 
 
 def engine_by_artifacts(
@@ -46,49 +150,10 @@ def engine_by_artifacts(
     :returns: None if this machine only compiles, and the store has everything.
     :raises EndpointError: the store, the restore or the compile failed. The message has the reason and the fix.
     """
-    config = state.config
     backend = artifact_backend(state.config, plan, model, companions)
     state.lifecycle.stage("find artifacts")
-    keys = backend.keys(backend.key_inputs(plan))
-    store = open_store(state)
-    target = config.scratch / "artifacts" / keys[0].digest[:32]
-    paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config))
-    with ExitStack() as after:
-        deadline = time.monotonic() + config.artifact_deadline
-        callbacks = AcquisitionCallbacks(state, backend, plan, store, paths, start, after, deadline)
-        after.callback(callbacks.wait_ended)
-        poll = min(POLL, config.artifact_lease / POLLS)
-        options = AcquisitionOptions(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(state))
-        failures = NegativeEntries(store.objects, RealClock(), environ=os.environ, signer=store.signer)
-        search = Acquisition(
-            store,
-            keys,
-            target,
-            callbacks.restore,
-            callbacks.compile,
-            deadline,
-            options=options,
-            failures=failures,
-            listener=callbacks.record_event,
-        )
-        try:
-            acquired = search.run()
-        except Exception as error:
-            if callbacks.engine is None:
-                raise
-            # The engine is warm and serves. The next start must compile again.
-            logger.warning("the engine serves what it compiled, but the artifacts could not be saved: %s", error)
-            return callbacks.engine
-        except BaseException:
-            if callbacks.engine is not None:
-                callbacks.engine.stop()
-            raise
-    if callbacks.engine is not None:
-        return callbacks.engine
-    if compiles_only(plan.env):
-        return None
-    with explained_start_failure():
-        return start(backend.to_load(plan, acquired.path))
+    paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(state.config))
+    return StoreStart(state, plan, backend, open_store(state), start).run(paths)
 
 
 def engine_with_neff_cache(
@@ -97,7 +162,7 @@ def engine_with_neff_cache(
     """Starts an engine for a hub id, whose artifacts have no key. Single graphs are still restored and saved."""
     backend = artifact_backend(state.config, plan, model, companions)
     cache = backend.neff_cache(plan, open_store(state), None)
-    with shared_neff_cache(cache, state.lifecycle), explained_start_failure():
+    with _shared_graphs(state, cache), explained_start_failure():
         return start(backend.cached(plan))
 
 
@@ -109,6 +174,17 @@ def open_store(state: ServingState) -> ArtifactStore:
     config = state.config
     assert config.artifact_store is not None, "called without a store"
     return ArtifactStore.open(config.artifact_store, signer(config.artifact_signing_key or ""))
+
+
+def _shared_graphs(state: ServingState, cache: NeffCache | None) -> AbstractContextManager[None]:
+    """Compile within it.
+
+    :param cache: None if there is none: the owner has configured another cache, or the line has none.
+    """
+    if cache is None:
+        return nullcontext()
+    state.lifecycle.stage("bring compiled graphs")
+    return cache.shared()
 
 
 def _machine(state: ServingState) -> dict[str, str]:

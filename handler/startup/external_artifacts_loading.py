@@ -51,14 +51,15 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     target = config.scratch / "external-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
     with shown(state.lifecycle, "fetch artifacts") as progress:
         directory = fetch_external_artifacts(config.compiled_artifacts, target, setting, of_bytes(progress))
-    found = describe(DirectoryObjects(directory))
-    logger.info("the external artifacts at %s cannot be checked for: %s", found.where, "; ".join(found.not_vouched))
-    _raise_errors(found.findings, setting)
+    artifacts = describe(DirectoryObjects(directory))
+    unknown = "; ".join(artifacts.not_vouched)
+    logger.info("the external artifacts at %s cannot be checked for: %s", artifacts.where, unknown)
+    _raise_errors(artifacts.findings, setting)
     instance = this_machine(config)
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (str(instance.lnc[0]) if instance else None)
     facts = read_facts(config.model)
     model_config = facts.config if facts else None
-    differences = cross_check(found.config, plan, lnc=int(lnc) if lnc else None, model_config=model_config)
+    differences = cross_check(artifacts.config, plan, lnc=int(lnc) if lnc else None, model_config=model_config)
     _raise_errors(differences, setting)
     return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
 

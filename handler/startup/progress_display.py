@@ -9,8 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from handler.startup.lifecycle import Lifecycle
-from handler.storage.byte_progress import ByteProgress
-from handler.storage.transfer.transfer_progress import ProgressListener, Rate, TransferProgress, progress_bar
+from handler.storage.transfer.transfer_progress import (
+    ByteProgress,
+    ProgressListener,
+    Rate,
+    TransferProgress,
+    progress_bar,
+)
 
 logger = logging.getLogger(__name__)
 LINE_SECONDS = 10.0  # between two lines of a log

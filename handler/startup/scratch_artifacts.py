@@ -38,8 +38,8 @@ def with_scratch_artifacts(
     # A hub id has no files yet: its plan, which names it, is the key.
     key = backend.keys(backend.key_inputs(plan))[0].digest if model.size else digest(plan.document())
     directory = config.scratch / "compiled" / key[:32]
-    found = describe(DirectoryObjects(directory)) if directory.is_dir() else None
-    if found is not None and found.loadable:
+    artifacts = describe(DirectoryObjects(directory)) if directory.is_dir() else None
+    if artifacts is not None and artifacts.loadable:
         logger.info("loading what an earlier start compiled: %s", directory)
     else:
         shutil.rmtree(directory, ignore_errors=True)

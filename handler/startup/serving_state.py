@@ -15,9 +15,8 @@ from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.startup.admission import Admission
 from handler.startup.artifact_metrics import ArtifactMetrics
 from handler.startup.lifecycle import Lifecycle
-from handler.startup.multi_model.loaded_model import LoadedModel
 from handler.startup.multi_model.model_errors import ModelNotLoaded, ModelUnnamed
-from handler.startup.multi_model.model_registry import ModelRegistry
+from handler.startup.multi_model.model_registry import LoadedModel, ModelRegistry
 
 
 @dataclass(slots=True)
@@ -105,9 +104,9 @@ class ServingState:
         if self.models is None or not isinstance(name, str) or not name:
             return self.ready_engine(), self.admission
         self.lifecycle.require_ready()
-        found = self.models.enter(name)
-        if found is None and self.engine is None:
+        entered = self.models.enter(name)
+        if entered is None and self.engine is None:
             raise ModelNotLoaded(name)
-        if found is None and name not in self.ready_engine().served_names:
+        if entered is None and name not in self.ready_engine().served_names:
             raise ModelNotFound(name, tuple(known for engine in self.engines() for known in engine.served_names))
-        return found or (self.ready_engine(), self.admission)
+        return entered or (self.ready_engine(), self.admission)

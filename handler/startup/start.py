@@ -123,12 +123,12 @@ def _side_by_side(
         cores.append(WaitingProcess(environment))
         return cores[-1]
 
-    found = [
+    fetches = [
         Step(MODEL, partial(transfer, MODEL, partial(fetch_model, config))),
         Step(CODE, partial(prepared_code, state), (MODEL,)),
     ]
     if plan is None:
-        return found
+        return fetches
     environment = dict(os.environ)
     use_environment(plan)
     # Packages that the model's own code requires are installed before anything of vLLM is imported.
@@ -137,7 +137,7 @@ def _side_by_side(
     # Elsewhere vLLM forks the core itself. On a CPU it would spawn it (platforms/cpu.py).
     spawned = plan.line == "cpu"
     return [
-        *found,
+        *fetches,
         Step(COMPANIONS, partial(transfer, COMPANIONS, companions)),
         Step(IMPORT, lambda *_: import_vllm(core=spawned), before),
         Step(CORE, fork_core, (IMPORT,)),

@@ -75,12 +75,12 @@ class StartSteps:
         try:
             needed = [self.result(name) for name in step.needs]
             with self._lifecycle.step(step.name, step.needs):
-                found = step.run(*needed)
+                result = step.run(*needed)
         except BaseException as error:  # the start's own thread reports it
             self._fail(step.name, error)
             return
         with self._changed:
-            self._results[step.name] = found
+            self._results[step.name] = result
             self._changed.notify_all()
 
     def _fail(self, name: str, error: BaseException) -> None:

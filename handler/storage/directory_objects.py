@@ -76,12 +76,12 @@ class DirectoryObjects:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         below = self.root / prefix.rpartition("/")[0]
-        found = []
+        keys: list[str] = []
         with self._errors(prefix, "read"):
             for directory, names, files in os.walk(below, onerror=_raise_unless_gone):
                 names[:] = [name for name in names if name != WORK]
-                found += [Path(directory, name).relative_to(self.root).as_posix() for name in files]
-        for key in sorted(found):
+                keys += [Path(directory, name).relative_to(self.root).as_posix() for name in files]
+        for key in sorted(keys):
             if key.startswith(prefix):
                 try:
                     yield self.head(key)

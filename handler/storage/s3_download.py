@@ -21,15 +21,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from handler.errors import SettingError, StartFailed
-from handler.storage.boot import boot_id
-from handler.storage.byte_progress import ByteProgress
 from handler.storage.object_store import Location
-from handler.storage.s3_listing import list_objects
+from handler.storage.retry import DOWNLOADS, Retry
+from handler.storage.s3_client import list_objects, make_client
 from handler.storage.storage_errors import ArtifactError
+from handler.storage.transfer.download_directory import boot_id, locked
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
-from handler.storage.transfer.download_worker import Retry
-from handler.storage.transfer.file_lock import locked
-from handler.storage.transfer.file_parts import FilePart
+from handler.storage.transfer.transfer import FilePart
+from handler.storage.transfer.transfer_progress import ByteProgress
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -56,7 +55,7 @@ class RemoteFile:
         return [FilePart(self, offset, min(PART, self.size - offset), None) for offset in range(0, self.size, PART)]
 
 
-def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress, retry: Retry | None = None) -> None:
+def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress, retry: Retry = DOWNLOADS) -> None:
     """Downloads every object below `uri` to `target`. Returns at once if the directory exists.
 
     If several processes download to the same directory, one does the work and the others wait. Credentials, region and
@@ -68,19 +67,16 @@ def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress
     if target.is_dir():
         return
     bucket, prefix = split_uri(uri, setting)
-    import boto3
     from boto3.exceptions import Boto3Error
-    from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
-    options = Config(retries={"mode": "adaptive", "max_attempts": 8}, connect_timeout=5, read_timeout=30)
     try:
-        client: S3Client = boto3.client("s3", config=options)
+        client = make_client()
         files = list_files(client, bucket, prefix, setting)
         if not files:
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
         fetch = _ModelFetch(client, bucket, files, target, progress)
-        fetch.run(retry or Retry())
+        fetch.run(retry)
     except (BotoCoreError, ClientError, Boto3Error, ArtifactError) as error:
         raise StartFailed(STAGE, f"{uri}: {error}. Check the role's s3:ListBucket and s3:GetObject.") from error
 
@@ -160,7 +156,6 @@ class _ModelFetch:
                 shutil.rmtree(left, ignore_errors=True)
 
     def _download(self, retry: Retry) -> None:
-        from handler.storage.s3_requests import S3Requests
         from handler.storage.transfer.s3_transfer import S3Source
 
         shutil.rmtree(self._incoming, ignore_errors=True)
@@ -172,7 +167,7 @@ class _ModelFetch:
                 (self._whole / file.path).touch()
         uri = f"s3://{self._bucket}/"
         located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
-        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        source = S3Source(self._bucket, located.__getitem__, self._client)
         parts = [part for file in missing for part in file.parts()]
         self._parts_left = Counter(part.file.path for part in parts)
         kept = self._total - sum(file.size for file in missing)

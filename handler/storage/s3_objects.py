@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handler.storage.missing_objects import tell_missing_objects
 from handler.storage.object_store import SMALL, Location, ObjectInfo
+from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_errors import translated
-from handler.storage.s3_listing import list_objects
 from handler.storage.storage_errors import Conflict, NotFound, StoreUnavailable, TooLarge
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 CHUNK = 1024 * 1024
 UPLOAD_PART = 16 * 1024 * 1024
-# Concurrent requests of one client: several uploads run at once, each in several parts.
-CONNECTIONS = 32
 # S3 answers 409 when two conditional requests for one key overlap. The request may then be repeated.
 CONDITIONAL_ATTEMPTS = 4
 BODY_ATTEMPTS = 3
@@ -83,8 +80,8 @@ class S3Objects:
                         "ETag"
                     ]
             except (Conflict, NotFound) as error:
-                found, etag = self._found(key, len(body))
-                if found == body:
+                content, etag = self._content(key, len(body))
+                if content == body:
                     return etag
                 repeat = isinstance(error, Conflict) and error.retry
                 if not repeat or attempt == CONDITIONAL_ATTEMPTS - 1:
@@ -134,7 +131,7 @@ class S3Objects:
             reply = self.client.head_object(Bucket=self.bucket, Key=self.prefix + key)
         return ObjectInfo(key, reply["ContentLength"], reply["LastModified"].timestamp(), reply["ETag"])
 
-    def _found(self, key: str, limit: int) -> tuple[bytes | None, str]:
+    def _content(self, key: str, limit: int) -> tuple[bytes | None, str]:
         try:
             return self.get(key, limit=limit)
         except (NotFound, TooLarge):
@@ -142,26 +139,3 @@ class S3Objects:
 
     def _uri(self, key: str) -> str:
         return f"s3://{self.bucket}/{self.prefix}{key}"
-
-
-def make_client() -> S3Client:
-    """Creates an S3 client that retries throttling, resets and 5xx with jitter (botocore's `standard` mode).
-
-    Not the `adaptive` mode: its rate limit holds for the whole client, so one 503 slows every part of a large upload.
-    """
-    import boto3
-    from botocore.config import Config
-
-    # boto3's default session must not create clients in two threads at once.
-    client = boto3.session.Session().client(
-        "s3",
-        config=Config(
-            max_pool_connections=CONNECTIONS,
-            retries={"mode": "standard", "total_max_attempts": 8},
-            connect_timeout=5,
-            read_timeout=60,
-            # Our own digests are checked anyway. Some servers send the checksum of the whole file with a part.
-            response_checksum_validation="when_required",
-        ),
-    )
-    return tell_missing_objects(client)

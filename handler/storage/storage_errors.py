@@ -160,9 +160,9 @@ class DigestMismatch(ArtifactError):
 
     code = "artifact_digest_mismatch"
 
-    def __init__(self, where: str, expected: str, found: str) -> None:
+    def __init__(self, where: str, expected: str, actual: str) -> None:
         self.expected = expected
-        super().__init__(f"{where} has the digest {found[:16]}... instead of {expected[:16]}...: it was damaged.")
+        super().__init__(f"{where} has the digest {actual[:16]}... instead of {expected[:16]}...: it was damaged.")
 
 
 class EntryDamaged(ArtifactError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from handler.storage.retry import SERVICES
+
 # The Price List has three addresses for all regions.
 PRICES = {"pricing": "us-east-1"}
 Members = dict[str, Any]
@@ -39,11 +41,9 @@ class Aws:
     def client(self, service: str) -> Any:
         if service not in self._clients:
             import boto3
-            from botocore.config import Config
 
             self._session = self._session or boto3.session.Session(region_name=self._region)
-            config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5)
-            self._clients[service] = self._session.client(service, PRICES.get(service), config=config)
+            self._clients[service] = self._session.client(service, PRICES.get(service), config=SERVICES.config())
         return self._clients[service]
 
 

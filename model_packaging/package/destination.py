@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from handler.artifacts.store.file_digests import file_entry
+from handler.artifacts.store.manifest import FileEntry
 from handler.errors import SettingError
 from handler.storage.s3_download import split_uri
 from handler.storage.s3_errors import translated
@@ -21,7 +21,7 @@ def target_of(destination: str, kms_key: str | None, replaces: bool) -> UploadTa
 
     :raises SettingError: it is not an S3 URI, or it is a whole bucket.
     """
-    from handler.storage.s3_objects import make_client
+    from handler.storage.s3_client import make_client
 
     if not destination.startswith("s3://"):
         raise SettingError("DESTINATION", f"'{destination}' is not in S3", "Write s3://bucket/prefix/.")
@@ -39,7 +39,7 @@ def push_archive(
     :raises InvalidPackage: `pack` did not make it. Other archives may contain links or tokens.
     """
     open_package(str(archive))
-    entry = file_entry(archive, archive.name)
+    entry = FileEntry.of_file(archive, archive.name)
     place = replace(target.destination("", entry.digest), key=target.prefix.rstrip("/"))
     counter = Counter(entry.size, listener)
     try:

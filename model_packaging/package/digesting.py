@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from handler.artifacts.store.file_digests import entry_of
 from handler.artifacts.store.manifest import FileEntry
 from handler.storage.storage_errors import ChangedFile
 from model_packaging.package.package_item import Item
@@ -42,7 +41,7 @@ def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: Digest
     counter = Counter(sum(item.size for item in found), listener)
 
     def entry(item: Item) -> FileEntry:
-        made = entry_of(_counted(scanned(item.origin.chunks(), item.path, known), counter), item.path)
+        made = FileEntry.of_chunks(_counted(scanned(item.origin.chunks(), item.path, known), counter), item.path)
         if made.size != item.size:
             raise ChangedFile(item.path)
         return made

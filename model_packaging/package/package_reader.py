@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from handler.artifacts.store.artifact_store import Damage
-from handler.artifacts.store.file_digests import entry_of
+from handler.artifacts.store.manifest import FileEntry
 from handler.storage.storage_errors import NotFound, UnsafeArchive
 from model_packaging.package import package_manifest as manifests
 from model_packaging.package.digesting import Counter, DigestListener
@@ -67,7 +67,7 @@ def verify(package: Package, listener: DigestListener) -> list[Damage]:
             faults.append(Damage(path, "is not part of the package, but would be loaded with it"))
         elif size != entry.size:
             faults.append(Damage(path, f"has {size:,} bytes, not {entry.size:,}"))
-        elif entry_of(chunks, path).digest != entry.digest:
+        elif FileEntry.of_chunks(chunks, path).digest != entry.digest:
             faults.append(Damage(path, "has other content"))
         seen.add(path)
         counter.add(entry.size if entry else 0)
@@ -111,8 +111,8 @@ def _stream(place: str) -> AbstractContextManager[Any]:
             return open(place, "rb")
         except OSError as error:
             raise NotFound(place) from error
+    from handler.storage.s3_client import make_client
     from handler.storage.s3_errors import translated
-    from handler.storage.s3_objects import make_client
 
     bucket, _, key = place.removeprefix("s3://").partition("/")
     with translated(place, "s3:GetObject"):

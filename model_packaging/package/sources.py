@@ -71,10 +71,9 @@ def _of_folder(folder: Path, what: str) -> Iterator[Item]:
 
 
 def _of_s3(uri: str, what: str) -> list[Item]:
+    from handler.storage.s3_client import list_objects, make_client
     from handler.storage.s3_download import split_uri
     from handler.storage.s3_errors import translated
-    from handler.storage.s3_listing import list_objects
-    from handler.storage.s3_objects import make_client
     from handler.storage.safe_paths import confined
 
     bucket, prefix = split_uri(uri, what)

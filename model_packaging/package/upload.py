@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.errors import SettingError
+from handler.storage.s3_client import list_objects
 from handler.storage.s3_errors import translated
-from handler.storage.s3_listing import list_objects
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
 from model_packaging.package import multipart
 from model_packaging.package import package_manifest as manifests

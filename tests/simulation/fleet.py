@@ -16,16 +16,15 @@ from pathlib import Path
 from random import Random
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import Acquired, AcquisitionOptions, Compilation
+from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions
 from handler.artifacts.lease.compile_errors import CompileFailed
-from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.store import object_names as layout
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 from handler.storage.storage_errors import ArtifactError
+from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
 from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource, FaultRate
 from tests.simulation.fleet_fate import Death, Deaths
 from tests.simulation.fleet_time import Machine, VirtualTime
@@ -114,33 +113,29 @@ def _start(scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instanc
     def bring(manifests: Sequence[Manifest], target: Path) -> None:
         restore(manifests, source, target, options=RestoreOptions(threads=2))
 
-    def compile(wanted: Compilation) -> None:
+    def compile(compilation: Compilation) -> None:
         fleet.compiles["begun"] += 1
         fleet.deaths.step(machine, "compile")
         machine.sleep(scenario.compile / 2)
         fleet.deaths.step(machine, "half compiled")
         machine.sleep(scenario.compile / 2)
-        write_artifacts(wanted.directory, machine.name)
+        write_artifacts(compilation.directory, machine.name)
         fleet.compiles["finished"] += 1
         fleet.deaths.step(machine, "compiled")
         if scenario.failing:
             raise CompileFailed("simulated", "error: simulated")
 
-    acquisition = Acquisition(
+    search = Acquisition(
         ArtifactStore(objects),
         KEYS,
-        instance.directory / "artifacts",
-        bring,
-        compile,
         machine.now() + scenario.deadline,
-        options=scenario.options,
-        failures=NegativeEntries(objects, machine),
-        listener=instance.events.append,
+        scenario.options,
+        emit=instance.events.append,
         clock=machine,
         random=machine.random,
     )
     try:
-        instance.acquired = acquisition.run()
+        instance.acquired = acquire(search, bring, compile, instance.directory / "artifacts")
     except ArtifactError as error:
         instance.error = error
     except BaseException:

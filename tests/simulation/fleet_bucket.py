@@ -12,8 +12,7 @@ from typing import Protocol, TypeVar
 
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.storage_errors import ArtifactError, Conflict, NotFound, StoreUnavailable, TooLarge
-from handler.storage.transfer.file_parts import TransferFile
-from handler.storage.transfer.transfer import Interrupted
+from handler.storage.transfer.transfer import Interrupted, TransferFile
 from tests.simulation.fleet_time import EPOCH, Machine
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.artifacts.lease.acquisition_options import AcquisitionOptions, OnMiss
+from handler.artifacts.lease.acquisition import AcquisitionOptions, OnMiss
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore
 from tests.simulation.fleet import Scenario, simulate
 from tests.simulation.fleet_check import violations

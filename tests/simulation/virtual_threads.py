@@ -17,7 +17,7 @@ from container.recovery import recovery
 from handler.artifacts.lease import lease
 from handler.artifacts.restore import restore
 from handler.artifacts.store import artifact_store, gc_marks, publication
-from handler.storage.transfer import download_pool, download_worker, file_lock
+from handler.storage.transfer import download_directory, download_pool
 from tests.simulation.fleet_time import EPOCH, VirtualTime, Waiter
 
 # Bytes of a download's buffer. The product's own are of no use to files of 100 bytes, and take time to allocate.
@@ -167,9 +167,8 @@ def virtual_threads(time: VirtualTime) -> Iterator[None]:
         (artifact_store, {"ThreadPoolExecutor": pool}),
         (publication, {"ThreadPoolExecutor": pool, "time": clock}),
         (restore, {"time": clock}),
-        (file_lock, {"time": clock}),
-        (download_pool, {"threading": threads, "time": clock, "Random": random}),
-        (download_worker, {"time": clock, "BUFFER": BUFFER}),
+        (download_directory, {"time": clock}),
+        (download_pool, {"threading": threads, "time": clock, "Random": random, "BUFFER": BUFFER}),
         (recovery, {"time": clock}),
     ]
     real = [(module, name, getattr(module, name)) for module, names in stand_ins for name in names]

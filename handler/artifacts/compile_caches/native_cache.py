@@ -33,6 +33,10 @@ class NativeCache:
     def graphs(self) -> Path:
         return NATIVE.directory(self.root, "")
 
+    def environment(self) -> dict[str, str]:
+        """Returns the variable to set before vLLM is imported, in the engine's process as well."""
+        return {"VLLM_CACHE_ROOT": str(self.root)}
+
     def clear(self) -> None:
         """Deletes the caches. Called before a compile, so that only its own results are collected afterwards."""
         shutil.rmtree(self.root, ignore_errors=True)

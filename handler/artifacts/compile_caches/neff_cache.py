@@ -11,10 +11,13 @@ is saved, and both are removed before a compile.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -23,10 +26,11 @@ from typing import TypeVar
 
 from handler.artifacts.compile_caches.neff_layout import NEURONX_CC, CacheLayout
 from handler.artifacts.compile_caches.neff_store import NeffStore, StoredModule
-from handler.artifacts.restore import disk_space
 from handler.storage.storage_errors import ArtifactError
+from handler.storage.transfer.download_directory import free
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 # The absolute path of the work directory is one of the compiler's arguments (for its log), and the cache's key includes
 # the arguments. With another directory, entries of other machines are never found. NxD Inference takes the directory
@@ -40,22 +44,12 @@ MOST_BYTES = 20 * GIB
 
 
 class ModuleState(Enum):
-    """The state of one module's directory. The values are the fields of `Cleaned`."""
+    """The state of a module's directory. A failed compile leaves a poisoned one, an interrupted one a half-made one."""
 
     FINISHED = "finished"
     POISONED = "poisoned"
     HALF_MADE = "half_made"
     BUSY = "busy"
-
-
-@dataclass(frozen=True, slots=True)
-class Cleaned:
-    """The number of modules in each state. Poisoned and half-made ones were removed."""
-
-    finished: int = 0
-    poisoned: int = 0
-    half_made: int = 0
-    busy: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +77,12 @@ class NeffCache:
         self.root, self._store, self._compiler = root, store, compiler
         self._layout = store.layout
 
-    def clean(self) -> Cleaned:
-        """Removes modules that would make the next compile fail. Call it only when no compile is running here."""
-        counts = dict.fromkeys(ModuleState, 0)
+    def clean(self) -> Counter[ModuleState]:
+        """Removes modules that would make the next compile fail. Call it only when no compile is running here.
+
+        :returns: the number of modules that were in each state.
+        """
+        counts = Counter[ModuleState]()
         for module in self._modules():
             state = state_of(module, self._layout)
             counts[state] += 1
@@ -94,7 +91,7 @@ class NeffCache:
             elif state is ModuleState.FINISHED:
                 for lock in module.glob("*.lock"):
                     lock.unlink()
-        return Cleaned(**{state.value: count for state, count in counts.items()})
+        return counts
 
     def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> NeffTransfer:
         """Downloads the modules that this compiler version made on other machines, the newest first.
@@ -108,20 +105,20 @@ class NeffCache:
             return NeffTransfer()  # the compiler is not installed, so nothing is compiled
         directory = self._layout.directory(self.root, compiler)
         directory.mkdir(parents=True, exist_ok=True)
-        most_bytes = min(most_bytes, disk_space.free(directory) // 2)
+        most_bytes = min(most_bytes, free(directory) // 2)
         present = {module.name for module in self._modules() if module.parent == directory}
         problems: list[str] = []
-        wanted: list[StoredModule] = []
+        chosen: list[StoredModule] = []
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             names = [name for name in self._store.names(compiler) if name not in present]
-            for found in pool.map(lambda name: _try(partial(self._store.read, compiler, name)), names):
-                if isinstance(found, StoredModule) and found.size <= most_bytes:
-                    most_bytes -= found.size
-                    wanted.append(found)
-                elif isinstance(found, str):
-                    problems.append(found)
-            brought = list(pool.map(lambda module: _try(partial(self._store.bring, module, directory)), wanted))
-        problems += [found for found in brought if isinstance(found, str)]
+            for module in pool.map(lambda name: _try(partial(self._store.read, compiler, name)), names):
+                if isinstance(module, StoredModule) and module.size <= most_bytes:
+                    most_bytes -= module.size
+                    chosen.append(module)
+                elif isinstance(module, str):
+                    problems.append(module)
+            brought = list(pool.map(lambda module: _try(partial(self._store.bring, module, directory)), chosen))
+        problems += [problem for problem in brought if isinstance(problem, str)]
         return NeffTransfer(brought.count(None), tuple(problems))
 
     def save(self) -> NeffTransfer:
@@ -129,11 +126,35 @@ class NeffCache:
         finished = self.finished()
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             saved = list(pool.map(self._save, finished))
-        return NeffTransfer(saved.count(True), tuple(found for found in saved if isinstance(found, str)))
+        return NeffTransfer(saved.count(True), tuple(problem for problem in saved if isinstance(problem, str)))
 
     def _save(self, module: Path) -> bool | str:
         version = self._layout.version(module, self._compiler)
         return False if version is None else _try(partial(self._store.save, version, module))
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Compile within it: restores the cache before, and saves it afterwards, even if the compile failed.
+
+        So a compile reuses the graphs that any instance has finished. A cache that cannot be restored or saved costs
+        time, but never ends a start.
+        """
+        try:
+            counts = self.clean()
+            poisoned, half_made = counts[ModuleState.POISONED], counts[ModuleState.HALF_MADE]
+            if poisoned or half_made:
+                what = "removed from %s: %d graphs of failed compiles, %d of interrupted ones"
+                logger.warning(what, self.root, poisoned, half_made)
+            _log("restored", self.bring())
+        except (ArtifactError, OSError, ValueError) as error:
+            logger.warning("no compiled graphs could be restored: %s", error)
+        try:
+            yield
+        finally:
+            try:
+                _log("saved", self.save())
+            except (ArtifactError, OSError, ValueError) as error:
+                logger.warning("no compiled graphs could be saved: %s", error)
 
     def finished(self) -> list[Path]:
         """Returns the directories of finished modules."""
@@ -168,6 +189,12 @@ def _is_locked(lock: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _log(what: str, moved: NeffTransfer) -> None:
+    logger.info("compiled graphs %s: %d", what, moved.modules)
+    for reason in moved.refused[:5]:
+        logger.warning("a compiled graph was not %s: %s", what, reason)
 
 
 def _try(call: Callable[[], T]) -> T | str:

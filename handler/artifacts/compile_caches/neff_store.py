@@ -20,7 +20,7 @@ import msgspec
 from blake3 import blake3
 
 from handler.artifacts.compile_caches.neff_layout import NEURONX_CC, CacheLayout
-from handler.artifacts.store.file_digests import file_entry
+from handler.artifacts.store.manifest import FileEntry
 from handler.artifacts.store.manifest_signature import Signature, Signer
 from handler.storage.object_store import ObjectStore, size_of
 from handler.storage.storage_errors import Conflict, DigestMismatch, InvalidManifest
@@ -120,7 +120,7 @@ class NeffStore:
         files = []
         for path in sorted(directory.iterdir()):
             if path.is_file() and not path.is_symlink() and not self.layout.excluded.fullmatch(path.name):
-                entry = file_entry(path, path.name)
+                entry = FileEntry.of_file(path, path.name)
                 self._objects.upload(_object(entry.digest), path)
                 files.append(_File(entry.path, entry.size, entry.digest))
         body = msgspec.json.encode(StoredModule(SCHEMA, compiler, directory.name, tuple(files)))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from handler.artifacts.external.external_artifacts import saved_neuron_config
-from handler.artifacts.external.requested_config import requested_fields, text_override, vision_override
 from handler.artifacts.identity.canonical_json import normal
 from handler.config.endpoint_config import DTYPES
 from handler.config.finding import Finding, Severity
+from handler.config.neuron_keys import argument_keys
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
@@ -60,8 +60,9 @@ def cross_check(
         )
         return (unreadable,)
     vision = saved_neuron_config(saved, "vision_config") or {}
-    compared = [(config, *field) for field in requested_fields(plan, lnc)]
-    compared += [(vision, name, f"vision_neuron_config.{name}", value) for name, value in vision_override(plan).items()]
+    compared = [(config, *field) for field in _requested_fields(plan, lnc)]
+    requested_vision = _vision_override(plan)
+    compared += [(vision, name, f"vision_neuron_config.{name}", value) for name, value in requested_vision.items()]
     findings = [
         _finding(setting, name, holder.get(name), requested)
         for holder, name, setting, requested in compared
@@ -78,7 +79,7 @@ def _batching(config: Mapping[str, Json], plan: EnginePlan) -> Iterator[Finding]
     requested = plan.engine_args.get("max_num_seqs")
     if (
         not isinstance(requested, int)
-        or "batch_size" in text_override(plan)
+        or "batch_size" in _text_override(plan)
         or plan.engine_args.get("enable_chunked_prefill")
     ):
         return
@@ -91,7 +92,7 @@ def _sampling(config: Mapping[str, Json], plan: EnginePlan) -> Iterator[Finding]
 
     The keys of the override must have the saved values.
     """
-    override = text_override(plan)
+    override = _text_override(plan)
     requested = override.get("on_device_sampling_config", {})
     saved = config.get("on_device_sampling_config")
     setting = "override_neuron_config.on_device_sampling_config"
@@ -124,10 +125,10 @@ def _same(name: str, saved: object, requested: Json) -> bool:
         return all(_same(key, saved.get(key, MISSING), value) for key, value in requested.items())
     if name.endswith("dtype") and isinstance(saved, str) and isinstance(requested, str):
         return _dtype(saved) == _dtype(requested)
-    found, expected = normal(saved), normal(requested)
-    if name == "pa_num_blocks" and isinstance(found, int) and isinstance(expected, int):
-        return found in {expected, expected + 1}  # the plugin adds vLLM's null block
-    return found == expected and isinstance(found, bool) == isinstance(expected, bool)
+    present, expected = normal(saved), normal(requested)
+    if name == "pa_num_blocks" and isinstance(present, int) and isinstance(expected, int):
+        return present in {expected, expected + 1}  # the plugin adds vLLM's null block
+    return present == expected and isinstance(present, bool) == isinstance(expected, bool)
 
 
 def _dtype(name: str) -> str:
@@ -148,3 +149,57 @@ def _finding(setting: str, name: str, saved: object, requested: object) -> Findi
 
 def _shown(value: object) -> str:
     return "nothing" if value is None else str(value)[:120]
+
+
+def _text_override(plan: EnginePlan) -> dict[str, Json]:
+    """Returns the override for the text model: the whole override, or its text part for a multimodal model."""
+    override = _raw(plan)
+    text = override.get("text_neuron_config")
+    return text if isinstance(text, dict) else {k: v for k, v in override.items() if not k.endswith("_neuron_config")}
+
+
+def _vision_override(plan: EnginePlan) -> dict[str, Json]:
+    vision = _raw(plan).get("vision_neuron_config")
+    return vision if isinstance(vision, dict) else {}
+
+
+def _raw(plan: EnginePlan) -> dict[str, Json]:
+    additional = plan.engine_args.get("additional_config")
+    for holder in (additional if isinstance(additional, dict) else {}, plan.engine_args):
+        override = holder.get("override_neuron_config")
+        if isinstance(override, dict):
+            return override
+    return {}
+
+
+def _requested_fields(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Json]]:
+    """Yields key of NeuronConfig, setting and value. An override takes precedence over an engine argument."""
+    override = _text_override(plan)
+    for name, argument in _from_arguments():
+        value = plan.engine_args.get(argument)
+        if name in override or value is None or value == "auto" or _depends(name, plan):
+            continue
+        yield name, argument, value
+    for name, value in override.items():
+        if name not in {"on_device_sampling_config", "logical_nc_config"}:
+            yield name, f"override_neuron_config.{name}", value
+    requested = lnc if lnc is not None else override.get("logical_nc_config")
+    if requested is not None:
+        yield "logical_nc_config", "logical_nc_config", requested
+
+
+def _from_arguments() -> Iterator[tuple[str, str]]:
+    """NeuronConfig's key, and the engine argument that the plugin fills it from when no override does
+    (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, `_get_default_neuron_config`)."""
+    yield from argument_keys().items()
+    yield "max_context_length", "max_model_len"
+
+
+def _depends(name: str, plan: EnginePlan) -> bool:
+    """Whether the plugin fills a key from another argument.
+
+    Without prefix caching the block is as long as the model length. With chunked prefill the longest prompt is a chunk.
+    """
+    if name == "pa_block_size":
+        return not plan.engine_args.get("enable_prefix_caching")
+    return name == "max_context_length" and bool(plan.engine_args.get("enable_chunked_prefill"))

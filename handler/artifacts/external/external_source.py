@@ -9,10 +9,10 @@ from typing import BinaryIO, cast
 
 from handler.errors import SettingError
 from handler.storage.archive import unpack
-from handler.storage.byte_progress import ByteProgress, ignore_bytes
 from handler.storage.open_store import open_objects
 from handler.storage.s3_download import download_prefix
 from handler.storage.storage_errors import NotFound
+from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 

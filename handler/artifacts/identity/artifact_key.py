@@ -6,6 +6,7 @@ are shards of one checkpoint for one graph. `key_exclusions` lists what is not p
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -13,7 +14,6 @@ from math import prod
 from handler.artifacts.identity import key_exclusions
 from handler.artifacts.identity.canonical_json import canonical, digest, normal
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
-from handler.artifacts.identity.compile_environment import compile_environment
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
@@ -23,6 +23,8 @@ KEY_SCHEMA = 1
 LONGEST_CLEAR = 512
 # The engine arguments that hold a NeuronConfig (see `EnginePlan`).
 CONFIGS = ("override_neuron_config", "neuron_config", "vision_neuron_config")
+# The variables that hold flags of the compiler.
+FLAGS = ("NEURON_CC_FLAGS", "XLA_FLAGS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
         "pipeline_parallel_size": arguments.pop("pipeline_parallel_size", 1),
         "model": _clear(_without(inputs.checkpoint.config, key_exclusions.MODEL_CONFIG)),
         "tensors": inputs.checkpoint.shape,
-        "env": _clear(compile_environment(inputs.environ, inputs.plan.env)),
+        "env": _clear(_compile_environment(inputs.environ, inputs.plan.env)),
     }
     if inputs.target.lnc is not None:
         fields["lnc"] = inputs.target.lnc
@@ -130,7 +132,7 @@ def _neuron_config(arguments: dict[str, Json], fields: dict[str, Json]) -> dict[
 
     A null value is kept: `on_device_sampling_config = null` means sampling on the CPU.
     """
-    found: dict[str, Json] = {}
+    merged: dict[str, Json] = {}
     additional = arguments.pop("additional_config", None)
     additional = dict(additional) if isinstance(additional, dict) else {}
     for place in (arguments, additional):
@@ -138,16 +140,52 @@ def _neuron_config(arguments: dict[str, Json], fields: dict[str, Json]) -> dict[
             config = place.pop(name, None)
             if isinstance(config, dict):
                 prefix = "vision." if name.startswith("vision") else ""
-                found.update({prefix + key: value for key, value in _without_paths(config).items()})
+                merged.update({prefix + key: value for key, value in _without_paths(config).items()})
     if additional:
         arguments["additional_config"] = additional
     repeated = {"tp_degree": "tensor_parallel_size", "pp_degree": "pipeline_parallel_size", "logical_nc_config": "lnc"}
     for name, field_ in repeated.items():
-        if name in found and found[name] == fields.get(field_):
-            del found[name]
+        if name in merged and merged[name] == fields.get(field_):
+            del merged[name]
     sizes = (fields["tensor_parallel_size"], fields["pipeline_parallel_size"])
-    fields["world_size"] = found.pop("world_size", None) or prod(size for size in sizes if isinstance(size, int))
-    return _clear(found)
+    fields["world_size"] = merged.pop("world_size", None) or prod(size for size in sizes if isinstance(size, int))
+    return _clear(merged)
+
+
+def _compile_environment(environ: Mapping[str, str], planned: Mapping[str, str]) -> dict[str, Json]:
+    """Returns the process's variables that the compiler and XLA read, and all that the plan sets. The plan wins.
+
+    Variables that hold paths and possible secrets are excluded (`key_exclusions`).
+    """
+    compiler = {name: value for name, value in environ.items() if key_exclusions.COMPILER.fullmatch(name)}
+    kept: dict[str, Json] = {}
+    for name, value in {**compiler, **planned}.items():
+        if name in key_exclusions.ENVIRONMENT or key_exclusions.SECRET.search(name):
+            continue
+        text = _without_path_flags(value) if name in FLAGS else value.strip()
+        if text:
+            kept[name] = text
+    return kept
+
+
+def _without_path_flags(text: str) -> str:
+    """Returns compiler flags in their order, without those that name paths."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip and not word.startswith("-"):
+            skip = False
+            continue
+        skip = False
+        if key_exclusions.FLAGS.fullmatch(word.partition("=")[0]):
+            skip = "=" not in word and bool(key_exclusions.FLAGS_WITH_VALUE.fullmatch(word))
+            continue
+        kept.append(word)
+    return shlex.join(kept)
 
 
 def _without_paths(config: Mapping[str, Json]) -> dict[str, Json]:

@@ -67,7 +67,7 @@ def identify(
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="identify") as pool:
         shapes = list(pool.map(lambda info: _shape(files, info, setting), weights))
         contents = list(pool.map(lambda info: _content(files, info), weights)) if content else []
-    merged = {name: shape for one in shapes for name, shape in one.items()}
+    merged = {name: shape for file_shapes in shapes for name, shape in file_shapes.items()}
     names = [info.key for info in weights]
     config = _config(files, setting) if configured else {}
     return CheckpointIdentity(config, digest(merged), dict(zip(names, contents, strict=True)) if content else {})
@@ -134,11 +134,11 @@ def _shape(files: ObjectStore, info: ObjectInfo, setting: str) -> dict[str, Json
     if not info.key.endswith(".safetensors"):
         return {info.key: info.size}
     try:
-        found = read_header(reader(files, info.key), info.size)
+        tensors = read_header(reader(files, info.key), info.size)
     except BrokenFile as error:
         fix = "Upload it again. It may be cut off."
         raise SettingError(setting, f"{files.uri}/{info.key} {error}", fix) from error
-    return {name: [tensor.dtype, *tensor.shape] for name, tensor in found.items()}
+    return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}
 
 
 def _content(files: ObjectStore, info: ObjectInfo) -> str:

@@ -76,17 +76,17 @@ def explain(key: ArtifactKey, entries: Iterable[Manifest]) -> Miss:
         if entry.kind != key.kind:
             continue
         compared += 1
-        found = _flat(entry.fields)
-        names = [name for name in dict.fromkeys([*requested, *found]) if requested.get(name) != found.get(name)]
+        present = _flat(entry.fields)
+        names = [name for name in dict.fromkeys([*requested, *present]) if requested.get(name) != present.get(name)]
         distance = sum(5 if name.startswith(HEAVY) else 1 for name in names), -entry.created
         if nearest is None or distance < nearest[0]:
             nearest = distance, entry, names
     if nearest is None:
         return Miss(key.digest, key.kind, None, (), compared)
     _, entry, names = nearest
-    found = _flat(entry.fields)
-    short = _short(dict.fromkeys([*requested, *found]))
-    differences = tuple(Difference(short[name], found.get(name), requested.get(name)) for name in names)
+    present = _flat(entry.fields)
+    short = _short(dict.fromkeys([*requested, *present]))
+    differences = tuple(Difference(short[name], present.get(name), requested.get(name)) for name in names)
     return Miss(key.digest, key.kind, entry.key, differences, compared)
 
 

@@ -67,12 +67,12 @@ def cpu_features(cpuinfo: Path = CPUINFO) -> list[str]:
 
 
 def _versions(names: Mapping[str, tuple[str, ...]], version: Callable[[str], str]) -> dict[str, str]:
-    found = {}
+    versions = {}
     for name, distributions in names.items():
         for distribution in distributions:
             try:
-                found[name] = version(distribution)
+                versions[name] = version(distribution)
                 break
             except PackageNotFoundError:
                 continue
-    return found
+    return versions

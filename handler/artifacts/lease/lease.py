@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from enum import Enum
 
 import msgspec
 
 from handler.artifacts.lease.clock import Cancel, Clock
 from handler.artifacts.lease.compile_errors import LeaseLost
-from handler.artifacts.lease.lease_record import LARGEST, LeaseRecord, LeaseState, read
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ArtifactError, Conflict, NotFound, TooLarge
 
@@ -31,6 +31,61 @@ SECONDS = 60.0
 # The share of a duration by which a holder gives up before a contender takes over, and the renewals per duration.
 MARGIN = 0.1
 RENEWALS = 3
+# Size limit in bytes. A larger object is not a lease and is not read.
+LARGEST = 4096
+# The longest duration in seconds. A record with more would block a fleet for too long.
+LONGEST = 3600.0
+
+
+class LeaseState(Enum):
+    """The state of a lease as a contender sees it."""
+
+    FREE = "free"
+    HELD = "held"
+    EXPIRED = "expired"
+
+
+class LeaseRecord(msgspec.Struct, frozen=True):
+    """One version of a lease.
+
+    :param holder: the unique name of the process that holds it.
+    :param machine, acquired, renewed: information for people; nothing depends on them. The times are seconds since the
+        epoch by the holder's clock.
+    :param fencing: one more than the fencing number of the last holder.
+    :param seconds: the duration without renewal.
+    :param renewals: makes each version different from the one before.
+    """
+
+    holder: str
+    machine: str
+    fencing: int
+    seconds: float
+    acquired: float
+    renewed: float
+    renewals: int = 0
+    released: bool = False
+
+    def renewal(self, date: float, *, released: bool = False) -> LeaseRecord:
+        """The next version."""
+        return msgspec.structs.replace(self, renewed=date, renewals=self.renewals + 1, released=released)
+
+
+# Made at import: two threads that meet a type at the same time end the process (see `neff_store`).
+_RECORDS = msgspec.json.Decoder(LeaseRecord)
+
+
+def read_record(body: bytes, seconds: float) -> LeaseRecord:
+    """Decodes a record. An unreadable one counts as the lease of an unknown holder, which expires like any other.
+
+    :param seconds: the duration of an unreadable lease.
+    """
+    try:
+        record = _RECORDS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return LeaseRecord("", "unknown", 0, seconds, 0.0, 0.0)
+    if not 0 < record.seconds <= LONGEST:
+        return msgspec.structs.replace(record, seconds=min(max(record.seconds, 1.0), LONGEST))
+    return record
 
 
 class Contender:
@@ -55,7 +110,7 @@ class Contender:
         sent = self._clock.now()
         try:
             body, etag = self._objects.get(self._name, limit=LARGEST)
-            record = read(body, self._seconds)
+            record = read_record(body, self._seconds)
         except NotFound:
             self._etag, self.record = None, None
             return LeaseState.FREE
@@ -85,7 +140,10 @@ class Contender:
 
 
 class Lease:
-    """A lease that this process acquired. It can be lost at any time: check `held`."""
+    """A lease that this process acquired. It can be lost at any time: check `held`.
+
+    `with lease.keep():` renews it within the block, and releases it at the end.
+    """
 
     def __init__(
         self, objects: ObjectStore, name: str, clock: Clock, record: LeaseRecord, etag: str, sent: float
@@ -112,7 +170,7 @@ class Lease:
         """Whether this process holds the lease. False if another took it over, or if it was not renewed in time."""
         return not self._lost and self._clock.now() < self._sent + self._record.seconds * (1 - MARGIN)
 
-    def keep(self, on_lost: Callable[[], None] = lambda: None, deadline: float = float("inf")) -> None:
+    def keep(self, on_lost: Callable[[], None] = lambda: None, deadline: float = float("inf")) -> Lease:
         """Starts to renew the lease in the background.
 
         :param on_lost: called once, from the background, when another process has taken the lease over.
@@ -120,6 +178,13 @@ class Lease:
         """
         self._on_lost, self._deadline = on_lost, deadline
         self._cancel = self._clock.every(self._record.seconds / RENEWALS, self._renew)
+        return self
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
     def confirm(self) -> None:
         """Renews the lease now, so that a whole duration remains.
@@ -166,9 +231,9 @@ class Lease:
         """Handles a changed version: another process took over, or the reply to our own renewal was lost."""
         try:
             body, etag = self._objects.get(self._name, limit=LARGEST)
-            found = read(body, self._record.seconds)
-            if (found.holder, found.fencing) == (self._record.holder, self._record.fencing):
-                self._etag, self._record = etag, found  # the duration counts from the renewal that is sent now
+            current = read_record(body, self._record.seconds)
+            if (current.holder, current.fencing) == (self._record.holder, self._record.fencing):
+                self._etag, self._record = etag, current  # the duration counts from the renewal that is sent now
                 self._write(released=False)
                 return
         except (NotFound, TooLarge, Conflict):

@@ -5,75 +5,79 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition_options import (
-    Acquired,
-    AcquisitionOptions,
-    Compilation,
-    Compile,
-    EventListener,
-)
 from handler.artifacts.lease.clock import Clock
 from handler.artifacts.lease.compile_errors import CompileFailed
 from handler.artifacts.lease.lease import Lease
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
+from handler.json_value import Json
 from handler.processes import alive
 from handler.storage.storage_errors import ArtifactError
 
 # Compiles on one instance while the compiler crashes.
 ATTEMPTS = 2
+EventListener = Callable[[Mapping[str, Json]], None]
+# Fills an empty directory with the artifacts, as the engine loads them. Raises CompileFailed for a failure that would
+# happen again. Other errors are not remembered.
+Compile = Callable[[Path], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedCompile:
-    """One compile while `lease` is held. It writes to the store only as the holder."""
+    """One compile of what the store does not have. It writes to the store only while `lease` is held.
+
+    :param missing: the keys that have no entry.
+    :param machine: the machine that compiles (instance type, host name).
+    """
 
     store: ArtifactStore
     lease: Lease
+    missing: tuple[ArtifactKey, ...]
     failures: NegativeEntries
-    options: AcquisitionOptions
+    machine: Mapping[str, str]
     emit: EventListener
     clock: Clock
 
-    def run(self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...]) -> Acquired:
+    def run(self, compile: Compile, target: Path) -> bool:
         """Compiles to a directory beside `target`, and publishes the result.
 
+        :returns: whether the store now has exactly these artifacts. Not if the lease was lost in the meantime or the
+            store failed: then another instance compiles again, and this one has its artifacts anyway.
         :raises CompileFailed: the compile failed. Other instances that need this key fail, too, for a while.
         """
         began = self.clock.now()
         try:
-            directory = self._compiled(compile, target, missing)
+            directory = self._compiled(compile, target)
         except CompileFailed as error:
-            self._remember(missing[0], error)
+            self._remember(error)
             raise
-        published = self._publish(directory, missing, self.clock.now() - began)
-        return Acquired(directory, compiled=True, published=published)
+        return self._publish(directory, self.clock.now() - began)
 
-    def _compiled(self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...]) -> Path:
+    def _compiled(self, compile: Compile, target: Path) -> Path:
         """The directory with the result. If the compiler crashes, this tries once more."""
         for attempt in range(ATTEMPTS):
             directory = fresh_directory(target)
-            self.emit({"event": "artifact_compile", "keys": [key.digest for key in missing]})
+            self.emit({"event": "artifact_compile", "keys": [key.digest for key in self.missing]})
             try:
-                compile(Compilation(directory, missing, lambda: self.lease.held))
+                compile(directory)
                 break
             except CompileFailed as error:
                 if not error.crashed or attempt == ATTEMPTS - 1 or not self.lease.held:
                     raise
-                self.emit({"event": "artifact_compile_crashed", "key": missing[0].digest, "reason": error.reason})
+                self.emit({"event": "artifact_compile_crashed", "key": self.missing[0].digest, "reason": error.reason})
         return directory
 
-    def _publish(self, directory: Path, missing: tuple[ArtifactKey, ...], seconds: float) -> bool:
-        """Publishes the entries. False: another instance compiles again; this one has its artifacts anyway."""
+    def _publish(self, directory: Path, seconds: float) -> bool:
         try:
             self.lease.confirm()
-            for key in reversed(missing):
-                machine = {**self.options.machine, "holder": self.lease.holder}
+            for key in reversed(self.missing):
+                machine = {**self.machine, "holder": self.lease.holder}
                 inputs = CompileInputs(key.digest, key.kind, key.fields, seconds, machine)
                 manifest = self.store.publish(directory, inputs, self._while_held)
                 if manifest.machine.get("holder") != self.lease.holder:
@@ -89,11 +93,12 @@ class LeasedCompile:
         if not self.lease.held:
             raise self.lease.lost()
 
-    def _remember(self, key: ArtifactKey, error: CompileFailed) -> None:
+    def _remember(self, error: CompileFailed) -> None:
+        key = self.missing[0]
         self.emit({"event": "artifact_compile_failed", "key": key.digest, "reason": error.reason})
         try:
             self.lease.confirm()
-            self.failures.write(key, error, self.options.machine_name)
+            self.failures.write(key, error, " ".join(self.machine.values()))
         except ArtifactError as store_error:
             event = {"event": "artifact_failure_not_stored", "code": store_error.code, "problem": store_error.message}
             self.emit(event)

@@ -44,5 +44,5 @@ def redacted(text: str, environ: Mapping[str, str]) -> str:
     for value in sorted(known, key=len, reverse=True):
         text = text.replace(value, MASK)
     text = TOKENS.sub(MASK, text)
-    text = NAMED.sub(lambda found: found.group(1) + MASK, text)
-    return IN_URL.sub(lambda found: found.group(1) + MASK, text)
+    text = NAMED.sub(lambda match: match.group(1) + MASK, text)
+    return IN_URL.sub(lambda match: match.group(1) + MASK, text)

@@ -56,7 +56,6 @@ _FAILURES = msgspec.json.Decoder(_Failure)
 class NegativeEntries:
     """The recorded failures of one store. What is not valid, or not signed where it should be, counts as none.
 
-    :param seconds: for how long a failure that is written here is remembered.
     :param environ: the process's variables. Their secrets are removed from what is stored.
     :param signer: if given, failures are signed, and only those with its signature count.
     """
@@ -65,11 +64,10 @@ class NegativeEntries:
         self,
         objects: ObjectStore,
         clock: Clock,
-        seconds: float = SECONDS,
         environ: Mapping[str, str] | None = None,
         signer: Signer | None = None,
     ) -> None:
-        self._objects, self._clock, self._seconds, self._environ = objects, clock, seconds, environ or {}
+        self._objects, self._clock, self._environ = objects, clock, environ or {}
         self._signer = signer
 
     def require_none(self, key: ArtifactKey, machine: str = "") -> None:
@@ -118,16 +116,12 @@ class NegativeEntries:
             log=tail(error.log, self._environ),
             machine=machine,
             failed=self._clock.date(),
-            seconds=self._seconds if seconds is None else min(seconds, self._seconds),
+            seconds=SECONDS if seconds is None else min(seconds, SECONDS),
             crashed_on=crashed_on,
         )
         if self._signer is not None:
             failure = msgspec.structs.replace(failure, signature=self._signer.sign(failure.signed_bytes()))
         self._objects.put(name_of(key), msgspec.json.encode(failure))
-
-    def clear(self, key: ArtifactKey) -> None:
-        """Deletes a recorded failure, so that the next start tries at once."""
-        self._objects.delete(name_of(key))
 
 
 def name_of(key: ArtifactKey) -> str:

@@ -15,18 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handler.artifacts.restore import disk_space
 from handler.artifacts.restore.model_paths import ModelPaths
-from handler.artifacts.restore.restore_errors import NoSpace, TargetRefused
-from handler.artifacts.restore.restore_parts import RestoreContents
-from handler.artifacts.restore.restore_target import RestoreTarget
+from handler.artifacts.restore.restore_target import SETTING, RestoreContents, RestoreTarget
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
+from handler.storage.retry import DOWNLOADS, Retry
 from handler.storage.s3_objects import S3Objects
 from handler.storage.storage_errors import RestoreTimedOut, StoreUnavailable
+from handler.storage.transfer import download_directory
+from handler.storage.transfer.download_directory import NoSpace, TargetRefused, locked
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
-from handler.storage.transfer.download_worker import Retry
-from handler.storage.transfer.file_lock import locked
 from handler.storage.transfer.transfer import TransferSource
 from handler.storage.transfer.transfer_progress import ProgressListener, TransferProgress, ignore_progress
 
@@ -36,12 +34,10 @@ class RestoreOptions:
     """The options of a restore.
 
     :param threads: the number of concurrent connections, each with 1 MiB of memory.
-    :param setting: the setting that the target is from, for error messages.
     """
 
     threads: int = field(default_factory=threads_here)
-    retry: Retry = field(default_factory=Retry)
-    setting: str = "ENDPOINT_SCRATCH"
+    retry: Retry = DOWNLOADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ def restore(
     began = time.monotonic()
     options, paths = options or RestoreOptions(), paths or ModelPaths()
     contents = RestoreContents.of(manifests)
-    place = RestoreTarget(target, contents, options.setting)
+    place = RestoreTarget(target, contents)
 
     def waiting() -> None:
         progress(TransferProgress(0, contents.size, waiting=True))
@@ -105,8 +101,9 @@ def restore(
                 progress(TransferProgress(contents.size, contents.size))
                 return Restored(place.path, contents.size, 0, contents.size, 0, time.monotonic() - began)
             resume = place.prepare()
-            present = disk_space.used(place.partial) if resume else 0
-            disk_space.require(place.path.parent, [file.size for file in contents.files], present, options.setting)
+            present = download_directory.used(place.partial) if resume else 0
+            sizes = [file.size for file in contents.files]
+            download_directory.require_space(place.path.parent, sizes, present, SETTING)
             pool = DownloadPool(place.partial, place.path, source, options.retry, options.threads, deadline)
             pool.download(contents.parts(), contents.size, progress, resume=resume)
             for file in contents.files:
@@ -134,10 +131,9 @@ def source_of(store: ArtifactStore) -> TransferSource:
         from handler.storage.transfer.directory_transfer import DirectorySource
 
         return DirectorySource(store.object_location)
-    from handler.storage.s3_requests import S3Requests
     from handler.storage.transfer.s3_transfer import S3Source
 
-    return S3Source(S3Requests(store.objects.bucket, store.objects.client), store.object_location)
+    return S3Source(store.objects.bucket, store.object_location, store.objects.client)
 
 
 @contextmanager
@@ -146,9 +142,9 @@ def _translated(place: RestoreTarget) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in disk_space.FULL:
-            free = disk_space.free(place.path.parent)
-            raise NoSpace(place.setting, place.path.parent, 0, free, error.strerror or "") from error
+        if error.errno in download_directory.FULL:
+            free = download_directory.free(place.path.parent)
+            raise NoSpace(SETTING, place.path.parent, 0, free, error.strerror or "") from error
         if isinstance(error, PermissionError | NotADirectoryError | FileExistsError) or error.errno == errno.EROFS:
-            raise TargetRefused(place.setting, place.path, f"cannot be written ({error.strerror})") from error
+            raise TargetRefused(SETTING, place.path, f"cannot be written ({error.strerror})") from error
         raise StoreUnavailable(str(place.path), error.strerror or type(error).__name__) from error

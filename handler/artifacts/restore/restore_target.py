@@ -1,9 +1,9 @@
-"""The directory that a restore creates, and the files beside it.
+"""The directory that a restore creates: its files, in parts, and what lies beside it while it is written.
 
     <target>                     the finished directory: appears by one rename, contains only the entry's files
     <target>.partial-<identity>  the directory while it is written; an interrupted restore leaves it for the next
     <target>.restored            the identity of the finished directory, and the boot in which it was written
-    <target>.lock                see `handler.storage.transfer.file_lock`
+    <target>.lock                see `handler.storage.transfer.download_directory`
 
 Nothing is synced to disk. That would double the time of a first start, and a killed process loses nothing that it has
 written. Only a crash of the machine may lose data. So a directory of an earlier boot becomes partial again: every
@@ -17,15 +17,54 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from blake3 import blake3
+
 from handler.artifacts.restore.model_paths import CONFIG
-from handler.artifacts.restore.restore_errors import TargetRefused
-from handler.artifacts.restore.restore_parts import RestoreContents
-from handler.storage.boot import boot_id
+from handler.artifacts.store.manifest import FileEntry, Manifest
+from handler.storage.safe_paths import confined_all
+from handler.storage.transfer.download_directory import TargetRefused, boot_id
+from handler.storage.transfer.transfer import FilePart
 
 READ_ONLY = Path("/opt/ml/model")  # read-only on SageMaker, so nothing is ever written there
 SETTING = "ENDPOINT_SCRATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreContents:
+    """The files of a restored directory, from one entry or from several (a graph and its weights).
+
+    :param identity: digest over the path, size and digest of every file. It is equal if the directories are equal.
+    """
+
+    files: tuple[FileEntry, ...]
+    size: int
+    identity: str
+
+    @classmethod
+    def of(cls, manifests: Sequence[Manifest]) -> RestoreContents:
+        """Collects the files of the manifests. Checks the paths again, because they decide where files are written.
+
+        :raises UnsafePath: a path leaves the directory, or two files clash.
+        :raises InvalidManifest: a file does not have a digest for each of its parts.
+        """
+        files = tuple(file for manifest in manifests for file in manifest.files)
+        confined_all([file.path for file in files])
+        for file in files:
+            file.require_parts("of this restore")
+        identity = blake3()
+        for file in sorted(files, key=lambda file: file.path):
+            identity.update(f"{file.path}\0{file.size}\0{file.digest}\0".encode())
+        return cls(files, sum(file.size for file in files), identity.hexdigest())
+
+    def parts(self) -> Iterator[FilePart]:
+        """Yields every part of every file that is not empty, in the order in which the engine needs them."""
+        for file in self.files:
+            for offset, length, digest in file.ranges():
+                yield FilePart(file, offset, length, digest)
 
 
 class RestoreTarget:
@@ -34,10 +73,9 @@ class RestoreTarget:
     :raises TargetRefused: `target` is below `forbidden`.
     """
 
-    def __init__(self, target: Path, contents: RestoreContents, setting: str, forbidden: Path = READ_ONLY) -> None:
+    def __init__(self, target: Path, contents: RestoreContents, forbidden: Path = READ_ONLY) -> None:
         self.path = target.parent.resolve() / target.name
-        self.setting = setting
-        _require_outside(forbidden, self.path, target, setting)
+        _require_outside(forbidden, self.path, target, SETTING)
         self._contents = contents
         self.partial = self._beside(f"partial-{contents.identity[:16]}")
         self.lock = self._beside("lock")
@@ -53,7 +91,7 @@ class RestoreTarget:
             return False
         stamp = self._read_stamp()
         if stamp is None or self.path.is_symlink():
-            raise TargetRefused(self.setting, self.path, "exists and was not made by a restore")
+            raise TargetRefused(SETTING, self.path, "exists and was not made by a restore")
         if stamp.get("identity") != self._contents.identity:
             return False
         if stamp.get("boot") == boot_id() and self._looks_whole():
@@ -91,8 +129,8 @@ class RestoreTarget:
         shutil.rmtree(old, ignore_errors=True)
 
     def _tidy(self) -> None:
-        wanted = {self.partial / file.path: file.size for file in self._contents.files}
-        directories = {parent for path in wanted for parent in path.parents}
+        sizes = {self.partial / file.path: file.size for file in self._contents.files}
+        directories = {parent for path in sizes for parent in path.parents}
         for parent, names, files in os.walk(self.partial):
             for path in [Path(parent, name) for name in names]:
                 if path.is_symlink():
@@ -101,7 +139,7 @@ class RestoreTarget:
                     shutil.rmtree(path)
                     names.remove(path.name)
             for path in [Path(parent, name) for name in files]:
-                size = wanted.get(path)
+                size = sizes.get(path)
                 if size is None or path.is_symlink() or not path.is_file():
                     path.unlink()
                 elif path.stat().st_size > size:

@@ -10,17 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from handler.artifacts.store import garbage_collection, manifest_json, object_names
-from handler.artifacts.store.file_digests import entry_of
+from handler.artifacts.store import garbage_collection, object_names
 from handler.artifacts.store.garbage_collection import Collected
 from handler.artifacts.store.gc_marks import GRACE
-from handler.artifacts.store.manifest import FileEntry, Manifest
+from handler.artifacts.store.manifest import MOST_BYTES, FileEntry, Manifest, decode
 from handler.artifacts.store.manifest_signature import Signer
 from handler.artifacts.store.publication import CompileInputs, publish
-from handler.storage.byte_progress import ByteProgress, ignore_bytes
 from handler.storage.object_store import Location, ObjectStore, size_of
 from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import ArtifactError, InvalidManifest, NotFound, SignatureRefused, TooLarge
+from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 AT_ONCE = 8
 
@@ -138,12 +137,12 @@ class ArtifactStore:
 
     def _problem(self, file: FileEntry) -> str:
         try:
-            found = entry_of(self.objects.read(object_names.object_name(file.digest)), file.path)
+            stored = FileEntry.of_chunks(self.objects.read(object_names.object_name(file.digest)), file.path)
         except NotFound:
             return "its object is missing"
-        if found.size != file.size:
-            return f"its object has {found.size} bytes instead of {file.size}"
-        return "" if found == file else f"its object has the digest {found.digest[:16]}... instead"
+        if stored.size != file.size:
+            return f"its object has {stored.size} bytes instead of {file.size}"
+        return "" if stored == file else f"its object has the digest {stored.digest[:16]}... instead"
 
     def _all(self, kind: str | None) -> Iterator[Manifest | ArtifactError]:
         prefix = f"{object_names.MANIFESTS}{kind}/" if kind else object_names.MANIFESTS
@@ -162,8 +161,8 @@ class ArtifactStore:
 
     def _read(self, name: str) -> Manifest:
         uri = self.objects.location(name).uri
-        body, _ = self.objects.get(name, limit=manifest_json.MOST_BYTES)
-        manifest = manifest_json.read(body, uri, self.signer)
+        body, _ = self.objects.get(name, limit=MOST_BYTES)
+        manifest = decode(body, uri, self.signer)
         if name != object_names.manifest_name(manifest.kind, manifest.key):
             raise InvalidManifest(uri, f"it belongs to the {manifest.kind} entry {manifest.key}")
         return manifest

@@ -9,8 +9,9 @@ import uuid
 from collections import defaultdict
 from dataclasses import dataclass
 
-from handler.artifacts.store import manifest_json, object_names
+from handler.artifacts.store import object_names
 from handler.artifacts.store.gc_marks import GRACE, Marks, MarkState
+from handler.artifacts.store.manifest import decode
 from handler.storage.object_store import ObjectInfo, ObjectStore, supports_conditions
 from handler.storage.storage_errors import ConditionsIgnored, NotFound
 
@@ -91,7 +92,7 @@ def _referenced(objects: ObjectStore) -> set[str]:
             body, _ = objects.get(info.key)
         except NotFound:
             continue
-        referenced.update(file.digest for file in manifest_json.read(body, objects.location(info.key).uri).files)
+        referenced.update(file.digest for file in decode(body, objects.location(info.key).uri).files)
     return referenced
 
 

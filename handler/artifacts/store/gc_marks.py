@@ -92,8 +92,8 @@ class Marks:
     def claim(self, digest: str, mark: ObjectInfo) -> bool:
         """Returns whether this collector, and no other, may delete the object now."""
         try:
-            found, etag = self._get(digest)
-            if etag != mark.etag or found.state is MarkState.KEPT:
+            current, etag = self._get(digest)
+            if etag != mark.etag or current.state is MarkState.KEPT:
                 return False
             self._put(digest, MarkState.CLAIMED, if_match=etag)
         except (NotFound, Conflict):

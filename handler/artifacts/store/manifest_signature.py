@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from handler.errors import EndpointError, SettingError
+from handler.storage.retry import SERVICES
 from handler.storage.storage_errors import AccessDenied, SignatureRefused, StoreUnavailable
 
 SETTING = "ENDPOINT_ARTIFACT_SIGNING_KEY"
@@ -90,7 +91,7 @@ class KmsSigner:
 
         with _aws_errors(self._arn, permission, "KMSInvalidMacException", SignatureRefused(where, INVALID)):
             if self._client is None:
-                self._client = boto3.client("kms", region_name=self._arn.split(":")[3])
+                self._client = boto3.client("kms", region_name=self._arn.split(":")[3], config=SERVICES.config())
             reply: Mapping[str, Any] = getattr(self._client, operation)(
                 KeyId=self._arn, MacAlgorithm="HMAC_SHA_256", **arguments
             )
@@ -130,7 +131,7 @@ def _secret(arn: str) -> bytes:
 
     missing = SettingError(SETTING, f"there is no secret {arn}", "Check the ARN and its region.")
     with _aws_errors(arn, "secretsmanager:GetSecretValue", "ResourceNotFoundException", missing):
-        client = boto3.client("secretsmanager", region_name=arn.split(":")[3])
+        client = boto3.client("secretsmanager", region_name=arn.split(":")[3], config=SERVICES.config())
         reply = client.get_secret_value(SecretId=arn)
     return bytes(reply["SecretBinary"]) if "SecretBinary" in reply else reply["SecretString"].encode()
 

@@ -14,16 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handler.artifacts.store import manifest_json, object_names
-from handler.artifacts.store.file_digests import file_entry
+from handler.artifacts.store import object_names
 from handler.artifacts.store.gc_marks import GRACE, Marks
-from handler.artifacts.store.manifest import FileEntry, Manifest
+from handler.artifacts.store.manifest import FileEntry, Manifest, decode, encode
 from handler.artifacts.store.manifest_signature import Signer
 from handler.json_value import Json
-from handler.storage.byte_progress import ByteCounter, ByteProgress, ignore_bytes
 from handler.storage.object_store import ObjectStore, size_of
 from handler.storage.safe_paths import confined_all
 from handler.storage.storage_errors import ChangedFile, Conflict, InvalidManifest, NotFound, UnsafePath
+from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress, ignore_bytes
 
 AT_ONCE = 8
 WEIGHTS = re.compile(r"(?:.*/)?weights/[^/]+\.safetensors")
@@ -95,14 +94,14 @@ def relative_files(directory: Path) -> list[str]:
 
     :raises UnsafePath: there is a link or a device, whose content is not in the directory.
     """
-    found = []
+    files: list[str] = []
     for parent, directories, names in os.walk(directory, onerror=_raise):
         for name in (*directories, *names):
             path = Path(parent, name)
             if path.is_symlink() or not (path.is_file() or path.is_dir()):
                 raise UnsafePath(path.relative_to(directory).as_posix(), "is a link or a device")
-        found += [Path(parent, name).relative_to(directory).as_posix() for name in names]
-    return sorted(found, key=_order)
+        files += [Path(parent, name).relative_to(directory).as_posix() for name in names]
+    return sorted(files, key=_order)
 
 
 def _order(path: str) -> tuple[int, list[tuple[int, str]]]:
@@ -121,7 +120,7 @@ def _upload(
 ) -> FileEntry:
     source = directory / path
     before = source.stat()
-    entry = file_entry(source, path)
+    entry = FileEntry.of_file(source, path)
     name = object_names.object_name(entry.digest)
     if entry.digest in marked:
         marks.keep(entry.digest)
@@ -147,13 +146,13 @@ def _look_again(objects: ObjectStore, marks: Marks, directory: Path, files: tupl
 
 def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | None, replace: bool) -> Manifest:
     name = object_names.manifest_name(manifest.kind, manifest.key)
-    body = manifest_json.written(manifest, signer)
+    body = encode(manifest, signer)
     try:
         objects.put(name, body, if_absent=True)
     except Conflict:
         try:
             present, etag = objects.get(name)
-            winner = manifest_json.read(present, objects.location(name).uri, signer)
+            winner = decode(present, objects.location(name).uri, signer)
             if not replace:
                 return winner
         except InvalidManifest:

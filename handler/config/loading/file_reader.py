@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from handler.regular_files import open_regular
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3.client import S3Client
+from handler.storage.retry import SMALL_FILES
+from handler.storage.s3_client import make_client
 
 # Bytes. The largest real files of this kind, NxDI's saved configurations, have about 20 KB.
 LIMIT = 256 * 1024
@@ -56,7 +54,7 @@ def _from_s3(location: str) -> bytes | None:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        reply = _client().get_object(Bucket=parts.netloc, Key=key, Range=f"bytes=0-{LIMIT}")
+        reply = make_client(SMALL_FILES).get_object(Bucket=parts.netloc, Key=key, Range=f"bytes=0-{LIMIT}")
         return reply["Body"].read(LIMIT + 1)
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
@@ -67,12 +65,3 @@ def _from_s3(location: str) -> bytes | None:
         raise Unreadable(f"S3 denies access ({code}): check the bucket, s3:GetObject and s3:ListBucket") from None
     except (BotoCoreError, ValueError) as error:
         raise Unreadable(f"S3 cannot be reached ({error})") from None
-
-
-def _client() -> S3Client:
-    import boto3
-    from botocore.config import Config
-
-    return boto3.client(
-        "s3", config=Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
-    )

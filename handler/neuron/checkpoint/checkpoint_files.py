@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from handler.errors import SettingError, StartFailed
 from handler.json_value import Json
 from handler.regular_files import open_regular, regular_files
-from handler.storage.missing_objects import tell_missing_objects
+from handler.storage.retry import SMALL_FILES
+from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_download import split_uri
-from handler.storage.s3_listing import list_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -134,11 +134,7 @@ class S3Files:
 
     def _connected(self) -> S3Client:
         if self._client is None:
-            import boto3
-            from botocore.config import Config
-
-            config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard"}, max_pool_connections=16)
-            self._client = tell_missing_objects(boto3.client("s3", config=config))
+            self._client = make_client(SMALL_FILES)
         return self._client
 
     def _s3_error(self, error: Exception, name: str) -> SettingError | StartFailed:

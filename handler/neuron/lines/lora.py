@@ -26,7 +26,7 @@ def adapter_file(config: EndpointConfig) -> str:
 
 
 def base_adapter_directory(config: EndpointConfig) -> Path:
-    """Where the start writes the adapter of zeros for the model itself (`handler/model/zero_adapter.py`)."""
+    """Where the start writes the adapter of zeros for the model itself (`handler/model/companions.py`)."""
     return config.scratch / "zero-adapter"
 
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
@@ -22,7 +25,6 @@ from handler.errors import EndpointError, InvalidField
 from handler.startup.admission import Admission, max_in_flight
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.multi_model import model_start
-from handler.startup.multi_model.loaded_model import LoadedModel, ModelPlaces, ModelState
 from handler.startup.multi_model.memory_budget import MemoryNeed, gib, room
 from handler.startup.multi_model.model_errors import ModelExists, ModelFailed, ModelNotLoaded, ModelsFull, ModelUnloaded
 
@@ -31,6 +33,49 @@ logger = logging.getLogger(__name__)
 STALL_FACTOR = 5.0
 # How many seconds ended requests have to send their error.
 ERROR_SECONDS = 2.0
+
+
+class ModelState(StrEnum):
+    LOADING = "loading"
+    SERVING = "serving"
+    UNLOADING = "unloading"
+    FAILED = "failed"
+
+
+class ModelPlaces(Admission):
+    """Counts the requests of one model. They are also counted by the endpoint's admission, which has the limit.
+
+    `enter` counts a request that the endpoint has admitted already. `leave` ends both counts.
+    """
+
+    __slots__ = ("_endpoint",)
+
+    def __init__(self, endpoint: Admission) -> None:
+        super().__init__(sys.maxsize)
+        self._endpoint = endpoint
+
+    def leave(self) -> None:
+        super().leave()
+        self._endpoint.leave()
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """A model and its state. Only `ModelRegistry` changes it.
+
+    :ivar engine, need: None until the model serves.
+    :ivar used: when a request last used it, in monotonic seconds.
+    :ivar reason: why it failed.
+    """
+
+    name: str
+    source: str
+    places: ModelPlaces
+    state: ModelState = ModelState.LOADING
+    engine: Engine | None = None
+    need: MemoryNeed | None = None
+    used: float = field(default_factory=time.monotonic)
+    reason: str = ""
 
 
 class ModelRegistry:
@@ -74,10 +119,10 @@ class ModelRegistry:
 
     def get(self, name: str) -> LoadedModel:
         """:raises ModelNotLoaded: no model with this name serves or has failed."""
-        found = next((model for model in self.all() if model.name == name), None)
-        if found is None:
+        model = next((model for model in self.all() if model.name == name), None)
+        if model is None:
             raise ModelNotLoaded(name)
-        return found
+        return model
 
     def has(self, name: str) -> bool:
         """Whether a model has this name, in any state."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from handler.storage.storage_errors import AccessDenied, NotFound
-from handler.storage.transfer.file_parts import TransferFile
-from handler.storage.transfer.transfer import Interrupted, Locate
+from handler.storage.transfer.transfer import Interrupted, Locate, TransferFile
 
 
 class DirectorySource:

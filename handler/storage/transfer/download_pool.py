@@ -1,4 +1,8 @@
-"""Starts, monitors and ends the download threads of a restore."""
+"""Downloads parts of files over several connections, and checks the digest of each part while it streams.
+
+A `DownloadPool` starts, monitors and ends the threads. Each has a `DownloadWorker`, which takes a part from the shared
+queue, downloads it, and takes the next.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
-from handler.storage.storage_errors import RestoreTimedOut
-from handler.storage.transfer.download_worker import DownloadWorker, Retry
-from handler.storage.transfer.file_parts import FilePart
-from handler.storage.transfer.transfer import TransferSource
+from blake3 import blake3
+
+from handler.storage.retry import Retry
+from handler.storage.storage_errors import CredentialsRefused, DigestMismatch, RestoreTimedOut, StoreUnavailable
+from handler.storage.transfer.transfer import FilePart, Interrupted, TransferSource
 from handler.storage.transfer.transfer_progress import ProgressListener, Rate, TransferProgress
 
 TICK = 0.2  # seconds between two checks of the workers
 GRACE = 10.0  # seconds that a thread has to end. One that does not (a resolver, a dead disk) writes nothing any more
+# Size of the buffer for one read, one digest update and one write (measured: benchmarks/README.md).
+BUFFER = 1024 * 1024
+# Replies that this machine's clock is wrong by more than 15 minutes. After so many, the server is believed.
+SKEWED = 3
 
 
 def threads_here() -> int:
@@ -38,6 +47,7 @@ class DownloadPool:
     :param threads: the number of concurrent connections.
     :param deadline: monotonic seconds.
     :param written: called with each part that is written, in the thread that wrote it.
+    :ivar stop: tells the workers to end.
     """
 
     def __init__(
@@ -50,15 +60,13 @@ class DownloadPool:
         deadline: float = math.inf,
         written: Callable[[FilePart], None] = lambda part: None,
     ) -> None:
-        self._target, self._retry, self._deadline = target, retry, deadline
-        self._stop = threading.Event()
+        self.directory, self.source, self.retry, self.deadline = directory, source, retry, deadline
+        self.written, self.stop = written, threading.Event()
+        self._target = target
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
-        self.workers = [
-            DownloadWorker(directory, source, retry, deadline, self._stop, Random(), written)
-            for _ in range(max(1, threads))
-        ]
+        self.workers = [DownloadWorker(self) for _ in range(max(1, threads))]
         self._running = len(self.workers)
 
     def download(self, parts: Iterable[FilePart], total: int, progress: ProgressListener, *, resume: bool) -> None:
@@ -78,9 +86,9 @@ class DownloadPool:
         try:
             while not self._ended.wait(TICK):
                 progress(self._progress(total, rate))
-                if time.monotonic() > self._deadline:
+                if time.monotonic() > self.deadline:
                     raise RestoreTimedOut(self._target, self._progress(total, rate).done, total, "fetching")
-                self._abort_stalled(self._retry.stall)
+                self._abort_stalled(self.retry.stall)
         finally:
             self._end(threads)
         if self._failure is not None:
@@ -93,7 +101,7 @@ class DownloadPool:
         except BaseException as error:
             with self._lock:
                 self._failure = self._failure or error
-            self._stop.set()
+            self.stop.set()
         finally:
             with self._lock:
                 self._running -= 1
@@ -102,10 +110,10 @@ class DownloadPool:
 
     def _end(self, threads: list[threading.Thread]) -> None:
         if self._running:
-            self._stop.set()
+            self.stop.set()
         until = time.monotonic() + GRACE
         while (alive := [thread for thread in threads if thread.is_alive()]) and time.monotonic() < until:
-            if self._stop.is_set():
+            if self.stop.is_set():
                 self._abort_stalled(0)
             alive[0].join(TICK / 4)
 
@@ -120,3 +128,146 @@ class DownloadPool:
     def _progress(self, total: int, rate: Rate) -> TransferProgress:
         fetched = sum(worker.fetched for worker in self.workers)
         return TransferProgress(sum(worker.done for worker in self.workers), total, rate.of(fetched))
+
+
+class DownloadWorker:
+    """One download thread. Its counters are written by this thread only and can be read by any.
+
+    :ivar done: bytes written, including those of the current part. It decreases if the part has to be repeated.
+    :ivar fetched: bytes received, also those that had to be received again.
+    :ivar kept: bytes that an earlier restore had written correctly.
+    :ivar retries: how often a part was requested again.
+    :ivar moved: monotonic seconds of the last progress while it waits for the source. None while it does not wait.
+    """
+
+    def __init__(self, pool: DownloadPool) -> None:
+        self._pool, self._stop = pool, pool.stop
+        self.reader = pool.source.reader()
+        self._random = Random()
+        self._buffer = memoryview(bytearray(BUFFER))
+        self.done = self.fetched = self.kept = self.retries = 0
+        self.moved: float | None = None
+
+    def work(self, parts: deque[FilePart], *, resume: bool) -> None:
+        """Downloads parts until there are none left, or `stop` is set.
+
+        :param parts: shared with the other workers.
+        :param resume: keep parts that an earlier restore wrote correctly.
+        :raises ArtifactError: a part cannot be downloaded, or had a wrong digest twice.
+        :raises OSError: a part cannot be written.
+        """
+        try:
+            while not self._stop.is_set():
+                try:
+                    part = parts.popleft()
+                except IndexError:
+                    return
+                if resume and self._is_there(part):
+                    self.kept += part.length
+                    self.done += part.length
+                else:
+                    self._download(part)
+                if not self._stop.is_set():  # otherwise the part may be incomplete
+                    self._pool.written(part)
+        finally:
+            self.moved = None
+            self.reader.close()
+
+    def _download(self, part: FilePart) -> None:
+        failures = skewed = 0
+        wrong = False
+        while not self._stop.is_set():
+            before = self.done
+            try:
+                digest = self._fetch(part)
+            except Interrupted as error:
+                self.moved, self.done = None, before
+                self.reader.close()
+                if self._stop.is_set():
+                    return
+                failures += 1
+                skewed += error.clock is not None
+                if skewed == SKEWED:
+                    raise CredentialsRefused(self._pool.source.uri(part.file), _skew(error)) from None
+                if failures == self._pool.retry.attempts:
+                    reason = f"{error.reason}; the last of {failures} attempts"
+                    raise StoreUnavailable(self._pool.source.uri(part.file), reason) from None
+                self.retries += 1
+                self._stop.wait(self._pool.retry.delay(failures, self._random))
+                continue
+            if part.digest is None or digest == part.digest:
+                return
+            self.done = before
+            if wrong:
+                raise DigestMismatch(f"{self._pool.source.uri(part.file)} ({part.file.path!r})", part.digest, digest)
+            wrong = True
+            self.retries += 1
+            self.reader.close()
+
+    def _fetch(self, part: FilePart) -> str:
+        """Writes the part and returns the digest of the received bytes. On `stop` it raises Interrupted."""
+        self.moved = now = time.monotonic()
+        timeout = max(0.001, min(self._pool.retry.wait, self._pool.deadline - now))
+        self.reader.open(part.file, part.offset, part.length, timeout)
+        digest = blake3()
+        position, end = part.offset, part.offset + part.length
+        file = self._open(part, os.O_WRONLY | os.O_CREAT)
+        try:
+            # The file gets its full size first: writes that extend a file cost more (measured).
+            if os.fstat(file).st_size < part.file.size:
+                os.ftruncate(file, part.file.size)
+            while position < end:
+                count = self.reader.readinto(self._buffer[: end - position])
+                if not count:
+                    raise Interrupted(f"the body ended after {position - part.offset} of {part.length} bytes")
+                self.moved = None
+                if self._stop.is_set():
+                    raise Interrupted("the restore was ended")
+                received = self._buffer[:count]
+                if part.digest is not None:
+                    digest.update(received)
+                _write(file, received, position)
+                position += count
+                self.done += count
+                self.fetched += count
+                self.moved = time.monotonic()
+        finally:
+            os.close(file)
+        self.moved = None
+        return digest.hexdigest()
+
+    def _is_there(self, part: FilePart) -> bool:
+        if part.digest is None:
+            return False
+        try:
+            file = self._open(part, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            digest = blake3()
+            position, end = part.offset, part.offset + part.length
+            while position < end and not self._stop.is_set():
+                count = os.preadv(file, [self._buffer[: end - position]], position)
+                if not count:
+                    return False
+                digest.update(self._buffer[:count])
+                position += count
+            return digest.hexdigest() == part.digest
+        finally:
+            os.close(file)
+
+    def _open(self, part: FilePart, flags: int) -> int:
+        return os.open(self._pool.directory / part.file.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+
+
+def _write(file: int, content: memoryview, position: int) -> None:
+    while content:
+        count = os.pwrite(file, content, position)
+        content = content[count:]
+        position += count
+
+
+def _skew(error: Interrupted) -> str:
+    assert error.clock is not None
+    direction = "ahead of" if error.clock > 0 else "behind"
+    return f"{error.reason}: this machine's clock is {abs(error.clock):.0f} s {direction} the server's"

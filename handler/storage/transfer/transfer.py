@@ -1,15 +1,39 @@
-"""The interface through which a restore reads the objects of a store, in S3 or in a directory."""
+"""What a download is made of: files, their parts, and the interface of a source, in S3 or in a directory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from handler.storage.object_store import Location
-from handler.storage.transfer.file_parts import TransferFile
 
 # Returns the location of the object with a digest: `ArtifactStore.object_location`.
 Locate = Callable[[str], Location]
+
+
+class TransferFile(Protocol):
+    """A file of a store. `path` is relative to the directory that it is downloaded to, `size` is in bytes."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def digest(self) -> str:
+        """Names the content. `Locate` finds the object by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A part of a file, and its expected digest (BLAKE3), if the store has one. Offset and length are in bytes."""
+
+    file: TransferFile
+    offset: int
+    length: int
+    digest: str | None
 
 
 class Interrupted(Exception):

@@ -1,7 +1,8 @@
-"""The progress of a restore: for the body of /ping, and as a progress bar in a terminal."""
+"""The progress of a transfer: for the body of /ping, and as a progress bar in a terminal."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -27,11 +28,33 @@ class TransferProgress:
     waiting: bool = False
 
 
+# Called with the bytes done and the total bytes.
+ByteProgress = Callable[[int, int], None]
 ProgressListener = Callable[[TransferProgress], None]
 
 
 def ignore_progress(progress: TransferProgress) -> None:
     """A `ProgressListener` that does nothing."""
+
+
+def ignore_bytes(done: int, total: int) -> None:
+    """A `ByteProgress` that does nothing."""
+
+
+class ByteCounter:
+    """Counts the bytes of one transfer, and reports them. Thread-safe.
+
+    :param progress: called at the beginning and after each addition.
+    """
+
+    def __init__(self, total: int, progress: ByteProgress) -> None:
+        self._done, self._total, self._progress, self._lock = 0, total, progress, threading.Lock()
+        progress(0, total)
+
+    def add(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            self._progress(self._done, self._total)
 
 
 class Rate:

@@ -58,8 +58,8 @@ def _empty_store(environment: Mapping[str, str]) -> bool:
 
 
 def _object(uri: str) -> int:
+    from handler.storage.s3_client import make_client
     from handler.storage.s3_errors import translated
-    from handler.storage.s3_objects import make_client
     from handler.storage.storage_errors import NotFound
 
     bucket, _, key = uri.removeprefix("s3://").partition("/")

@@ -14,7 +14,7 @@ from restore_entry import Entry, small_parts
 
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.storage.transfer import download_worker as part_worker
+from handler.storage.transfer import download_pool
 from handler.storage.transfer.directory_transfer import DirectorySource
 
 # What CPython reports of itself (`sys.audit`): every open, mkdir, rename, remove, truncate, rmdir, and so on.
@@ -50,7 +50,7 @@ def restore_and_die(entry: Entry, target: Path, last: int, count: Callable[[int]
 
     with pytest.MonkeyPatch.context() as patch:
         small_parts(patch)
-        patch.setattr(part_worker, "os", Stepping())
+        patch.setattr(download_pool, "os", Stepping())
         sys.addaudithook(heard)
         restore([entry.manifest], DirectorySource(entry.in_directory), target, paths=PATHS, options=OPTIONS)
     if count is not None:

@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 
-from handler.artifacts.restore import restore_parts
-from handler.artifacts.store import file_digests as digest
+from handler.artifacts.store import manifest as manifests
 from handler.artifacts.store.manifest import FileEntry, Manifest
 from handler.artifacts.store.object_names import object_name
 from handler.storage.object_store import Location
@@ -22,8 +21,7 @@ CONFIG = (json.dumps({"_name_or_path": ELSEWHERE, "neuron_config": {"tp_degree":
 
 
 def small_parts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(digest, "PART_SIZE", SMALL_PART)
-    patch.setattr(restore_parts, "PART_SIZE", SMALL_PART)
+    patch.setattr(manifests, "PART_SIZE", SMALL_PART)
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Entry:
 
     @property
     def manifest(self) -> Manifest:
-        files = tuple(digest.entry_of([content], path) for path, content in self.contents.items())
+        files = tuple(FileEntry.of_chunks([content], path) for path, content in self.contents.items())
         return Manifest("0" * 64, "graph", {}, files, 0.0)
 
     @property

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from restore_entry import make_entry, small_parts
 
-from handler.artifacts.restore import disk_space
 from handler.artifacts.restore.restore import restore
 from handler.errors import SettingError
+from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectorySource
 
 if __name__ == "__main__":
@@ -26,7 +26,7 @@ if __name__ == "__main__":
         small_parts(patch)
         entry = make_entry(objects)
         if state == "filling":  # there was room when it was asked for
-            patch.setattr(disk_space, "free", lambda directory: 1 << 40)
+            patch.setattr(download_directory, "free", lambda directory: 1 << 40)
         if state == "read-only":
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         try:

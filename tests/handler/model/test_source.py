@@ -12,7 +12,7 @@ from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.model import model_source as source
 from handler.model.model_source import Model, fetch_model
-from handler.storage.byte_progress import ByteProgress
+from handler.storage.transfer.transfer_progress import ByteProgress
 from tests.small_model import write_small_model
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import boto3
+import boto3  # noqa: F401 - imported once, in the process that forks these
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "artifacts"))
@@ -25,10 +25,6 @@ from handler.storage.transfer.directory_transfer import DirectorySource
 # What CPython reports of itself (`sys.audit`): every open, mkdir, rename, remove, truncate, and so on.
 EVENTS = ("open", "os.", "shutil.")
 PART = 16 * 1024  # bytes, so that small files have several parts
-# The process that forks these has read botocore's description of S3, which takes longer than the rest of such a start.
-boto3.setup_default_session()
-for kind in ("service-2", "endpoint-rule-set-1", "paginators-1"):
-    boto3._get_default_session()._session.get_component("data_loader").load_service_model("s3", kind)
 
 
 def start(

@@ -28,8 +28,7 @@ from container.service import Service
 from handler.artifacts.lease.clock import RealClock
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore
 from handler.artifacts.lease.lease import Contender
-from handler.artifacts.restore.restore_parts import RestoreContents
-from handler.artifacts.restore.restore_target import RestoreTarget
+from handler.artifacts.restore.restore_target import RestoreContents, RestoreTarget
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
 from handler.model.companions import Companions, fetch_companions
@@ -38,7 +37,7 @@ from handler.startup import artifact_search as artifacts
 from handler.startup.artifact_search import engine_by_artifacts
 from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import RestoreTimedOut
-from handler.storage.transfer.file_lock import locked
+from handler.storage.transfer.download_directory import locked
 
 GRAPHS = [*graphs({}, 1024, 4), ("decode", 8)]
 ENGINE = cast(Engine, object())
@@ -249,7 +248,7 @@ def test_a_restore_ends_at_the_deadline_of_the_start(tmp_path: Path) -> None:
 
     late_ended = threading.Event()
     key = next((tmp_path / "store" / "manifests" / "graph").iterdir()).stem
-    place = RestoreTarget(target / key[:32], RestoreContents.of([]), "ENDPOINT_SCRATCH")
+    place = RestoreTarget(target / key[:32], RestoreContents.of([]))
     other = threading.Thread(target=another_process, args=(place.lock,))
     other.start()
     try:

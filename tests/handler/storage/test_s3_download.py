@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scripted_s3 import ScriptedS3
 
 from handler.errors import SettingError, StartFailed
+from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
-from handler.storage.transfer.download_worker import Retry
 
 SETTING = "ENDPOINT_MODEL"
 BIG = random.Random(1).randbytes(PART + 100_000)  # two parts

@@ -9,9 +9,7 @@ from pathlib import Path
 from random import Random
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import AcquisitionOptions, Compilation
-from handler.artifacts.lease.negative_entries import NegativeEntries
+from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.store import object_names
 from handler.artifacts.store.artifact_store import ArtifactStore
@@ -19,6 +17,7 @@ from handler.artifacts.store.manifest import Manifest
 from handler.artifacts.store.manifest_signature import SecretSigner
 from handler.errors import EndpointError
 from handler.json_value import Json
+from tests.handler.artifacts.acquire_program import Compilation, acquire
 from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource
 from tests.simulation.fleet_time import Machine
 from tests.simulation.schedules import schedule_compiler
@@ -61,12 +60,12 @@ class HostStart:
             restore(manifests, source, target, options=RestoreOptions(threads=1 + self.schedule.seed % 2))
             self.fate.step(process, "restored")
 
-        def compile(wanted: Compilation) -> None:
+        def compile(compilation: Compilation) -> None:
             nonlocal compiled
-            self.compiler, compiled = None, wanted.directory
+            self.compiler, compiled = None, compilation.directory
             name = f"{process.name}/{len(self.rules.finished) + len(self.rules.failures)}"
-            self.rules.compile_begins(process, wanted)
-            self._compile(process, wanted, name)
+            self.rules.compile_begins(process, compilation)
+            self._compile(process, compilation, name)
             self.compiler = name
             self.fate.step(process, "compiled")
 
@@ -75,29 +74,23 @@ class HostStart:
                 self.fate.say(process, json.dumps(event))
 
         signer = SIGNER if self.schedule.signed else None
-        acquisition = Acquisition(
+        search = Acquisition(
             ArtifactStore(objects, signer),
             self.keys,
-            directory / self.keys[0].digest[:8],
-            bring,
-            compile,
             process.now() + DEADLINE,
-            options=AcquisitionOptions(
-                lease=self.schedule.lease, poll=self.schedule.poll, machine={"host": process.name}
-            ),
-            failures=NegativeEntries(objects, process, signer=signer),
-            listener=heard,
+            AcquisitionOptions(lease=self.schedule.lease, poll=self.schedule.poll, machine={"host": process.name}),
+            emit=heard,
             clock=process,
             random=process.random,
         )
         try:
-            return acquisition.run().path
+            return acquire(search, bring, compile, directory / self.keys[0].digest[:8]).path
         except EndpointError:
             if self.compiler is None:
                 raise
             return compiled  # as `engine_by_artifacts`: the engine that compiled serves
 
-    def _compile(self, process: Machine, wanted: Compilation, name: str) -> None:
+    def _compile(self, process: Machine, compilation: Compilation, name: str) -> None:
         time, schedule, causes = process.time, self.schedule, self.schedule.causes
         cause = Cause.DONE
         if time.now < schedule.clear and any(causes.values()):
@@ -105,16 +98,16 @@ class HostStart:
         files = schedule_compiler.artifacts(self.keys, name)
         self.fate.step(process, f"compile {name}")
         process.sleep(self.random.uniform(*schedule.compile) / 2)
-        schedule_compiler.write(wanted.directory, dict(list(files.items())[:1]))
+        schedule_compiler.write(compilation.directory, dict(list(files.items())[:1]))
         self.fate.step(process, "half compiled")
         process.sleep(self.random.uniform(*schedule.compile) / 2)
         if time.now >= schedule.clear:
             cause = Cause.DONE
         self._say(process, f"compile: {cause.value}")
-        self.rules.compile_ends(process, wanted, cause, name)
+        self.rules.compile_ends(process, compilation, cause, name)
         if cause is not Cause.DONE:
             schedule_compiler.fail(cause)
-        schedule_compiler.write(wanted.directory, files)
+        schedule_compiler.write(compilation.directory, files)
 
     def _say(self, process: Machine, text: str) -> None:
         if self.fate.say is not None:

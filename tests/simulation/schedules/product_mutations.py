@@ -59,9 +59,9 @@ MUTATIONS = (
     ),
     Mutation(
         "restore_ignores_digests",
-        f"{TRANSFER}/download_worker.py",
-        "if part.digest is None or found == part.digest:",
-        "if found:",
+        f"{TRANSFER}/download_pool.py",
+        "if part.digest is None or digest == part.digest:",
+        "if digest:",
         "wrong artifacts",
     ),
     Mutation(
@@ -88,8 +88,9 @@ MUTATIONS = (
     Mutation(
         "no_second_look_under_the_lease",
         f"{LEASE}/acquisition.py",
-        "            found = self._find()\n            missing = tuple(",
-        "            found = {}\n            missing = tuple(",
+        "            entries, missing = self._find()\n            if not missing:\n                return entries\n"
+        "            self",
+        "            _, missing = (), self._keys\n            self",
         "which was published before",
     ),
     Mutation(

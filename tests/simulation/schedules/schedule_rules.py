@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease import lease_record
 from handler.artifacts.lease.acquisition import LEASES
-from handler.artifacts.lease.acquisition_options import Compilation
 from handler.artifacts.lease.compile_errors import SHORT
+from handler.artifacts.lease.lease import read_record
 from handler.artifacts.lease.negative_entries import CRASHES_COUNT, INSTANCES, SECONDS
 from handler.artifacts.store import object_names
+from tests.handler.artifacts.acquire_program import Compilation
 from tests.simulation.fleet_bucket import TIMEOUT, Bucket
 from tests.simulation.fleet_time import MOST_SKEW, Machine
 from tests.simulation.schedules.schedule import Cause
@@ -58,25 +58,25 @@ class Rules:
     published: dict[str, float] = field(default_factory=dict)
     poisoned: float | None = None
 
-    def compile_begins(self, process: Machine, wanted: Compilation) -> None:
-        key = wanted.missing[0].digest
-        if not wanted.held():
+    def compile_begins(self, process: Machine, compilation: Compilation) -> None:
+        key = compilation.missing[0].digest
+        if not compilation.held():
             return  # its machine stood still meanwhile; the result is for this machine only
         for other, (compiled, held) in self.compiling.items():
             if compiled == key and not other.dead and held():
                 raise Violation(f"{process.name} compiles {key[:4]} while {other.name} does")
-        for missing in wanted.missing:
+        for missing in compilation.missing:
             name = object_names.manifest_name(missing.kind, missing.digest)
             if self.published.get(name, math.inf) < self.leases[process]:
                 raise Violation(f"{process.name} compiles {key[:4]}, which was published before")
-        self.compiling[process] = key, wanted.held
+        self.compiling[process] = key, compilation.held
 
-    def compile_ends(self, process: Machine, wanted: Compilation, cause: Cause, compiler: str) -> None:
+    def compile_ends(self, process: Machine, compilation: Compilation, cause: Cause, compiler: str) -> None:
         self.compiling.pop(process, None)
         if cause is Cause.DONE:
             self.finished.add(compiler)
         else:
-            self.failures.append(Failure(process.time.now, wanted.missing[0].digest, process.name, cause))
+            self.failures.append(Failure(process.time.now, compilation.missing[0].digest, process.name, cause))
 
     def written(self, process: Machine, name: str, body: bytes) -> None:
         """An object was written."""
@@ -85,7 +85,7 @@ class Rules:
                 raise Violation(f"{name} was written {self.bucket.written[name]} times")
             self.published[name] = process.time.now
         elif name.startswith(LEASES):
-            record = lease_record.read(body, 0)
+            record = read_record(body, 0)
             if record.renewals == 0:
                 self.leases[process] = process.time.now
 

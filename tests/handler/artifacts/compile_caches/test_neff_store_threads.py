@@ -16,13 +16,13 @@ import sys
 import threading
 
 from handler.artifacts.compile_caches import neff_store
-from handler.artifacts.lease import lease_record, negative_entries
-from handler.artifacts.store import gc_marks, manifest_json
+from handler.artifacts.lease import lease, negative_entries
+from handler.artifacts.store import gc_marks, manifest
 
 sys.setswitchinterval(1e-6)
 decoders = [
     value
-    for module in (neff_store, lease_record, negative_entries, gc_marks, manifest_json)
+    for module in (neff_store, lease, negative_entries, gc_marks, manifest)
     for value in vars(module).values()
     if type(value).__name__ == "Decoder"
 ]

@@ -14,11 +14,10 @@ from artifact_files import NEURON_CONFIG, SAVED, safetensors, torchscript, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.external.external_artifacts import describe
+from handler.artifacts.external.external_artifacts import check_torchscript, describe
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
 from handler.storage.safetensors_header import BrokenFile
-from handler.storage.torchscript_check import check_torchscript
 
 
 @pytest.fixture

@@ -9,18 +9,18 @@ from random import Random
 import pytest
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import Acquired, AcquisitionOptions, Compilation, OnMiss
+from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries, OnMiss
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender
-from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries
+from handler.artifacts.lease.negative_entries import SECONDS, name_of
 from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.object_names import object_name
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
-from handler.storage.storage_errors import AccessDenied, EntryDamaged, StoreUnavailable
-from handler.storage.transfer.download_worker import Retry
+from handler.storage.retry import Retry
+from handler.storage.storage_errors import AccessDenied, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
+from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
 
@@ -65,28 +65,32 @@ class Start:
         self.store = ArtifactStore(objects)
         self.events: list[Mapping[str, Json]] = []
         self.compiled: list[Compilation] = []
-        self.compile: Callable[[Compilation], None] = lambda wanted: None
+        self.compile: Callable[[Compilation], None] = lambda compilation: None
+        self.restore_errors: list[Exception] = []
         self.environ = {"HF_TOKEN": "hf_abcdefgh1234", "MY_SECRET": "open sesame"}
 
     def run(self, *keys: ArtifactKey, on_miss: OnMiss = OnMiss.COMPILE, deadline: float = 600.0) -> Acquired:
-        def compile(wanted: Compilation) -> None:
-            self.compiled.append(wanted)
-            write_artifacts(wanted.directory)
-            self.compile(wanted)
+        def compile(compilation: Compilation) -> None:
+            self.compiled.append(compilation)
+            write_artifacts(compilation.directory)
+            self.compile(compilation)
 
-        return Acquisition(
+        search = Acquisition(
             self.store,
             keys or (GRAPH, WEIGHTS),
-            self.target,
-            lambda manifests, target: restore(manifests, source_of(self.store), target, options=QUICK),
-            compile,
             self.time.now() + deadline,
-            options=AcquisitionOptions(on_miss=on_miss, machine={"instance": "trn1.2xlarge"}),
-            failures=NegativeEntries(self.objects, self.time, environ=self.environ),
-            listener=self.events.append,
+            AcquisitionOptions(on_miss=on_miss, machine={"instance": "trn1.2xlarge"}, environ=self.environ),
+            emit=self.events.append,
             clock=self.time,
             random=Random(0),
-        ).run()
+        )
+
+        def bring(entries: Entries, target: Path) -> None:
+            if self.restore_errors:
+                raise self.restore_errors.pop(0)
+            restore(entries, source_of(self.store), target, options=QUICK)
+
+        return acquire(search, bring, compile, self.target)
 
     def told(self, event: str) -> list[Mapping[str, Json]]:
         return [told for told in self.events if told["event"] == event]
@@ -113,7 +117,7 @@ def second(objects: Objects, tmp_path: Path, time: ManualTime) -> Start:
 
 
 def fail(reason: str, log: str = "") -> Callable[[Compilation], None]:
-    def compile(wanted: Compilation) -> None:
+    def compile(compilation: Compilation) -> None:
         raise CompileFailed(reason, log)
 
     return compile
@@ -208,7 +212,7 @@ def test_a_failure_can_be_cleared_and_is_of_one_key_only(start: Start, second: S
     with pytest.raises(CompileFailed):
         start.run(GRAPH)
     assert second.run(OTHER).published
-    NegativeEntries(second.objects, second.time).clear(GRAPH)
+    second.objects.delete(name_of(GRAPH))
     assert second.run(GRAPH).published
 
 
@@ -231,7 +235,7 @@ def test_a_stored_log_is_short_and_without_secrets(start: Start, objects: Object
 def test_an_interrupted_compile_leaves_nothing(
     start: Start, second: Start, objects: Objects, error: BaseException
 ) -> None:
-    def interrupted(wanted: Compilation) -> None:
+    def interrupted(compilation: Compilation) -> None:
         raise error
 
     start.compile = interrupted
@@ -250,14 +254,14 @@ def test_what_was_left_of_a_dead_compile_is_removed(start: Start) -> None:
 
 
 def test_one_whose_lease_was_stolen_does_not_publish(start: Start, objects: Objects, time: ManualTime) -> None:
-    def stolen(wanted: Compilation) -> None:
+    def stolen(compilation: Compilation) -> None:
         thief = Contender(objects, f"leases/graph/{GRAPH.digest}", time)
         thief.poll()
         time.seconds += 60
         thief.poll()
         assert thief.acquire() is not None
         time.tick()
-        assert not wanted.held()
+        assert not compilation.held()
 
     start.compile = stolen
     acquired = start.run()
@@ -330,8 +334,29 @@ def test_an_entry_whose_object_was_cut_short_is_an_error_and_no_endless_wait(sta
         second.run(GRAPH)
 
 
+AWAY, GONE = StoreUnavailable("s3://b", "503"), NotFound("s3://b/objects/ab")
+
+
+@pytest.mark.parametrize("errors", [[AWAY], [GONE], [GONE, AWAY], [AWAY, AWAY, GONE, AWAY]])
+def test_a_restore_is_tried_again_after_what_may_pass(start: Start, second: Start, errors: list[Exception]) -> None:
+    start.run(GRAPH)
+    second.restore_errors = list(errors)
+    assert not second.run(GRAPH).compiled
+    assert len(second.time.slept) == len(errors)
+    assert len(second.told("artifact_restored")) == 1
+
+
+@pytest.mark.parametrize("errors", [[GONE, AWAY, GONE], [DigestMismatch("s3://b/objects/ab", "a", "b")]])
+def test_a_restore_that_cannot_succeed_ends_the_start(start: Start, second: Start, errors: list[Exception]) -> None:
+    start.run(GRAPH)
+    second.restore_errors = list(errors)
+    with pytest.raises(EntryDamaged, match=rf"manifests/graph/{GRAPH.digest}\.json is damaged: delete it"):
+        second.run(GRAPH)
+    assert not second.told("artifact_restored")
+
+
 def test_the_manifest_says_who_compiled(start: Start) -> None:
-    start.compile = lambda wanted: start.time.sleep(7.0)
+    start.compile = lambda compilation: start.time.sleep(7.0)
     start.run(GRAPH)
     (manifest,) = start.store.entries()
     assert manifest.machine["instance"] == "trn1.2xlarge"
@@ -370,5 +395,5 @@ def test_a_failure_that_appears_between_two_looks_counts(start: Start, second: S
 
 
 def test_one_who_could_not_renew_for_a_while_publishes_if_nobody_took_over(start: Start) -> None:
-    start.compile = lambda wanted: start.time.sleep(300.0)  # and no renewal in all that time
+    start.compile = lambda compilation: start.time.sleep(300.0)  # and no renewal in all that time
     assert start.run().published

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handler.artifacts.lease.compile_errors import LeaseLost
-from handler.artifacts.lease.lease import SECONDS, Contender, Lease
-from handler.artifacts.lease.lease_record import LeaseState
+from handler.artifacts.lease.lease import SECONDS, Contender, Lease, LeaseState
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import StoreUnavailable
 from tests.handler.artifacts.manual_time import ManualTime

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import Acquired, AcquisitionOptions, Compilation
+from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled, FailedBefore
 from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries, name_of
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest_signature import SecretSigner
 from handler.storage.directory_objects import DirectoryObjects
+from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
 
@@ -41,25 +41,18 @@ class SharedStore:
         """One instance's start. `outcomes`: what its compiles come to."""
         left = list(outcomes)
 
-        def compile(wanted: Compilation) -> None:
+        def compile(compilation: Compilation) -> None:
             self.compiles += 1
-            assert list(wanted.directory.iterdir()) == [], "a crash leaves nothing to the next try"
-            write_artifacts(wanted.directory)
+            assert list(compilation.directory.iterdir()) == [], "a crash leaves nothing to the next try"
+            write_artifacts(compilation.directory)
             if (outcome := left.pop(0)) is not None:
                 raise outcome
 
         store = ArtifactStore(self.objects, self.signer)
-        return Acquisition(
-            store,
-            (KEY,),
-            self.root / machine,
-            lambda manifests, target: restore(manifests, source_of(store), target),
-            compile,
-            self.time.now() + 600,
-            options=AcquisitionOptions(machine={"host": machine}),
-            clock=self.time,
-            random=Random(0),
-        ).run()
+        options = AcquisitionOptions(machine={"host": machine})
+        search = Acquisition(store, (KEY,), self.time.now() + 600, options, clock=self.time, random=Random(0))
+        source = source_of(store)
+        return acquire(search, lambda entries, target: restore(entries, source, target), compile, self.root / machine)
 
     def change(self, **values: Any) -> None:
         """As somebody who may write to the store, but has no key."""

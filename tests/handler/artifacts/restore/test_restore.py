@@ -9,18 +9,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from restore_entry import ELSEWHERE, SMALL_PART, Entry, make_entry, small_parts
 
 from handler.artifacts.restore import restore_target
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.artifacts.restore.restore_errors import TargetRefused
 from handler.artifacts.store.manifest import FileEntry, Manifest
-from handler.storage import boot
 from handler.storage.storage_errors import DigestMismatch, InvalidManifest, NotFound, RestoreTimedOut, UnsafePath
+from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectoryReader, DirectorySource
-from handler.storage.transfer.file_lock import locked
+from handler.storage.transfer.download_directory import TargetRefused, locked
 from handler.storage.transfer.transfer import Interrupted
 from handler.storage.transfer.transfer_progress import TransferProgress
 
@@ -197,7 +197,7 @@ class TestResumption:
         (target / WEIGHTS).write_bytes(bytes(entry.file(WEIGHTS).size))
         assert restore([entry.manifest], source, target).fetched == 0  # of this boot: sizes are all that is looked at
         (tmp_path / "boot_id").write_text("another boot")
-        monkeypatch.setattr(boot, "BOOT_ID", tmp_path / "boot_id")
+        monkeypatch.setattr(download_directory, "BOOT_ID", tmp_path / "boot_id")
         assert restore([entry.manifest], source, target).fetched == entry.file(WEIGHTS).size
         assert entry.is_restored(target)
 
@@ -227,7 +227,9 @@ class TestRefusal:
     def test_a_path_that_leaves_the_directory(
         self, entry: Entry, source: DirectorySource, target: Path, path: str
     ) -> None:
-        bad = replace(entry.manifest, files=(*entry.manifest.files, replace(entry.manifest.files[0], path=path)))
+        bad = replace(
+            entry.manifest, files=(*entry.manifest.files, msgspec.structs.replace(entry.manifest.files[0], path=path))
+        )
         with pytest.raises(UnsafePath):
             restore([bad], source, target)
         assert not target.parent.exists()
@@ -291,6 +293,6 @@ def test_the_deadline_ends_the_wait_for_another_process(entry: Entry, source: Di
 
 def _partial(entry: Entry, source: DirectorySource, target: Path) -> Path:
     """The name that a restore of this entry writes under."""
-    from handler.artifacts.restore.restore_parts import RestoreContents
+    from handler.artifacts.restore.restore_target import RestoreContents
 
-    return restore_target.RestoreTarget(target, RestoreContents.of([entry.manifest]), "").partial
+    return restore_target.RestoreTarget(target, RestoreContents.of([entry.manifest])).partial

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from restore_entry import make_entry, small_parts
 
-from handler.artifacts.restore import disk_space
 from handler.artifacts.restore.restore import restore
-from handler.artifacts.restore.restore_errors import NoSpace
+from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectorySource
+from handler.storage.transfer.download_directory import NoSpace
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
@@ -76,7 +76,7 @@ def test_a_limit_on_file_sizes_is_no_different_from_a_full_disk(
 
 
 def test_what_is_there_already_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_space, "free", lambda directory: disk_space.RESERVE + 4096)
-    disk_space.require(tmp_path, [1_000_000], 1_000_000, "S")
+    monkeypatch.setattr(download_directory, "free", lambda directory: download_directory.RESERVE + 4096)
+    download_directory.require_space(tmp_path, [1_000_000], 1_000_000, "S")
     with pytest.raises(NoSpace, match=r"S: the artifacts need 17 MB more and .* has 17 MB free"):
-        disk_space.require(tmp_path, [1_000_000], 900_000, "S")
+        download_directory.require_space(tmp_path, [1_000_000], 900_000, "S")

@@ -18,7 +18,7 @@ from s3_server import environment, s3_server
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.store.object_names import object_name
 from handler.storage.object_store import Location
-from handler.storage.s3_requests import S3Requests
+from handler.storage.retry import Retry
 from handler.storage.storage_errors import (
     AccessDenied,
     ArtifactError,
@@ -27,7 +27,6 @@ from handler.storage.storage_errors import (
     StoreUnavailable,
 )
 from handler.storage.transfer.download_pool import GRACE
-from handler.storage.transfer.download_worker import Retry
 from handler.storage.transfer.s3_transfer import S3Source
 from tests.fault_proxy.plan import Fault, Plan
 from tests.fault_proxy.proxy import FaultProxy
@@ -42,7 +41,7 @@ class FaultyRestore:
 
     def __init__(self, entry: Entry, proxy: FaultProxy) -> None:
         self.entry, self.proxy = entry, proxy
-        self.source = S3Source(S3Requests("bucket"), self._locate)
+        self.source = S3Source("bucket", self._locate)
 
     def restore(self, target: Path, plan: Plan) -> int:
         """Retries that it took. While it runs, nothing may be seen under the target's name."""

@@ -20,9 +20,8 @@ from s3_server import environment
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.store.object_names import object_name
 from handler.storage.object_store import Location
-from handler.storage.s3_requests import S3Requests
+from handler.storage.retry import Retry
 from handler.storage.storage_errors import CredentialsRefused, KmsDenied, StoreUnavailable
-from handler.storage.transfer.download_worker import Retry
 from handler.storage.transfer.s3_transfer import S3Source
 
 OPTIONS = RestoreOptions(threads=1, retry=Retry(attempts=2, base=0.001, wait=5))
@@ -131,7 +130,7 @@ def test_over_tls_with_one_connection_and_signed_headers(
     monkeypatch.setenv("AWS_ENDPOINT_URL", serve(objects(entry, requests)))
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
-    restore([entry.manifest], S3Source(S3Requests("bucket"), locate), tmp_path / "artifacts", options=OPTIONS)
+    restore([entry.manifest], S3Source("bucket", locate), tmp_path / "artifacts", options=OPTIONS)
     assert entry.is_restored(tmp_path / "artifacts")
     assert len({connection for connection, _ in requests}) == 1
     for _, headers in requests:
@@ -148,7 +147,7 @@ def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     with pytest.raises(StoreUnavailable, match="self-signed certificate; AWS_CA_BUNDLE names the CAs"):
-        restore([entry.manifest], S3Source(S3Requests("bucket"), locate), tmp_path / "artifacts", options=OPTIONS)
+        restore([entry.manifest], S3Source("bucket", locate), tmp_path / "artifacts", options=OPTIONS)
     assert not requests
 
 
@@ -159,22 +158,22 @@ def test_a_denial_by_kms_names_the_permission(
     monkeypatch.setenv("AWS_ENDPOINT_URL", serve(refusing(403, body)))
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
     with pytest.raises(KmsDenied, match="allow kms:Decrypt on the bucket's KMS key"):
-        restore([entry.manifest], S3Source(S3Requests("bucket"), locate), tmp_path / "artifacts", options=OPTIONS)
+        restore([entry.manifest], S3Source("bucket", locate), tmp_path / "artifacts", options=OPTIONS)
 
 
 def test_without_credentials_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(CredentialsRefused, match="there are none"):
-        S3Requests("bucket")
+        S3Source("bucket", locate)
 
 
 def test_on_aws_the_region_of_the_settings_is_addressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    requests = S3Requests("some-bucket")
-    path, headers = requests.signed("objects/ab/c d+~", "bytes=0-9")
-    assert requests.connect(1).host == "some-bucket.s3.eu-west-1.amazonaws.com"
+    source = S3Source("some-bucket", locate)
+    path, headers = source.signed("objects/ab/c d+~", "bytes=0-9")
+    assert source.connect(1).host == "some-bucket.s3.eu-west-1.amazonaws.com"
     assert path == "/objects/ab/c%20d%2B~"
     assert "/eu-west-1/s3/aws4_request" in headers["Authorization"]
     assert headers["Range"] == "bytes=0-9"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from handler.artifacts.restore.restore_errors import TargetRefused
 from handler.artifacts.restore.restore_target import require_scratch
+from handler.storage.transfer.download_directory import TargetRefused
 
 
 def test_a_directory_that_can_be_written_is_made(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from artifact_files import KEY, ingredients, write_artifacts
 
-from handler.artifacts.store import manifest_json
+from handler.artifacts.store import manifest as manifests
 from handler.artifacts.store import object_names as layout
 from handler.artifacts.store.artifact_store import ArtifactStore, Damage
 from handler.artifacts.store.manifest_signature import SecretSigner
@@ -219,6 +219,6 @@ def test_with_a_key_only_what_it_signed_is_read(objects: ObjectStore, directory:
     with pytest.raises(SignatureRefused, match="changed"):
         signed.find(KEY, "graph")
 
-    objects.put(name, manifest_json.written(published))
+    objects.put(name, manifests.encode(published))
     with pytest.raises(SignatureRefused, match="not signed"):
         signed.find(KEY, "graph")

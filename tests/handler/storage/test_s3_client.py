@@ -1,4 +1,4 @@
-"""A role that may list only some prefixes: S3 denies a read of a missing object, and this code asks what is there."""
+"""Clients for S3: their retries, and a role that may list only some prefixes, to which S3 denies a missing object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from handler.storage.missing_objects import tell_missing_objects
+from handler.config.loading import file_reader
+from handler.storage.retry import OBJECTS, SMALL_FILES, Retry
+from handler.storage.s3_client import make_client, tell_missing_objects
 from handler.storage.s3_objects import S3Objects
 from handler.storage.storage_errors import AccessDenied, NotFound
 
@@ -44,3 +46,19 @@ def test_where_the_role_may_not_list_either_the_read_stays_denied(client: Any) -
         stub.add_client_error("list_objects_v2", "AccessDenied", http_status_code=403)
         with pytest.raises(AccessDenied, match="s3:ListBucket"):
             S3Objects("bucket", "store", client).get("entry/manifest.json")
+
+
+def test_a_settings_file_that_is_not_listed_is_missing(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_reader, "make_client", lambda retry: client)
+    with Stubber(client) as stub:
+        stub.add_client_error("get_object", "AccessDenied", http_status_code=403)
+        stub.add_response("list_objects_v2", {}, {"Bucket": "bucket", "Prefix": KEY, "MaxKeys": 1})
+        assert file_reader.fetch(f"s3://bucket/{KEY}") is None
+
+
+@pytest.mark.parametrize("retry", [OBJECTS, SMALL_FILES])
+def test_a_client_tries_as_often_and_as_long_as_the_table_says(retry: Retry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    config = make_client(retry).meta.config
+    assert config.retries == {"mode": "standard", "total_max_attempts": retry.attempts}
+    assert (config.connect_timeout, config.read_timeout) == (retry.connect, retry.wait)

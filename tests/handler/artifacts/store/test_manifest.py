@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.store import manifest_json
+from handler.artifacts.store import manifest as manifests
 from handler.artifacts.store.manifest import PART_SIZE, FileEntry, Manifest
 from handler.storage.storage_errors import InvalidManifest, TooLarge, UnknownSchema
 
@@ -25,17 +25,17 @@ MANIFEST = Manifest(
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(manifest_json.written(MANIFEST))
+    value: dict[str, Any] = json.loads(manifests.encode(MANIFEST))
     value["manifest"].update(changes)
     return value
 
 
 def read(value: Any) -> Manifest:
-    return manifest_json.read(value if isinstance(value, bytes) else json.dumps(value).encode(), "s3://b/m.json")
+    return manifests.decode(value if isinstance(value, bytes) else json.dumps(value).encode(), "s3://b/m.json")
 
 
 def test_what_is_written_is_read() -> None:
-    assert manifest_json.read(manifest_json.written(MANIFEST), "x") == MANIFEST
+    assert manifests.decode(manifests.encode(MANIFEST), "x") == MANIFEST
 
 
 @given(st.integers(0, 5 * PART_SIZE), st.floats(0, 1e10), st.none() | st.floats(0, 1e6))
@@ -43,7 +43,7 @@ def test_sizes_and_times_survive(size: int, created: float, seconds: float | Non
     count = -(-size // PART_SIZE)
     entry = FileEntry("f", size, D, (D,) * count if count > 1 else ())
     manifest = Manifest("c" * 64, "weights", {}, (entry,), created, seconds)
-    assert manifest_json.read(manifest_json.written(manifest), "x") == manifest
+    assert manifests.decode(manifests.encode(manifest), "x") == manifest
 
 
 def file(**changes: Any) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ def test_what_is_no_manifest_is_refused(body: bytes) -> None:
 
 
 def test_deep_nesting_is_refused() -> None:
-    body = manifest_json.written(MANIFEST)
+    body = manifests.encode(MANIFEST)
     deep = b'{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     with pytest.raises(InvalidManifest):
         read(body.replace(b'"list":[1,2.5,"x"]', b'"list":' + deep))
@@ -130,7 +130,7 @@ def test_deep_nesting_is_refused() -> None:
 
 def test_ten_million_files_are_refused_before_they_are_parsed() -> None:
     entry = json.dumps(file()[0]).encode() + b","
-    body = b'{"schema":1,"manifest":{"files":[' + entry * (manifest_json.MOST_BYTES // len(entry) + 1)
+    body = b'{"schema":1,"manifest":{"files":[' + entry * (manifests.MOST_BYTES // len(entry) + 1)
     with pytest.raises(TooLarge):
         read(body)
 
@@ -147,7 +147,7 @@ def test_ten_million_files_are_refused_before_they_are_parsed() -> None:
 @pytest.mark.slow
 def test_a_manifest_of_the_largest_size_takes_bounded_memory(part: bytes) -> None:
     """Memory is what a hostile manifest is after: 32 MB of JSON may become a few times as much, and no more."""
-    count = (manifest_json.MOST_BYTES - 2000) // (len(part) + 1)
+    count = (manifests.MOST_BYTES - 2000) // (len(part) + 1)
     frame = document(files=["here"])
     body = json.dumps(frame).encode().replace(b'["here"]', b"[" + b",".join([part] * count) + b"]")
     tracemalloc.start()
@@ -155,7 +155,7 @@ def test_a_manifest_of_the_largest_size_takes_bounded_memory(part: bytes) -> Non
         read(body)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 8 * manifest_json.MOST_BYTES
+    assert peak < 8 * manifests.MOST_BYTES
 
 
 @pytest.mark.parametrize("name", ["fields", "machine"])
@@ -170,6 +170,6 @@ def test_large_fields_are_refused_without_being_decoded(name: str) -> None:
 
 
 def test_more_files_than_any_entry_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_json, "MOST_FILES", 3)
+    monkeypatch.setattr(manifests, "MOST_FILES", 3)
     with pytest.raises(InvalidManifest, match="4 files"):
         read(document(files=[{"path": str(number), "size": 1, "digest": D} for number in range(4)]))
