@@ -4,7 +4,7 @@
 
 A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
 model. What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
-On versions of a Neuron line it asks twice: on a platform that is no CPU, and on vLLM's CPU platform.
+On versions of a Neuron line it asks on a platform that is no CPU, and on others on vLLM's CPU platform.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from typing import Any, Final
 import sample_model
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, VERDICTS, value_class
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.vllm_versions import public
 
 ROOT: Final = Path(__file__).parents[1]
 NEURON: Final = {"0.16.0": "nxdi", "0.24.0": "native", "0.29.0": "native"}
@@ -36,7 +38,7 @@ LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "nativ
 LEFT_OUT: Final = frozenset({"model", "tokenizer", "hf_config_path", "max_model_len", "tensor_parallel_size"})
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
-EVERY: Final = (True, False, *NUMBERS, *UNKNOWN, [], ["a"], [1], {})
+EVERY: Final = (True, -1, 0, 1, 2, 128, *UNKNOWN, ["a"], {})
 # Objects that need some keys before vLLM reads the others, and the class of those that are only typed as objects.
 CONTENT: Final[Mapping[str, dict[str, Any]]] = {
     "speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2},
@@ -44,18 +46,14 @@ CONTENT: Final[Mapping[str, dict[str, Any]]] = {
 CLASSES: Final = {"speculative_config": "SpeculativeConfig"}
 COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {EXPERTS: True},
-    {EXPERTS: True, "enable_expert_parallel": True},
     {EXPERTS: True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
     {"tensor_parallel_size": 2},
     {"data_parallel_size": 2},
-    {"pipeline_parallel_size": 2},
     {"nnodes": 2},
     {"enable_lora": True},
-    {"enable_prefix_caching": True, "block_size": 32},
-    {"enable_chunked_prefill": True},
+    {"enable_prefix_caching": True, "enable_chunked_prefill": True, "block_size": 32},
     {"max_num_batched_tokens": 8192},
     {"runner": "pooling"},
-    {"runner": "pooling", "enable_prefix_caching": False},
     {"speculative_config": CONTENT["speculative_config"]},
     {"kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}},
     {"otlp_traces_endpoint": "http://127.0.0.1:4317"},
@@ -137,9 +135,10 @@ class Questions:
         self.base = {**plan.engine_args, "model": str(sample_model.path())}
 
     def prepare(self) -> None:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+
         from handler.engine.engine_client.engine_arguments import _SettingsParser
         from handler.engine.engine_client.model_inspection import inspect_here
-        from vllm.engine.arg_utils import AsyncEngineArgs
 
         def expired(*_: Any) -> None:
             raise TimeoutError("it waits for something else")
@@ -173,9 +172,10 @@ class Questions:
 
     def configure(self, whole: Mapping[str, Any]) -> tuple[Any, str | None]:
         """vLLM's configuration of engine arguments, or why it rejects them."""
-        from handler.engine.headless_node import option_words
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.usage.usage_lib import UsageContext
+
+        from handler.engine.headless_node import option_words
 
         environment = dict(os.environ)
         self.asked += 1
@@ -227,9 +227,7 @@ class Questions:
                 met = self.met(name, tried, wrap, json.dumps(tried[0]) in parsed)
                 if met:
                     needs[key] = met
-        return {
-            key: value for key, value in (("rejected", rejected), ("needs", needs), ("words", accepted)) if value
-        }
+        return {key: value for key, value in (("rejected", rejected), ("needs", needs), ("words", accepted)) if value}
 
     def met(self, name: str, tried: list[Any], wrap: Any, parsed: bool) -> list[dict[str, str]]:
         """The companions beside which one of the values is accepted, without those that contain another.
@@ -247,8 +245,10 @@ class Questions:
             if any(one.items() <= need.items() for one in found):
                 continue
             beside = {key: value for key, value in companion.items() if key not in inner}
-            for value in tried:
+            for value in tried[-1:]:
                 whole = wrap(value)
+                if inner and not isinstance(whole, dict):
+                    continue
                 if inner:
                     whole = {**{key.partition(".")[2]: one for key, one in inner.items()}, **whole}
                 if self.error({**beside, outer: whole}) is None:
@@ -282,7 +282,9 @@ class Questions:
 def message(error: BaseException) -> str:
     """The first sentence of vLLM's message, without what differs between two runs."""
     text = str(error) or type(error).__name__
-    said = re.search(r"Value error, (.+?)(?: \[type=|$)", text, re.S) or re.search(r"msg='(?:Value error, )?(.+?)'", text)
+    said = re.search(r"Value error, (.+?)(?: \[type=|$)", text, re.S) or re.search(
+        r"msg='(?:Value error, )?(.+?)'", text
+    )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if said is None and len(lines) > 2 and "validation error" in lines[0]:
         text = f"{lines[1]}: {lines[2].partition(' [type=')[0]}"
@@ -293,9 +295,7 @@ def message(error: BaseException) -> str:
 
 
 def _version() -> str:
-    import vllm
-
-    return str(vllm.__version__).partition("+")[0]
+    return public(installed_versions()["vllm"])
 
 
 def ask(line: str) -> dict[str, Any]:
@@ -312,9 +312,12 @@ def ask(line: str) -> dict[str, Any]:
         if _version() not in known()[name].versions or name in LEFT_OUT:
             continue
         found_words = words(annotations.get(name)) if known()[name].kind == "str" else ()
-        values = [*dict.fromkeys([*candidates(name), *found_words])] if known()[name].kind not in ("json", "list") else [
-            *candidates(name)
-        ]
+        values = (
+            [*dict.fromkeys([*candidates(name), *found_words])]
+            if known()[name].kind not in ("json", "list")
+            else [*candidates(name)]
+        )
+        print(f"{line}: {questions.asked} {name}", file=sys.stderr)
         verdicts = questions.verdicts(name, values)
         cls = getattr(vllm.config, CLASSES.get(name, ""), None) or dataclass_of(annotations.get(name))
         if cls is not None and name != "quantization_config":
@@ -349,10 +352,8 @@ def main() -> None:
     from neuron_stand_in.installation import installed
 
     with tempfile.TemporaryDirectory() as directory:
-        for platform, line in (("neuron", LINES.get(version)), ("cpu", "cpu")):
-            tables[platform] = {}
-            if line is None:
-                continue
+        tables |= {"neuron": {}, "cpu": {}}
+        for platform, line in (("neuron", LINES[version]) if version in LINES else ("cpu", "cpu"),):
             switch = {"NEURON_STAND_IN": f"{NEURON[version]}-configuration"} if platform == "neuron" else {}
             environment = {
                 **{name: value for name, value in os.environ.items() if not name.startswith("NEURON")},

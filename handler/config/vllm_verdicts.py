@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 from handler.config.vllm_argument_table import TABLES
@@ -116,7 +115,10 @@ def _table(version: str, platform: str) -> Mapping[str, _Verdicts]:
     table: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))[platform]
     return {
         name: _Verdicts(
-            found.get("rejected", {}), found.get("needs", {}), tuple(found.get("words", ())), tuple(found.get("keys", ()))
+            found.get("rejected", {}),
+            found.get("needs", {}),
+            tuple(found.get("words", ())),
+            tuple(found.get("keys", ())),
         )
         for name, found in table.items()
     }

@@ -218,7 +218,9 @@ def _value(chosen: random.Random, version: str, name: str) -> Any:
     elif kind == "bool":
         value = chosen.random() < 0.5
     elif kind in ("int", "float"):
-        value = chosen.choice(NUMBERS) if kind == "int" or chosen.random() < 0.5 else chosen.choice((0.1, 0.5, 0.95, 1.5))
+        value = (
+            chosen.choice(NUMBERS) if kind == "int" or chosen.random() < 0.5 else chosen.choice((0.1, 0.5, 0.95, 1.5))
+        )
     elif kind == "json":
         keys = object_keys(version, name)
         key = chosen.choice(keys) if keys and chosen.random() < 0.85 else "misspelled"

@@ -230,7 +230,10 @@ def language_only(context: CheckContext) -> Iterator[Finding]:
 
 def vision(context: CheckContext) -> Iterator[Finding]:
     """The encoder's degrees and buckets (vllm_neuron/model/neuron_config.py, VisionNeuronConfig)."""
-    name, ranks = VISION_SECTIONS.get(context.line.name, VISION_SECTION), context.draft.number("tensor_parallel_size") or 1
+    name, ranks = (
+        VISION_SECTIONS.get(context.line.name, VISION_SECTION),
+        context.draft.number("tensor_parallel_size") or 1,
+    )
     content: Json = context.draft.additional.get(name)
     section = content if isinstance(content, dict) else {}
     setting = context.setting(VISION_SECTION)

@@ -189,7 +189,9 @@ def _refused(shape: MemoryShape, sequence: int, fixed: int, budget: int) -> str:
         return f"the weights leave {budget / GIB:.2f} GiB for the KV cache, and the plugin wants {least:.2f} at least"
     if sequence > (fixed or budget):
         have = (fixed or budget) / GIB
-        return f"one sequence of {shape.length} tokens takes {sequence / GIB:.2f} GiB of KV cache, and it has {have:.2f}"
+        return (
+            f"one sequence of {shape.length} tokens takes {sequence / GIB:.2f} GiB of KV cache, and it has {have:.2f}"
+        )
     return ""
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from handler.config.finding import Finding, Severity
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_degree, degrees
-from handler.neuron.memory.memory_shape import CAP_VARIABLE
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, measure
+from handler.neuron.memory.memory_shape import CAP_VARIABLE
 
 SEVERITIES = {
     Verdict.FITS: ("memory-estimate", Severity.INFO),
@@ -46,8 +46,8 @@ def memory_findings(
 def _capped_finding(estimate: MemoryEstimate) -> Finding:
     shape = estimate.shape
     why = (
-        f"the KV cache holds {estimate.paged_sequences} sequences of {shape.length} tokens at once, or more shorter ones, "
-        f"and max_num_seqs is {shape.sequences}: a request that finds no room waits until others have ended"
+        f"the KV cache holds {estimate.paged_sequences} sequences of {shape.length} tokens at once, or more of shorter "
+        f"ones, and max_num_seqs is {shape.sequences}: a request that finds no room waits until others have ended"
     )
     fix = "Nothing to do for shorter sequences. Otherwise raise tensor_parallel_size, or lower max_model_len."
     return Finding("capped-concurrency", Severity.INFO, "max_num_seqs", why, fix)

@@ -178,15 +178,6 @@ def mixtral_width(values: ConfigValues) -> BrokenRule | None:
     return BrokenRule("tp_degree", f"Mixtral's width of {width} is not divisible by {degree}", "Use a power of two.")
 
 
-def draft_dtype(values: ConfigValues) -> BrokenRule | None:
-    """Plugin, worker/neuronx_distributed_model_loader.py:184: a draft is compiled in the model's data type."""
-    overrides, own = values.get("draft_overrides"), values.text("torch_dtype")
-    given = overrides.get("torch_dtype") if isinstance(overrides, dict) else None
-    if not isinstance(given, str) or given.removeprefix("torch.") == own:
-        return None
-    return BrokenRule("draft_overrides", f"the draft's torch_dtype {given} is not the model's, {own}", "Remove it there.")
-
-
 MODEL_RULES: Final = (
     ConfigRule("prefix-buckets", prefix_buckets),
     ConfigRule("blocks-of-prefix-caching", blocks_of_prefix_caching),
@@ -201,5 +192,4 @@ MODEL_RULES: Final = (
     ConfigRule("windowed-context", windowed_context),
     ConfigRule("fused-residual", fused_residual),
     ConfigRule("mixtral-width", mixtral_width),
-    ConfigRule("draft-dtype", draft_dtype),
 )
