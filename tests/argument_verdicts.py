@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import sample_model
+from handler.config.fields import fields
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, VERDICTS, value_class
 from handler.neuron.hardware.installed_packages import installed_versions
@@ -34,8 +35,16 @@ from handler.neuron.planning.vllm_versions import public
 ROOT: Final = Path(__file__).parents[1]
 NEURON: Final = {"0.16.0": "nxdi", "0.24.0": "native", "0.29.0": "native"}
 LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
-# Arguments that the endpoint or the plan sets from a field of its own, after checks of their own.
-LEFT_OUT: Final = frozenset({"model", "tokenizer", "hf_config_path", "max_model_len", "tensor_parallel_size"})
+# Arguments whose verdict depends on numbers of others, on the model or on the machine. They have rules of their own, as
+# have those that are fields of the endpoint's configuration.
+LEFT_OUT: Final = frozenset(
+    (
+        *("tokenizer", "hf_config_path", "default_mm_loras", "distributed_executor_backend", "max_num_batched_tokens"),
+        *("nnodes", "node_rank", "data_parallel_size_local", "data_parallel_rank", "decode_context_parallel_size"),
+        *("data_parallel_start_rank", "prefill_context_parallel_size", "numa_bind", "numa_bind_nodes", "numa_bind_cpus"),
+        *("device_ids", "swap_space", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
+    )
+)
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
 EVERY: Final = (True, -1, 0, 1, 2, 128, *UNKNOWN, ["a"], {})
@@ -224,7 +233,9 @@ class Questions:
                 keyed = {json.dumps(value): [value] for value in wrong}
             for key, tried in keyed.items():
                 rejected[key] = str(errors[json.dumps(tried[0])])
-                met = self.met(name, tried, wrap, json.dumps(tried[0]) in parsed)
+                # Of many names that this platform does not have, none is right beside another argument.
+                several = (kind == "text" and len(wrong) > 4) or outer in CLASSES
+                met = [] if several else self.met(name, tried, wrap, json.dumps(tried[0]) in parsed)
                 if met:
                     needs[key] = met
         return {key: value for key, value in (("rejected", rejected), ("needs", needs), ("words", accepted)) if value}
@@ -245,7 +256,7 @@ class Questions:
             if any(one.items() <= need.items() for one in found):
                 continue
             beside = {key: value for key, value in companion.items() if key not in inner}
-            for value in tried[-1:]:
+            for value in tried[:1]:
                 whole = wrap(value)
                 if inner and not isinstance(whole, dict):
                     continue
@@ -270,10 +281,10 @@ class Questions:
             def wrapped(value: Any, key: str = key) -> Any:
                 return wrap({key: value})
 
-            if inner is not None and depth < 2:
+            if inner is not None and depth < 2 and outer not in CLASSES:
                 yield from self.nested(f"{name}.{key}", inner, wrapped, depth + 1)
             values = [*EVERY, *dict.fromkeys(words(annotation))]
-            if key not in CONTENT.get(outer, ()):
+            if key not in CONTENT.get(outer, ()) and not key.startswith(("target_", "draft_model_config")):
                 found = self.verdicts(f"{name}.{key}", values, wrapped)
                 if found:
                     yield f"{name}.{key}", found
@@ -309,7 +320,7 @@ def ask(line: str) -> dict[str, Any]:
     annotations = hints(EngineArgs)
     table: dict[str, dict[str, Any]] = {}
     for name in sorted(known()):
-        if _version() not in known()[name].versions or name in LEFT_OUT:
+        if _version() not in known()[name].versions or name in LEFT_OUT or name in fields():
             continue
         found_words = words(annotations.get(name)) if known()[name].kind == "str" else ()
         values = (
@@ -327,7 +338,25 @@ def ask(line: str) -> dict[str, Any]:
         if verdicts:
             table[name] = {**verdicts, **table.get(name, {})}
     print(f"{line}: {questions.asked} questions", file=sys.stderr)
-    return dict(sorted(table.items()))
+    return general(table)
+
+
+def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Without single numbers and objects: other values of their class were accepted, or may be."""
+    kept: dict[str, Any] = {}
+    for name, row in sorted(table.items()):
+        if name.partition(".")[0] in LEFT_OUT or name in fields():
+            continue
+        rejected = {
+            key: why
+            for key, why in row.get("rejected", {}).items()
+            if key[0] in '"<>[' or key in ("true", "false", "text", "0", "1", "fraction") or (key == "object" and "." in name)
+        }
+        row = {**row, "rejected": rejected, "needs": {k: v for k, v in row.get("needs", {}).items() if k in rejected}}
+        row = {key: value for key, value in row.items() if value}
+        if row.keys() & {"rejected", "keys"}:
+            kept[name] = row
+    return kept
 
 
 def text(tables: Mapping[str, Any]) -> str:

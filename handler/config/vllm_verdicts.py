@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -45,23 +45,10 @@ def value_class(value: Json) -> str:
         return "<0" if value < 0 else str(int(value)) if value in (0, 1) else "fraction" if value < 1 else ">1"
     if isinstance(value, list):
         return f"[{value_class(value[0])}]" if value else "[]"
-    return "object" if isinstance(value, dict) else "text"
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdicts:
-    """What was found out about one argument or key.
-
-    :param rejected: JSON of a value, or a class -> the message.
-    :param needs: the same -> the alternatives under which it is accepted.
-    :param words: the texts that are accepted, if others are not.
-    :param keys: the keys of an object, if others are rejected.
-    """
-
-    rejected: Mapping[str, str] = field(default_factory=dict)
-    needs: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
+    if isinstance(value, dict):
+        return "object"
+    # vLLM reads a text like these as a number or a switch, where it wants one.
+    return "literal" if value.isdecimal() or value.lower() in ("true", "false") else "text"
 
 
 def rejections(version: str, platform: str, arguments: Mapping[str, Json]) -> Iterator[Rejection]:
@@ -75,23 +62,21 @@ def rejections(version: str, platform: str, arguments: Mapping[str, Json]) -> It
                 yield rejection
 
 
-def object_keys(version: str, name: str) -> tuple[str, ...]:
-    """The keys that an object argument may have; empty if any version's table does not limit them."""
-    return _table(version, "neuron").get(name, _Verdicts()).keys
-
-
-def _of_value(table: Mapping[str, _Verdicts], name: str, value: Json) -> Iterator[Rejection]:
-    verdicts = table.get(name)
-    if verdicts is None or value is None:
+def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Rejection]:
+    """What a table says of one argument or key: `rejected` has messages by value or class, `needs` companions by the
+    same, `words` the texts that are accepted if others are not, and `keys` those of an object that takes no others."""
+    verdicts = table.get(name, {})
+    if value is None:
         return
     for key in (json.dumps(value), value_class(value)):
-        if key in verdicts.rejected and value not in verdicts.words:
-            needs = tuple(verdicts.needs.get(key, ()))
-            yield Rejection(name, value, verdicts.rejected[key], needs, verdicts.words)
+        if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
+            needs = tuple(verdicts.get("needs", {}).get(key, ()))
+            yield Rejection(name, value, verdicts["rejected"][key], needs, tuple(verdicts.get("words", ())))
             return
+    keys = verdicts.get("keys", ())
     for key, item in value.items() if isinstance(value, dict) else ():
-        if verdicts.keys and key not in verdicts.keys:
-            yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), verdicts.keys)
+        if keys and key not in keys:
+            yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), tuple(keys))
         else:
             yield from _of_value(table, f"{name}.{key}", item)
 
@@ -108,17 +93,8 @@ def _met(need: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _table(version: str, platform: str) -> Mapping[str, _Verdicts]:
+def _table(version: str, platform: str) -> Mapping[str, Any]:
     path = VERDICTS / f"{version}.json"
-    if not path.is_file():
-        return {}
-    table: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))[platform]
-    return {
-        name: _Verdicts(
-            found.get("rejected", {}),
-            found.get("needs", {}),
-            tuple(found.get("words", ())),
-            tuple(found.get("keys", ())),
-        )
-        for name, found in table.items()
-    }
+    tables = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    table: Mapping[str, Any] = tables.get(platform, {})
+    return table

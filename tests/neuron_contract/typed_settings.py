@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from handler.config.vllm_argument_table import known
-from handler.config.vllm_verdicts import object_keys
+from handler.config.vllm_verdicts import VERDICTS
 
 SHAPE = {"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "vocab_size": 128256}
 HEADS = {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}
@@ -208,6 +209,12 @@ def searched(line: str, version: str, count: int, seed: int) -> Iterator[Typed]:
             yield Typed(model, {**given, **environment, **common})
 
 
+@lru_cache(maxsize=1)
+def _tables(version: str) -> Mapping[str, Any]:
+    tables: dict[str, Any] = json.loads((VERDICTS / f"{version}.json").read_text())
+    return {**tables["neuron"], **tables["cpu"]}
+
+
 def _value(chosen: random.Random, version: str, name: str) -> Any:
     argument = known()[name]
     kind = argument.item if argument.kind == "list" else argument.kind
@@ -222,7 +229,7 @@ def _value(chosen: random.Random, version: str, name: str) -> Any:
             chosen.choice(NUMBERS) if kind == "int" or chosen.random() < 0.5 else chosen.choice((0.1, 0.5, 0.95, 1.5))
         )
     elif kind == "json":
-        keys = object_keys(version, name)
+        keys = _tables(version).get(name, {}).get("keys", ())
         key = chosen.choice(keys) if keys and chosen.random() < 0.85 else "misspelled"
         value = {key: chosen.choice((True, False, *NUMBERS, *TEXTS))}
     else:

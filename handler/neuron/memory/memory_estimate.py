@@ -77,7 +77,7 @@ class MemoryEstimate:
 
     @property
     def verdict(self) -> Verdict:
-        # Of a paged cache, the plugin's own rule decides: it gives the cache what the weights leave.
+        # Of a paged cache, the plugin's own rule decides: it gives the cache a share of what the weights leave.
         if self.refused or (self.certain > self.available and self.paged_sequences is None):
             return Verdict.DOES_NOT_FIT
         return Verdict.TIGHT if self.total > TIGHT * self.available else Verdict.FITS
@@ -152,8 +152,9 @@ def measure(
         fixed = sequence * shape.paged.fixed // max(one.cache_tokens, 1)
         cache = shape.paged.budget(core_memory(instance, shape.lnc), weights + draft_weights)
         refused = _refused(shape, sequence, fixed, cache)
-        cache, draft_cache = fixed or cache, 0
-        paged = min(cache // sequence, shape.sequences) if sequence else shape.sequences
+        capacity, draft_cache = fixed or cache, 0
+        paged = min(capacity // sequence, shape.sequences) if sequence else shape.sequences
+        cache = min(capacity, sequence * shape.sequences)
     tensors = weights + cache + draft_weights + draft_cache
     layers = facts.layers + (draft.layers if draft else 0)
     parts = (
