@@ -87,7 +87,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions test-lines fuzz test-clients test-neuron test-nxdi plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines fuzz test-clients test-neuron test-nxdi plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -97,6 +97,7 @@ help:
 	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.9.1, 0.11.0, 0.24.0, 0.29.0, 0.32.0)"
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
+	echo "make test-arguments [VLLM=0.29.0]                    ask that vLLM about each engine argument, and write what it rejects"
 	echo "make test-versions                                   run a slice of the tests with each other vLLM"
 	echo "make test-lines [LINE=optimum]                       serve a Neuron line by its own Python, over a double of what is not on PyPI"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
@@ -164,6 +165,12 @@ test-starts: $(DEV)
 # Without the tests that need an engine or take seconds of CPU time. They need little memory, and many wait.
 test-fast: $(DEV)
 	@$(BIN)/python -m tests.runner -n $$(( $$(nproc) + 2 )) -m 'not engine and not slow'
+
+# Asks the installed vLLM about every engine argument, writes the table that `check` reads, and then searches for
+# configurations on which the two differ.
+test-arguments: $(DEV)
+	@$(BIN)/python -m tests.argument_verdicts
+	SEARCH=$${SEARCH:-500} $(BIN)/python -m pytest -q -s tests/neuron_contract/test_seeded_search.py
 
 # A slice of the tests on each vLLM: that of every engine (tests/versions-plain.txt), and a larger one where vLLM's serving
 # classes are known (tests/versions.txt).

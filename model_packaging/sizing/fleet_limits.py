@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from handler.artifacts.lease.acquisition_options import AcquisitionOptions
+from handler.artifacts.lease.acquisition import AcquisitionOptions
 from handler.json_value import Json
 from model_packaging.sizing.fleet import FRONT_END, Fleet
 

@@ -259,6 +259,8 @@ def test_what_the_software_takes_is_no_error(name: str, tmp_path: Path) -> None:
     [
         ({"attention_chunk_size": 1024}, {"cp_degree": 32, "seq_len": 4112}, "chunked-attention-parallel"),
         ({"sliding_window": 4096}, {"windowed_context_encoding_size": 2048}, "windowed-context"),
+        ({"model_type": "mixtral", "hidden_size": 4112}, {}, "mixtral-width"),
+        ({}, {"draft_overrides": {"torch_dtype": "float16"}}, "draft-dtype"),
     ],
 )
 def test_what_a_models_attention_refuses(

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from handler.config.vllm_argument_table import known
+from handler.config.vllm_verdicts import VERDICTS
 
 SHAPE = {"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "vocab_size": 128256}
 HEADS = {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}
@@ -133,3 +138,100 @@ def typed_settings(count: int, seed: int) -> Iterator[tuple[str, dict[str, str]]
         environment["ENDPOINT_LINE"] = chosen.choice(LINES)
         environment["ENDPOINT_INSTANCE"] = "ml.trn2.48xlarge"
         yield model, environment
+
+
+# The search: any argument that a version of vLLM has, as an environment or an endpoint.yaml says it.
+TEXTS = ("auto", "fp8", "bfloat16", "awq", "torch", "mp", "ray", "pooling", "none", "/opt/x", "1", "word")
+NUMBERS = (-2, -1, 0, 1, 2, 4, 5, 8, 32, 64, 100, 1024, 8192)
+# What a search does not ask: names of the model, of other hosts, and what fails or not by what is on a machine.
+UNASKED = frozenset(
+    (
+        *("model", "tokenizer", "hf_config_path", "trust_remote_code", "additional_config", "hf_overrides"),
+        *("worker_cls", "worker_extension_cls", "logits_processors", "scheduler_cls", "reasoning_parser_plugin"),
+        *("enable_lora", "lora_modules", "hf_token", "revision", "code_revision", "tokenizer_revision"),
+        *("nnodes", "node_rank", "numa_bind", "numa_bind_nodes", "numa_bind_cpus", "headless"),
+    )
+)
+NXDI: dict[str, tuple[Any, ...]] = {
+    "context_encoding_buckets": ([128, 512], [512, 128], [8192]),
+    "token_generation_buckets": ([512], [1024]),
+    "enable_bucketing": (True, False),
+    "on_device_sampling_config": (None, {"dynamic": True}, {"global_top_k": 5}),
+    "cp_degree": (1, 2, 3),
+    "attention_dp_degree": (1, 2),
+    "sequence_parallel_enabled": (True, False),
+    "fused_qkv": (True,),
+    "qkv_kernel_enabled": (True, False),
+    "quantized": (True, False),
+    "torch_dtype": ("float16", "float7"),
+    "attention_dtype": ("bfloat16", "float16"),
+    "is_medusa": (True,),
+    "k_cache_transposed": (True,),
+    "tp_degre": (8,),
+    "pa_num_blocks": (64,),
+}
+COMMON = (
+    *("SM_VLLM_MAX_MODEL_LEN", "SM_VLLM_MAX_NUM_SEQS", "SM_VLLM_TENSOR_PARALLEL_SIZE", "SM_VLLM_BLOCK_SIZE"),
+    *("SM_VLLM_ENABLE_PREFIX_CACHING", "SM_VLLM_KV_CACHE_DTYPE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A configuration: variables, and a document beside them if there is one."""
+
+    model: str
+    environment: dict[str, str]
+    document: dict[str, Any] | None = None
+
+
+def searched(line: str, version: str, count: int, seed: int) -> Iterator[Typed]:
+    """`count` configurations for a line. The same for the same seed."""
+    chosen = random.Random(seed)
+    names = [name for name in sorted(known()) if version in known()[name].versions and name not in UNASKED]
+    native = line.startswith("native")
+    models = sorted(MODELS) if native else ["llama", "short", "qwen3", "qwen2"]
+    for _ in range(count):
+        model = "llama" if chosen.random() < 0.5 else chosen.choice(models)
+        pool = sorted(VARIABLES) if native else COMMON
+        environment = {name: chosen.choice(VARIABLES[name]) for name in chosen.sample(pool, chosen.randint(0, 2))}
+        keys = chosen.sample(sorted(NEURON if native else NXDI), chosen.choice((0, 0, 1)))
+        arguments = {name: _value(chosen, version, name) for name in chosen.sample(names, chosen.randint(1, 2))}
+        if keys:
+            section = {key: chosen.choice((NEURON if native else NXDI)[key]) for key in keys}
+            arguments["additional_config"] = {"neuron_config" if native else "override_neuron_config": section}
+        common = {"ENDPOINT_LINE": line, "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+        if chosen.random() < 0.5:
+            yield Typed(model, {**environment, **common}, {"engine_args": arguments})
+        else:
+            texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()}
+            given = {f"SM_VLLM_{name.upper()}": text for name, text in texts.items()}
+            yield Typed(model, {**given, **environment, **common})
+
+
+@lru_cache(maxsize=1)
+def _tables(version: str) -> Mapping[str, Any]:
+    tables: dict[str, Any] = json.loads((VERDICTS / f"{version}.json").read_text())
+    return {**tables["neuron"], **tables["cpu"]}
+
+
+def _value(chosen: random.Random, version: str, name: str) -> Any:
+    argument = known()[name]
+    kind = argument.item if argument.kind == "list" else argument.kind
+    choices = argument.by_version[version]
+    value: Any
+    if choices and chosen.random() < 0.9:
+        value = chosen.choice(choices)
+    elif kind == "bool":
+        value = chosen.random() < 0.5
+    elif kind in ("int", "float"):
+        value = (
+            chosen.choice(NUMBERS) if kind == "int" or chosen.random() < 0.5 else chosen.choice((0.1, 0.5, 0.95, 1.5))
+        )
+    elif kind == "json":
+        keys = _tables(version).get(name, {}).get("keys", ())
+        key = chosen.choice(keys) if keys and chosen.random() < 0.85 else "misspelled"
+        value = {key: chosen.choice((True, False, *NUMBERS, *TEXTS))}
+    else:
+        value = chosen.choice(TEXTS)
+    return [value] if argument.kind == "list" else value

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.config.vllm_argument_table import known, versions
+from handler.config.vllm_verdicts import EXPERTS, rejections
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.feature import Feature, requested_features
 from handler.neuron.lines.line import ConfigKeys
@@ -79,4 +81,23 @@ def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
             )
 
 
-LINE_SUPPORT: Final = (unsupported, argument_of_another_version)
+def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
+    """What the line's vLLM itself rejects, by the table that `make test-arguments` has written."""
+    facts, version = context.facts, context.vllm or ""
+    arguments = {**context.draft.args, EXPERTS: facts is None or bool(facts.experts)}
+    for rejection in rejections(version, "neuron" if context.line.platforms else "cpu", arguments):
+        name, dot, key = rejection.name.partition(".")
+        why = f"vLLM {version} does not accept {shown(rejection.value)}: {rejection.why}"
+        needs = " or ".join(", ".join(need) for need in rejection.needs)
+        near = difflib.get_close_matches(key.rpartition(".")[2], rejection.accepted, n=1)
+        accepted = ", ".join(rejection.accepted[:12])
+        fix = f"Did you mean {near[0]}?" if near else f"Use {accepted}, or remove it." if accepted else "Remove it."
+        yield error(
+            "rejected-by-vllm",
+            f"{context.setting(name)}{dot}{key}",
+            why,
+            f"Remove it, or set {needs} with it." if needs else fix,
+        )
+
+
+LINE_SUPPORT: Final = (unsupported, argument_of_another_version, rejected_by_vllm)

@@ -6,6 +6,7 @@ vllm_neuron/model/registry.py; vLLM Neuron, "Features" (what is not supported).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -14,6 +15,9 @@ from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
+from handler.neuron.lines.native.native_prefill import TOKENS, numbers
+from handler.neuron.lines.native.native_sampling import pools
+from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE, NATIVE_BLOCK
 from handler.neuron.neuron_config.native_keys import DEGREES
 
 ARCHITECTURES: Final = (
@@ -23,9 +27,19 @@ ARCHITECTURES: Final = (
     "Qwen3VLForConditionalGeneration",
     "Eagle3LlamaForCausalLM",
 )
+# Models of single lines (vLLM Neuron, "Features", SDK 2.33).
+ARCHITECTURES_OF: Final = {"native-0.29": ("Qwen3ASRForConditionalGeneration",)}
 # Methods of a checkpoint's quantization_config that vLLM accepts on Neuron.
 QUANTIZATIONS: Final = ("neuron_quant", "compressed-tensors", "modelopt")
+# Spellings of the setting that mean a checkpoint's own, and the start of those that the worker converts to.
+FROM_CHECKPOINT: Final = ("", "fp8", "f8e4m3", "int8", "s8", *QUANTIZATIONS)
+CONVERTED: Final = ("mx", "bf16", "bfloat16")
+# vLLM Neuron, "KV cache quantization".
+CACHE_DTYPES: Final = (None, "auto", "bfloat16", "float16", "float32", "fp8", "fp8_e4m3")
+BACKENDS: Final = ("neuron_native", "neuron", "xla")
 CONNECTORS: Final = ("NeuronNixlConnector", "NixlConnector", "NeuronDecodeBenchConnector")
+# Tokens of the encoder's attention block, if it is not given.
+VISION_BLOCK: Final = 2048
 LANGUAGE_ONLY: Final = "mm_language_model_only"
 V2_RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
 # Variables that version 0.21 reads with one prefix, and later versions with the other.
@@ -55,6 +69,9 @@ REJECTED: Final[Mapping[str, tuple[Callable[[Json], bool], str]]] = {
     "enable_sleep_mode": (_given, "the plugin does not have sleep mode"),
     "cpu_offload_gb": (_above(0), "the plugin does not move weights to the host"),
     "kv_offloading_size": (_given, "the plugin does not move the KV cache to the host"),
+    "convert": (lambda value: value == "classify", "the plugin has embeddings, and no classification"),
+    "calculate_kv_scales": (_given, "the plugin does not compute scales of the KV cache"),
+    "kv_cache_dtype": (lambda value: value not in CACHE_DTYPES, "the plugin's FP8 cache is fp8 or fp8_e4m3"),
 }
 
 
@@ -64,6 +81,9 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
         value = context.draft.args.get(name)
         if rejected(value):
             yield error("not-on-native", context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+    if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
+        why = "the plugin makes embeddings without an FP8 KV cache"
+        yield error("not-on-native", context.setting("kv_cache_dtype"), why, "Remove it.")
     connector = _transfer(context).get("kv_connector")
     if connector is not None and connector not in CONNECTORS:
         why = f"{str(connector)[:60]} does not run on Neuron, where the cache moves between devices only"
@@ -78,9 +98,14 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
     for key, value in given.items():
         if value < 1:
             yield error("degree", context.key(key), f"{value} is below 1", "Give 1 or more, or remove it.")
-    if given.pop("ep_degree", 1) > 1 and args.get("enable_expert_parallel") is not True:
+    experts = given.pop("ep_degree", 1)
+    ranks = (context.draft.number("tensor_parallel_size") or 1) * (context.draft.number("data_parallel_size") or 1)
+    if experts > 1 and args.get("enable_expert_parallel") is not True:
         why = "expert parallelism is off"
         yield error("degree", context.key("ep_degree"), why, "Set enable_expert_parallel to true, or remove it.")
+    elif experts > 1 and ranks % experts:
+        why = f"ep_degree {experts} does not divide the {ranks} ranks (tensor_parallel_size x data_parallel_size)"
+        yield error("degree", context.key("ep_degree"), why, "Use a degree that divides them, or remove it.")
     if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
         why = "the model has no experts, and vLLM does not start with expert parallelism"
         yield error("degree", context.setting("enable_expert_parallel"), why, "Remove it.")
@@ -99,6 +124,9 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
         return
     heads, kv_heads = (context.facts.heads, context.facts.kv_heads) if context.facts else (0, 0)
     connector = _transfer(context).get("kv_connector", CONNECTORS[0])
+    block = draft.number("block_size") or NATIVE_BLOCK
+    step = min(draft.number(TOKENS) or 0, draft.number("max_model_len") or 0)
+    stride, threshold = degree * block, draft.number("long_prefill_token_threshold") or 0
     broken = {
         f"tensor_parallel_size ({ranks}) must be a multiple of it": ranks % degree != 0,
         f"it needs {degree * kv_heads} ranks: one for each of {kv_heads} KV heads, {degree} times": (
@@ -110,6 +138,12 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
         f"it needs the connector {CONNECTORS[0]}": connector != CONNECTORS[0],
         "it does not work with an FP8 cache": str(draft.args.get("kv_cache_dtype", "auto")).startswith("fp8"),
         "it does not work with speculation": "speculative_config" in draft.args,
+        f"the longest prefill step and long_prefill_token_threshold must be multiples of {stride} (with the block)": (
+            bool(step % stride or threshold % stride)
+        ),
+        f"with {connector} dcp_kv_cache_interleave_size must be the block size ({block})": (
+            (draft.number("dcp_kv_cache_interleave_size") or block) != block
+        ),
     }
     for why in (why for why, is_broken in broken.items() if is_broken):
         yield error("decode-context-parallel", context.setting(name), f"{name} is {degree}: {why}", "Remove it.")
@@ -120,6 +154,15 @@ def variables(context: CheckContext) -> Iterator[Finding]:
     env = context.draft.env
     if env.get(V2_RUNNER, "").strip().lower() in ("1", "true", "yes", "on"):
         yield error("not-on-native", V2_RUNNER, "the plugin has a model runner of its own", "Remove it.")
+    backend = env.get("VLLM_NEURON_BACKEND")
+    if backend is not None and backend.lower() not in BACKENDS:
+        why = f"'{backend[:40]}' is not a backend of the plugin, which then silently uses another"
+        yield error("unknown-backend", "VLLM_NEURON_BACKEND", why, f"Use {' or '.join(BACKENDS)}.")
+    for name, least, most in ((CAP_VARIABLE, 0.0, 1.0), (MINIMUM_VARIABLE, -math.inf, math.inf)):
+        number = _number(env.get(name, "1"))
+        if number is None or not least < number <= most:
+            why = f"'{env[name][:40]}' is not a number{' above 0, and 1 at most' if name == CAP_VARIABLE else ''}"
+            yield error("not-a-number", name, why, "Correct it, or remove it.")
     read, unread = (OLD, NEW) if context.line.name == "native-0.21" else (NEW, OLD)
     for name in RENAMED:
         if unread + name in env:
@@ -127,18 +170,29 @@ def variables(context: CheckContext) -> Iterator[Finding]:
             yield warning("variable-unread", unread + name, why, f"Use {read}{name}.")
 
 
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def architecture(context: CheckContext) -> Iterator[Finding]:
     """The plugin has its own implementation of each model."""
     named = context.facts.architectures if context.facts else ()
-    if named and not set(named) & set(ARCHITECTURES):
-        why = f"{context.line.title} has no model {named[0][:60]}; it has {', '.join(ARCHITECTURES)}"
+    known = (*ARCHITECTURES, *ARCHITECTURES_OF.get(context.line.name, ()))
+    if named and not set(named) & set(known):
+        why = f"{context.line.title} has no model {named[0][:60]}; it has {', '.join(known)}"
         fix = "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model."
         yield error("unsupported-model", context.setting("model"), why, fix)
 
 
 def quantization(context: CheckContext) -> Iterator[Finding]:
     """The checkpoint's own quantization, as vLLM and the plugin read it."""
-    chosen = context.draft.override.get(QUANTIZATION)
+    chosen, asked = context.draft.override.get(QUANTIZATION), (context.config.quantization or "").lower()
+    if asked not in FROM_CHECKPOINT and not asked.startswith(CONVERTED):
+        why = f"the plugin has no quantization {asked[:40]}"
+        yield error("not-on-native", context.setting("quantization"), why, "Use mxfp4, mxfp8 or bf16, or remove it.")
     if chosen == "mxfp4":
         other = context.instance is not None and context.instance.platform != "trn3"
         model = context.facts is not None and context.facts.model_type != "gpt_oss"
@@ -174,6 +228,34 @@ def language_only(context: CheckContext) -> Iterator[Finding]:
             yield error("language-only-nested", f"{section}.{LANGUAGE_ONLY}", why, fix)
 
 
+def vision(context: CheckContext) -> Iterator[Finding]:
+    """The encoder's degrees and buckets (vllm_neuron/model/neuron_config.py, VisionNeuronConfig)."""
+    name, ranks = (
+        VISION_SECTIONS.get(context.line.name, VISION_SECTION),
+        context.draft.number("tensor_parallel_size") or 1,
+    )
+    content: Json = context.draft.additional.get(name)
+    section = content if isinstance(content, dict) else {}
+    setting = context.setting(VISION_SECTION)
+    tp, dp = (value if isinstance(value := section.get(key), int) else 1 for key in ("tp_size", "dp_size"))
+    if tp < 1 or dp < 1 or (tp * dp != ranks if tp > 1 and dp > 1 else ranks % max(tp, dp)):
+        why = f"tp_size {tp} and dp_size {dp} do not make up the {ranks} ranks of tensor_parallel_size"
+        yield error("vision-degrees", f"{setting}.tp_size", why, "Remove one of them, and use a divisor for the other.")
+    buckets, longest = section.get("num_vision_tokens_buckets"), section.get("max_vision_seq_len")
+    block = section.get("vision_attention_block_size")
+    block = block if isinstance(block, int) else VISION_BLOCK
+    if buckets and longest:
+        why = "num_vision_tokens_buckets and max_vision_seq_len are two ways to say the same"
+        yield error("vision-buckets", f"{setting}.max_vision_seq_len", why, "Keep one of them.")
+    most = max(numbers(buckets), default=longest if isinstance(longest, int) else block)
+    if most < block:
+        why = f"the longest bucket has {most} tokens, fewer than vision_attention_block_size ({block})"
+        yield error("vision-buckets", f"{setting}.num_vision_tokens_buckets", why, f"Use {block} or more.")
+    if context.draft.args.get("mm_encoder_only") is True and context.draft.additional.get(LANGUAGE_ONLY) is True:
+        why = f"an engine is the encoder or the language model, and {LANGUAGE_ONLY} is true as well"
+        yield error("vision-role", context.setting("mm_encoder_only"), why, "Remove one of them.")
+
+
 def _transfer(context: CheckContext) -> Mapping[str, Json]:
     given = context.draft.args.get("kv_transfer_config")
     return given if isinstance(given, dict) else {}
@@ -183,7 +265,7 @@ def native_start(context: CheckContext) -> Iterator[Finding]:
     """Runs these checks on the native plugin only."""
     if context.line.keys is ConfigKeys.NATIVE:
         checks = (arguments, degrees, decode_context_parallel, variables, architecture, quantization, language_only)
-        for check in checks:
+        for check in (*checks, vision):
             yield from check(context)
 
 

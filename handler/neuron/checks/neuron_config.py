@@ -56,6 +56,11 @@ def silent(context: CheckContext) -> Iterator[Finding]:
     for key, why in reasons.items():
         if why and (key not in BUCKETS or given.get("enable_bucketing") is False):
             yield warning("silent-neuron-key", context.key(key), why, "Remove it, or correct the other.")
+    draft, own = context.draft.override.get("draft_overrides"), values.text("torch_dtype")
+    dtype = draft.get("torch_dtype") if isinstance(draft, dict) else None
+    if isinstance(dtype, str) and dtype.removeprefix("torch.") != own:
+        why = f"the draft's torch_dtype {dtype[:20]} is not the model's, {own}, and the plugin raises an error"
+        yield error("draft-dtype", context.key("draft_overrides"), why, "Remove it there.")
     for key in LENGTHS:
         if isinstance(value := context.draft.raw.get(key), int) and value < 1:
             yield error("not-positive", context.key(key), f"{value} is below 1", "Give 1 or more, or remove it.")

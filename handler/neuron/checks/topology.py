@@ -137,6 +137,9 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
             yield error("visible-cores", name, why, "Write a range (0-15) or a list (0,1,2,3).")
             return
         count += int(last) - int(first) + 1
+    if native and count > degree:
+        why = f"it names {count} cores, and the plugin wants one for each of {degree} ranks (tensor_parallel_size)"
+        yield error("visible-cores", name, why, f"Name {degree} cores.")
     if count < degree:
         why = f"{count} cores are visible, and the tensor parallel degree is {degree}"
         yield error("visible-cores", name, why, f"Make {degree} visible, or lower tensor_parallel_size.")

@@ -12,7 +12,7 @@ from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import GIB, core_memory
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.memory import overhead
-from handler.neuron.memory.memory_shape import MemoryShape, memory_shape
+from handler.neuron.memory.memory_shape import NATIVE_BLOCK, MemoryShape, memory_shape
 from handler.neuron.memory.rank_tensors import cache_bytes, weight_bytes
 from handler.neuron.memory.rank_weights import stage_facts
 
@@ -51,6 +51,8 @@ class MemoryEstimate:
 
     :param host_needed: the peak while the checkpoint is loaded. Assumed to be twice the weights (as read and as
         sharded), or once if saved shards are loaded.
+    :param paged_sequences: how many sequences of the full length a paged cache holds at once; None if it is not paged.
+    :param refused: why the native plugin does not start with its cache; "" if it does.
     :param notes: what the estimate does not count or had to assume.
     """
 
@@ -61,6 +63,8 @@ class MemoryEstimate:
     host_needed: int
     host_available: int
     notes: tuple[str, ...] = ()
+    paged_sequences: int | None = None
+    refused: str = ""
 
     @property
     def total(self) -> int:
@@ -73,7 +77,8 @@ class MemoryEstimate:
 
     @property
     def verdict(self) -> Verdict:
-        if self.certain > self.available:
+        # Of a paged cache, the plugin's own rule decides: it gives the cache a share of what the weights leave.
+        if self.refused or (self.certain > self.available and self.paged_sequences is None):
             return Verdict.DOES_NOT_FIT
         return Verdict.TIGHT if self.total > TIGHT * self.available else Verdict.FITS
 
@@ -95,6 +100,7 @@ class MemoryEstimate:
                 "share": round(self.total / self.available, 3),
                 "parts": parts,
             },
+            "paged_sequences": self.paged_sequences,
             "host": {"needed_gib": _gib(self.host_needed), "available_gib": _gib(self.host_available)},
             "notes": list(self.notes),
         }
@@ -139,6 +145,16 @@ def measure(
     weights, cache = weight_bytes(facts, shape), cache_bytes(facts, shape)
     draft_weights = weight_bytes(draft, replace(shape, quantized=False)) if draft else 0
     draft_cache = cache_bytes(draft, shape) if draft else 0
+    paged, refused = None, ""
+    if shape.paged is not None:
+        one = replace(shape, cache_tokens=-(-shape.length // NATIVE_BLOCK) * NATIVE_BLOCK)
+        sequence = cache_bytes(facts, one) + (cache_bytes(draft, one) if draft else 0)
+        fixed = sequence * shape.paged.fixed // max(one.cache_tokens, 1)
+        cache = shape.paged.budget(core_memory(instance, shape.lnc), weights + draft_weights)
+        refused = _refused(shape, sequence, fixed, cache)
+        capacity, draft_cache = fixed or cache, 0
+        paged = min(capacity // sequence, shape.sequences) if sequence else shape.sequences
+        cache = min(capacity, sequence * shape.sequences)
     tensors = weights + cache + draft_weights + draft_cache
     layers = facts.layers + (draft.layers if draft else 0)
     parts = (
@@ -155,8 +171,29 @@ def measure(
     )
     host = (weights + draft_weights) * shape.degree * (1 if presharded else 2)
     return MemoryEstimate(
-        instance, shape, parts, core_memory(instance, shape.lnc), host, instance.host_gib * GIB, tuple(all_notes)
+        instance,
+        shape,
+        parts,
+        core_memory(instance, shape.lnc),
+        host,
+        instance.host_gib * GIB,
+        tuple(all_notes),
+        paged,
+        refused,
     )
+
+
+def _refused(shape: MemoryShape, sequence: int, fixed: int, budget: int) -> str:
+    """Why the plugin, or vLLM over it, does not start (vllm/v1/core/kv_cache_utils.py); "" if it does."""
+    if shape.paged is not None and budget < shape.paged.minimum:
+        least = shape.paged.minimum / GIB
+        return f"the weights leave {budget / GIB:.2f} GiB for the KV cache, and the plugin wants {least:.2f} at least"
+    if sequence > (fixed or budget):
+        have = (fixed or budget) / GIB
+        return (
+            f"one sequence of {shape.length} tokens takes {sequence / GIB:.2f} GiB of KV cache, and it has {have:.2f}"
+        )
+    return ""
 
 
 def _gib(size: int) -> float:

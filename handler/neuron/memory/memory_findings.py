@@ -9,6 +9,7 @@ from handler.config.finding import Finding, Severity
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_degree, degrees
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, measure
+from handler.neuron.memory.memory_shape import CAP_VARIABLE
 
 SEVERITIES = {
     Verdict.FITS: ("memory-estimate", Severity.INFO),
@@ -24,17 +25,32 @@ def memory_findings(
     code, severity = SEVERITIES[estimate.verdict]
     parts = ", ".join(f"{part.name} {part.size / GIB:.1f}" for part in estimate.parts if part.size >= GIB // 20)
     shape = estimate.shape
+    sequences = f"{shape.sequences} sequences"
+    if estimate.paged_sequences is not None:
+        sequences = "weights and a paged KV cache for sequences"
     why = (
         f"each logical core of {estimate.instance.name} has {estimate.available / GIB:.0f} GiB; with a tensor parallel "
-        f"degree of {shape.degree}, {shape.sequences} sequences of {shape.length} tokens take about "
+        f"degree of {shape.degree}, {sequences} of {shape.length} tokens take about "
         f"{estimate.total / GIB:.1f} GiB ({estimate.total / estimate.available:.0%}): {parts}"
     )
-    notes = "".join(f"; {note}" for note in estimate.notes)
+    notes = "".join(f"; {note}" for note in (estimate.refused, *estimate.notes) if note)
     fix = "Nothing to do." if estimate.verdict is Verdict.FITS else _fix(estimate, facts, draft)
     findings = [Finding(code, severity, setting, why + notes, fix)]
+    if not estimate.refused and (estimate.paged_sequences or shape.sequences) < shape.sequences:
+        findings.append(_capped_finding(estimate))
     if estimate.host_needed > estimate.host_available:
         findings.append(_host_finding(estimate))
     return tuple(findings)
+
+
+def _capped_finding(estimate: MemoryEstimate) -> Finding:
+    shape = estimate.shape
+    why = (
+        f"the KV cache holds {estimate.paged_sequences} sequences of {shape.length} tokens at once, or more of shorter "
+        f"ones, and max_num_seqs is {shape.sequences}: a request that finds no room waits until others have ended"
+    )
+    fix = "Nothing to do for shorter sequences. Otherwise raise tensor_parallel_size, or lower max_model_len."
+    return Finding("capped-concurrency", Severity.INFO, "max_num_seqs", why, fix)
 
 
 def _host_finding(estimate: MemoryEstimate) -> Finding:
@@ -51,6 +67,8 @@ def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) 
         after = measure(facts, changed.shape, changed.instance, draft)
         if after is not None and after.verdict is Verdict.FITS:
             return f"{change}: that takes about {after.total / GIB:.1f} of {after.available / GIB:.0f} GiB."
+    if estimate.paged_sequences is not None:
+        return f"Use more cores or a shorter max_model_len, or change gpu_memory_utilization or {CAP_VARIABLE}."
     return "Use a smaller or a quantized model: this one fits on no instance that SageMaker hosts."
 
 

@@ -5,17 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log2
+from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_config import number
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_catalogue import default_degree, default_lnc
+from handler.neuron.hardware.instance_catalogue import GIB, default_degree, default_lnc
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
 
 SMALLEST_BUCKET = 128
+# The native plugin's own block size, in tokens.
+NATIVE_BLOCK: Final = 32
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+
+# vLLM 0.24's share of the device's memory (config/cache.py), and the native plugin's variables with their defaults.
+UTILIZATION: Final = 0.92
+CAP_VARIABLE: Final = "VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION"
+MINIMUM_VARIABLE: Final = "VLLM_NEURON_MIN_KV_BUDGET_GIB"
+CAP: Final = 0.3
+MINIMUM_GIB: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCache:
+    """How the native plugin sizes its KV cache: not by sequences, but by what the weights leave (vllm-neuron
+    0.24.0.1.1.0, vllm_neuron/vllm/worker/neuron_worker.py, _compute_kv_budget).
+
+    :param utilization: the share of a core's memory that vLLM may use.
+    :param cap: the largest share of that for the cache.
+    :param minimum: bytes; with less the plugin does not start.
+    :param fixed: `num_gpu_blocks_override` in tokens, which replaces the budget; 0 if it is not given.
+    """
+
+    utilization: float
+    cap: float
+    minimum: int
+    fixed: int = 0
+
+    def budget(self, memory: int, weights: int) -> int:
+        """The bytes of the cache on a core with so many bytes of memory and of weights."""
+        usable = int(memory * self.utilization)
+        return max(min(usable - weights, int(usable * self.cap)), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +64,7 @@ class MemoryShape:
     :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
     :param stages: pipeline stages. Each holds its share of the layers.
     :param flash_decoding: the ranks of a KV head share a sequence, each with spare tokens.
+    :param paged: the native plugin's cache; None on the other lines, whose cache holds all sequences.
     """
 
     degree: int
@@ -54,6 +87,7 @@ class MemoryShape:
     blocks: bool = False
     stages: int = 1
     flash_decoding: bool = False
+    paged: PagedCache | None = None
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
@@ -69,6 +103,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
     sequences = max(sequences or DEFAULT_SEQUENCES, 1)
     context = min(number(raw, "max_context_length") or config.max_context_length or length, length)
+    native = (config.line or "").startswith("native")
     width = WIDTHS.get((config.dtype or "").removeprefix("torch."), 0.0) or WIDTHS.get(facts.torch_dtype or "", 2.0)
     context_parallel = number(raw, "cp_degree") or 1
     attention_dp = number(raw, "attention_dp_degree") or 1
@@ -91,10 +126,29 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
         graphs=_graphs(config, raw, context, length),
         mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
-        blocks=_in_blocks(config),
+        blocks=native or _in_blocks(config),
         stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
         flash_decoding=raw.get("flash_decoding_enabled") is True,
+        paged=_paged_cache(config) if native else None,
     )
+
+
+def _paged_cache(config: EndpointConfig) -> PagedCache:
+    share = config.engine_args.get("gpu_memory_utilization")
+    return PagedCache(
+        float(share) if isinstance(share, int | float) else UTILIZATION,
+        _fraction(config.neuron_env.get(CAP_VARIABLE), CAP),
+        int(_fraction(config.neuron_env.get(MINIMUM_VARIABLE), MINIMUM_GIB) * GIB),
+        (config.num_gpu_blocks_override or 0) * (config.block_size or NATIVE_BLOCK),
+    )
+
+
+def _fraction(text: str | None, default: float) -> float:
+    """A variable's number. A check reports one that is none."""
+    try:
+        return float(text) if text is not None else default
+    except ValueError:
+        return default
 
 
 def _mlp_quantized(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
@@ -106,7 +160,8 @@ def _mlp_quantized(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
 def _fp8_cache(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
     """A raw `kv_cache_quant` changes the cache on the fork's lines only (NxDI, kvcache/kv_cache_manager.py:145)."""
     alone = raw.get("kv_cache_quant") is True and (config.line or "").startswith("fork")
-    return bool(config.kv_cache_quant) or raw.get("kv_quant_config") is not None or alone
+    native = str(config.engine_args.get("kv_cache_dtype", "")).startswith("fp8")
+    return bool(config.kv_cache_quant) or raw.get("kv_quant_config") is not None or alone or native
 
 
 def _spare_sequences(raw: Mapping[str, Json], attention_dp: int) -> int:

@@ -151,9 +151,9 @@ def chunked_attention_parallel(values: ConfigValues) -> BrokenRule | None:
 
 
 def windowed_context(values: ConfigValues) -> BrokenRule | None:
-    """models/config.py:925."""
+    """models/config.py:925. The class of gpt-oss replaces this check, and takes any size."""
     window, given = text_part(values.model).get("sliding_window"), values.number("windowed_context_encoding_size")
-    if not isinstance(window, int) or not given or given == window:
+    if not isinstance(window, int) or not given or given == window or values.model.get("model_type") == "gpt_oss":
         return None
     why = f"it must be the model's sliding window, {window}"
     return BrokenRule("windowed_context_encoding_size", why, f"Set it to {window}, or remove it.")
@@ -170,6 +170,14 @@ def fused_residual(values: ConfigValues) -> BrokenRule | None:
     return None
 
 
+def mixtral_width(values: ConfigValues) -> BrokenRule | None:
+    """The layers of NxD that Mixtral's experts use divide the hidden size by the degree, without padding."""
+    width, degree = number(values.model, "hidden_size"), values.degree("tp_degree")
+    if values.model.get("model_type") != "mixtral" or not width or width % degree == 0:
+        return None
+    return BrokenRule("tp_degree", f"Mixtral's width of {width} is not divisible by {degree}", "Use a power of two.")
+
+
 MODEL_RULES: Final = (
     ConfigRule("prefix-buckets", prefix_buckets),
     ConfigRule("blocks-of-prefix-caching", blocks_of_prefix_caching),
@@ -183,4 +191,5 @@ MODEL_RULES: Final = (
     ConfigRule("chunked-attention-parallel", chunked_attention_parallel),
     ConfigRule("windowed-context", windowed_context),
     ConfigRule("fused-residual", fused_residual),
+    ConfigRule("mixtral-width", mixtral_width),
 )

@@ -171,6 +171,7 @@ def completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig
     if plan is None:
         return config
     chosen: dict[str, Any] = {name: plan.engine_args[name] for name in CHOSEN if name in plan.engine_args}
+    chosen["line"] = plan.line
     return replace(config, **{name: value for name, value in chosen.items() if getattr(config, name) is None})
 
 

@@ -17,6 +17,8 @@ from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.plan_request import PlanRequest, conflict
 
 RAW_NAMES: Final = (*NEURON_CONFIGS, *HYPHENATED)
+# vLLM 0.29's separate flags -> keys of `speculative_config`.
+SPECULATIVE_FLAGS: Final = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 TYPES: Final[dict[str, type]] = {"str": str, "int": int, "bool": bool}
 
 
@@ -66,6 +68,10 @@ class _Reader:
                     self._take_plain(name, value, plain_arguments()[name], self._argument(given))
             else:
                 self.extra[name] = value
+        flags = {key: self.extra.pop(flag) for flag, key in SPECULATIVE_FLAGS.items() if flag in self.extra}
+        if flags:
+            self.named_by.setdefault("speculative_config", self._argument("spec_method"))
+            self._take_speculative("spec_method", flags)
 
     def request(self) -> PlanRequest:
         config = replace(self.config, **self.fields) if self.fields else self.config

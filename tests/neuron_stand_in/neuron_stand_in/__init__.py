@@ -12,6 +12,8 @@ PLATFORMS = {
     "1": "neuron_stand_in.nxdi.platform.NxdiStandInPlatform",
     "nxdi": "neuron_stand_in.nxdi.platform.NxdiStandInPlatform",
     "native": "neuron_stand_in.native.platform.NativeStandInPlatform",
+    "nxdi-configuration": "neuron_stand_in.configuration_only.NxdiConfigurationPlatform",
+    "native-configuration": "neuron_stand_in.configuration_only.NativeConfigurationPlatform",
 }
 
 

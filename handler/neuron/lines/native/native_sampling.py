@@ -59,11 +59,18 @@ def _spell_scheduling(draft: PlanDraft) -> None:
             draft.error("needs-synchronous-scheduling", setting, f"{reason}, and {setting} is true", "Set it to false.")
 
 
+def pools(draft: PlanDraft) -> bool:
+    """Whether the model makes embeddings (vLLM Neuron 0.24, README)."""
+    return draft.args.get("runner") == "pooling" or draft.args.get("convert") == "embed"
+
+
 def _synchronous(draft: PlanDraft) -> Iterator[str]:
     """Why scheduling cannot be asynchronous."""
     if draft.override.get(SAMPLING) is None:
         yield "sampling on the CPU needs synchronous scheduling"
     if draft.override.get(STRUCTURED, draft.raw.get(STRUCTURED)) is True:
         yield "with asynchronous scheduling the first structured request ends the engine"
+    if pools(draft):
+        yield "embeddings need synchronous scheduling"
     if draft.config.logprobs:
         yield "asynchronous scheduling returns no log probabilities"

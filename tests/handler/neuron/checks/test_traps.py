@@ -401,6 +401,61 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
         "additional_config.max_prompt_length",
     ),
     ({"vision_neuron_config": {"tp_degree": 2}}, "unknown-neuron-key", "vision_neuron_config.tp_degree"),
+    # What the second look found.
+    ({"quantization": "awq"}, "not-on-native", "quantization"),
+    ({"engine_args": {"kv_cache_dtype": "fp8_e5m2"}}, "not-on-native", "kv_cache_dtype"),
+    ({"engine_args": {"convert": "classify"}}, "not-on-native", "convert"),
+    ({"engine_args": {"runner": "pooling", "kv_cache_dtype": "fp8"}}, "not-on-native", "kv_cache_dtype"),
+    (
+        {"engine_args": {"runner": "pooling", "async_scheduling": True}},
+        "needs-synchronous-scheduling",
+        "async_scheduling",
+    ),
+    ({"engine_args": {"spec_method": "ngram", "spec_tokens": 2}}, "unknown-speculation", "spec_method"),
+    ({"neuron_env": {"VLLM_NEURON_BACKEND": "natve"}}, "unknown-backend", "VLLM_NEURON_BACKEND"),
+    ({"neuron_env": {"VLLM_NEURON_CPU_MODE": "true"}}, "not-a-number", "VLLM_NEURON_CPU_MODE"),
+    (
+        {"neuron_env": {"VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION": "1.5"}},
+        "not-a-number",
+        "VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION",
+    ),
+    ({"neuron_env": {"VLLM_NEURON_MIN_KV_BUDGET_GIB": "few"}}, "not-a-number", "VLLM_NEURON_MIN_KV_BUDGET_GIB"),
+    (
+        {
+            "facts": llama(architectures=("GptOssForCausalLM",), model_type="gpt_oss", experts=32),
+            "neuron_config": {"ep_degree": 3},
+            "engine_args": {"enable_expert_parallel": True},
+        },
+        "degree",
+        "ep_degree",
+    ),
+    ({"vision_neuron_config": {"tp_size": 3}}, "vision-degrees", "vision_neuron_config.tp_size"),
+    ({"vision_neuron_config": {"tp_size": 4, "dp_size": 4}}, "vision-degrees", "vision_neuron_config.tp_size"),
+    (
+        {"vision_neuron_config": {"num_vision_tokens_buckets": [1024]}},
+        "vision-buckets",
+        "vision_neuron_config.num_vision_tokens_buckets",
+    ),
+    (
+        {"vision_neuron_config": {"num_vision_tokens_buckets": [4096], "max_vision_seq_len": 4096}},
+        "vision-buckets",
+        "vision_neuron_config.max_vision_seq_len",
+    ),
+    (
+        {"engine_args": {"mm_encoder_only": True, "additional_config": {"mm_language_model_only": True}}},
+        "vision-role",
+        "mm_encoder_only",
+    ),
+    (
+        {
+            "tensor_parallel_size": 16,
+            "engine_args": {"decode_context_parallel_size": 2, "long_prefill_token_threshold": 100},
+        },
+        "decode-context-parallel",
+        "decode_context_parallel_size",
+    ),
+    ({"engine_args": {"compilation_config": {"modee": 0}}}, "rejected-by-vllm", "compilation_config.modee"),
+    ({"engine_args": {"profiler_config": {"profiler": "torch"}}}, "rejected-by-vllm", "profiler_config.profiler"),
 ]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, published
 
 from handler.config.endpoint_config import EndpointConfig
@@ -35,6 +36,27 @@ def test_too_many_sequences_get_the_number_that_fits() -> None:
     found = findings(LLAMA_8B, "inf2.xlarge", tensor_parallel_size=2, max_model_len=4096, max_num_seqs=64)[0]
     assert found.code == "memory-does-not-fit"
     assert found.fix.startswith("Lower max_num_seqs to 8: that takes about ")
+
+
+@pytest.mark.parametrize(
+    ("degree", "length", "sequences", "codes"),
+    [
+        (8, 32_768, 64, ["memory-estimate", "capped-concurrency"]),
+        (8, 32_768, 13, ["memory-estimate"]),
+        (2, 131_072, 1, ["memory-does-not-fit"]),
+        (4, 131_072, 1, ["memory-estimate"]),
+        (1, 2048, 1, ["memory-does-not-fit"]),
+    ],
+)
+def test_the_native_plugin_pages_its_cache(degree: int, length: int, sequences: int, codes: list[str]) -> None:
+    shape: dict[str, Any] = {"tensor_parallel_size": degree, "max_model_len": length, "max_num_seqs": sequences}
+    variables: dict[str, Any] = {"VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION": "0.01"} if degree == 1 else {}
+    found = findings(LLAMA_8B, "trn2.48xlarge", line="native-0.29", neuron_env=variables, **shape)
+    assert [one.code for one in found] == codes
+    if "capped-concurrency" in codes:
+        assert "holds 13 sequences of 32768 tokens" in found[1].why
+    if length == 131_072 and degree == 2:
+        assert "takes 8.00 GiB of KV cache, and it has 6.62" in found[0].why
 
 
 def test_what_is_tight_is_a_warning() -> None:

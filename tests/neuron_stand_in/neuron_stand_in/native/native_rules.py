@@ -110,6 +110,16 @@ def _too_long(asked: NativeConfiguration) -> bool:
     return asked.max_model_len > limit and not allowed and not asked.model.get("rope_scaling")
 
 
+def _devices(asked: NativeConfiguration) -> bool:
+    """As many as ranks of this engine (neuron_worker.py, _get_visible_devices)."""
+    text = asked.environment.get("NEURON_VISIBLE_DEVICES")
+    if text is None:
+        return False
+    first, dash, last = text.partition("-")
+    count = int(last) - int(first) + 1 if dash else len(text.split(","))
+    return count != asked.tensor_parallel_size
+
+
 P, V, R = Place, ValueError, RuntimeError
 RULES: tuple[Rule, ...] = (
     # vLLM 0.24's own parser and `create_engine_config`.
@@ -160,6 +170,7 @@ RULES: tuple[Rule, ...] = (
     Rule("kv-offload", P.PLATFORM, V, lambda asked: bool(asked.args.get("kv_offloading_size"))),
     # The worker, which makes the runner.
     Rule("visible-cores", P.WORKER, R, lambda asked: "NEURON_RT_VISIBLE_CORES" in asked.environment),
+    Rule("visible-devices", P.WORKER, AssertionError, _devices),
     Rule("eager", P.WORKER, AssertionError, _argument("enforce_eager", (False,))),
     Rule(
         "expert-parallelism",

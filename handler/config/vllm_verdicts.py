@@ -1,0 +1,100 @@
+"""Which values of engine arguments a version of vLLM rejects, read from tables. This module never imports vLLM.
+
+`make test-arguments` gives every argument, and every key of the arguments that are objects, to the parser and the
+configuration of the installed vLLM, with values of each class, and writes what they reject.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from handler.config.vllm_argument_table import TABLES
+from handler.json_value import Json
+
+VERDICTS: Final = TABLES / "verdicts"
+# A companion that is no argument: whether the model has experts.
+EXPERTS: Final = "model.experts"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A value that vLLM rejects.
+
+    :param name: the argument, with a dot before a key of it: `profiler_config.profiler`.
+    :param why: vLLM's own message.
+    :param needs: alternatives under which vLLM accepts it: each is names -> classes of their values.
+    :param accepted: the texts that it accepts, or the keys that an object may have; empty if they are not known.
+    """
+
+    name: str
+    value: Json
+    why: str
+    needs: tuple[Mapping[str, str], ...] = ()
+    accepted: tuple[str, ...] = ()
+
+
+def value_class(value: Json) -> str:
+    """The class of a value. vLLM's verdict on a value that was not tried is that on its class."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return "<0" if value < 0 else str(int(value)) if value in (0, 1) else "fraction" if value < 1 else ">1"
+    if isinstance(value, list):
+        return f"[{value_class(value[0])}]" if value else "[]"
+    if isinstance(value, dict):
+        return "object"
+    # vLLM reads a text like these as a number or a switch, where it wants one.
+    return "literal" if value.isdecimal() or value.lower() in ("true", "false") else "text"
+
+
+def rejections(version: str, platform: str, arguments: Mapping[str, Json]) -> Iterator[Rejection]:
+    """What this version rejects of engine arguments; nothing if it has no table.
+
+    :param platform: `neuron` or `cpu`: vLLM has rules of its own for CPUs.
+    """
+    for name, value in arguments.items():
+        for rejection in _of_value(_table(version, platform), name, value):
+            if not any(_met(need, arguments) for need in rejection.needs):
+                yield rejection
+
+
+def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Rejection]:
+    """What a table says of one argument or key: `rejected` has messages by value or class, `needs` companions by the
+    same, `words` the texts that are accepted if others are not, and `keys` those of an object that takes no others."""
+    verdicts = table.get(name, {})
+    if value is None:
+        return
+    for key in (json.dumps(value), value_class(value)):
+        if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
+            needs = tuple(verdicts.get("needs", {}).get(key, ()))
+            yield Rejection(name, value, verdicts["rejected"][key], needs, tuple(verdicts.get("words", ())))
+            return
+    keys = verdicts.get("keys", ())
+    for key, item in value.items() if isinstance(value, dict) else ():
+        if keys and key not in keys:
+            yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), tuple(keys))
+        else:
+            yield from _of_value(table, f"{name}.{key}", item)
+
+
+def _met(need: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
+    """Whether the arguments have what a rejected value needs."""
+    for name, kind in need.items():
+        value: Json = dict(arguments)
+        for part in name.split(".") if name not in arguments else (name,):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value_class(value) != kind:
+            return False
+    return True
+
+
+@lru_cache(maxsize=4)
+def _table(version: str, platform: str) -> Mapping[str, Any]:
+    path = VERDICTS / f"{version}.json"
+    tables = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    table: Mapping[str, Any] = tables.get(platform, {})
+    return table

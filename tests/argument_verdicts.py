@@ -1,0 +1,403 @@
+"""Asks the installed vLLM about every engine argument, one value at a time, and writes what it rejects.
+
+    python -m tests.argument_verdicts            # writes handler/config/vllm_arguments/verdicts/<version>.json
+
+A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
+model. What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
+On versions of a Neuron line it asks on a platform that is no CPU, and on others on vLLM's CPU platform.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import sample_model
+from handler.config.fields import fields
+from handler.config.vllm_argument_table import known, versions
+from handler.config.vllm_verdicts import EXPERTS, VERDICTS, value_class
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.vllm_versions import public
+
+ROOT: Final = Path(__file__).parents[1]
+NEURON: Final = {"0.16.0": "nxdi", "0.24.0": "native", "0.29.0": "native"}
+LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
+# Arguments whose verdict depends on numbers of others, on the model or on the machine. They have rules of their own, as
+# have those that are fields of the endpoint's configuration.
+LEFT_OUT: Final = frozenset(
+    (
+        *("tokenizer", "hf_config_path", "default_mm_loras", "distributed_executor_backend", "max_num_batched_tokens"),
+        *("nnodes", "node_rank", "data_parallel_size_local", "data_parallel_rank", "decode_context_parallel_size"),
+        *("data_parallel_start_rank", "prefill_context_parallel_size", "numa_bind", "numa_bind_nodes", "numa_bind_cpus"),
+        *("device_ids", "swap_space", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
+    )
+)
+NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
+UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
+EVERY: Final = (True, -1, 0, 1, 2, 128, *UNKNOWN, ["a"], {})
+# Objects that need some keys before vLLM reads the others, and the class of those that are only typed as objects.
+CONTENT: Final[Mapping[str, dict[str, Any]]] = {
+    "speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2},
+}
+CLASSES: Final = {"speculative_config": "SpeculativeConfig"}
+COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
+    {EXPERTS: True},
+    {EXPERTS: True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
+    {"tensor_parallel_size": 2},
+    {"data_parallel_size": 2},
+    {"nnodes": 2},
+    {"enable_lora": True},
+    {"enable_prefix_caching": True, "enable_chunked_prefill": True, "block_size": 32},
+    {"max_num_batched_tokens": 8192},
+    {"runner": "pooling"},
+    {"speculative_config": CONTENT["speculative_config"]},
+    {"kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}},
+    {"otlp_traces_endpoint": "http://127.0.0.1:4317"},
+    {"profiler_config.profiler": "torch", "profiler_config.torch_profiler_dir": "/tmp"},
+    {"profiler_config.torch_profiler_dir": "/tmp"},
+    {"kv_transfer_config.kv_connector": "NixlConnector", "kv_transfer_config.kv_role": "kv_both"},
+    {"kv_transfer_config.kv_role": "kv_both"},
+    {"ec_transfer_config.ec_connector": "ECExampleConnector", "ec_transfer_config.ec_role": "ec_both"},
+    {"ec_transfer_config.ec_role": "ec_both"},
+)
+
+
+def candidates(name: str) -> Iterator[Any]:
+    """Values of an argument as `check` would read them from a setting."""
+    argument = known()[name]
+    kind = argument.item if argument.kind == "list" else argument.kind
+    values: tuple[Any, ...] = {
+        "bool": (True, False),
+        "int": tuple(number for number in NUMBERS if isinstance(number, int)),
+        "float": tuple(map(float, NUMBERS)),
+        "str": (*UNKNOWN, "1"),
+        "json": ({}, {"unknown_key": 1}, *UNKNOWN, [1]),
+    }[kind]
+    values = argument.by_version[_version()] or values
+    yield from ([value] for value in values) if argument.kind == "list" else values
+
+
+def words(annotation: Any) -> Iterator[str]:
+    """The texts of an annotation's literals and enumerations."""
+    if isinstance(annotation, typing.TypeAliasType if sys.version_info >= (3, 12) else ()):
+        annotation = annotation.__value__
+    if typing.get_origin(annotation) is typing.Literal:
+        yield from (value for value in typing.get_args(annotation) if isinstance(value, str))
+    elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        yield from annotation.__members__
+        yield from (member.value for member in annotation if isinstance(member.value, str))
+    else:
+        for part in typing.get_args(annotation):
+            yield from words(part)
+
+
+def dataclass_of(annotation: Any) -> Any:
+    if dataclasses.is_dataclass(annotation):
+        return annotation
+    parts = typing.get_args(annotation) if isinstance(typing.get_origin(annotation), type) or _union(annotation) else ()
+    return next((found for part in parts if (found := dataclass_of(part)) is not None), None)
+
+
+def _union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated)
+
+
+def hints(owner: Any) -> dict[str, Any]:
+    """The annotations that can be resolved."""
+    try:
+        return typing.get_type_hints(owner)
+    except Exception:
+        return {one.name: one.type for one in dataclasses.fields(owner)}
+
+
+class Questions:
+    """Asks the vLLM of this process."""
+
+    def __init__(self, line: str) -> None:
+        from handler.config.loading.config_loader import load
+        from handler.neuron.checkpoint.model_config import facts_from
+        from handler.neuron.hardware.current_machine import this_machine
+        from handler.neuron.planning.planner import make_plan
+
+        self.prepare()
+        model = json.loads((sample_model.path() / "config.json").read_text())
+        instance = {} if line == "cpu" else {"ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+        config = load({"ENDPOINT_LINE": line, "SM_VLLM_TENSOR_PARALLEL_SIZE": "1", **instance})
+        plan = make_plan(config, facts_from(model, config.model, True, None, 10_000_000), this_machine(config)).plan
+        assert plan is not None
+        self.directory = tempfile.mkdtemp()
+        experts = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 4}
+        Path(self.directory, "config.json").write_text(json.dumps({**model, **experts, "num_experts_per_tok": 2}))
+        self.base = {**plan.engine_args, "model": str(sample_model.path())}
+
+    def prepare(self) -> None:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+
+        from handler.engine.engine_client.engine_arguments import _SettingsParser
+        from handler.engine.engine_client.model_inspection import inspect_here
+
+        def expired(*_: Any) -> None:
+            raise TimeoutError("it waits for something else")
+
+        signal.signal(signal.SIGALRM, expired)
+        inspect_here()
+        self.parser = _SettingsParser(prog="serve", add_help=False, allow_abbrev=False)
+        AsyncEngineArgs.add_cli_args(self.parser)
+        self.options = {option for action in self.parser._actions for option in action.option_strings}
+        self.asked, self.parsed = 0, False
+
+    @classmethod
+    def of_process(cls) -> Questions:
+        """For whole configurations, without a plan."""
+        questions = cls.__new__(cls)
+        questions.prepare()
+        return questions
+
+    def error(self, arguments: Mapping[str, Any]) -> str | None:
+        """Why vLLM rejects arguments beside those of the plan; None if it accepts them."""
+        whole = dict(self.base)
+        for name, value in arguments.items():
+            outer, _, key = name.partition(".")
+            if name == EXPERTS:
+                whole.update(model=self.directory, skip_tokenizer_init=True)
+            elif key:
+                whole[outer] = {**(whole.get(outer) or {}), key: value}
+            else:
+                whole[name] = value
+        return self.configure(whole)[1]
+
+    def configure(self, whole: Mapping[str, Any]) -> tuple[Any, str | None]:
+        """vLLM's configuration of engine arguments, or why it rejects them."""
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.usage.usage_lib import UsageContext
+
+        from handler.engine.headless_node import option_words
+
+        environment = dict(os.environ)
+        self.asked += 1
+        self.parsed = False
+        signal.alarm(30)
+        try:
+            options = [option_words(name, value) for name, value in whole.items()]
+            argv = [word for said in options for word in said if said[0][:5] != "--no-" or said[0] in self.options]
+            arguments = AsyncEngineArgs.from_cli_args(self.parser.parse_args(argv))
+            self.parsed = True
+            return arguments.create_engine_config(UsageContext.OPENAI_API_SERVER), None
+        except (Exception, SystemExit) as error:
+            return None, message(error)
+        finally:
+            signal.alarm(0)
+            os.environ.clear()
+            os.environ.update(environment)
+
+    def verdicts(self, name: str, values: list[Any], wrap: Any = lambda value: value) -> dict[str, Any]:
+        """What is rejected of some values of an argument, or of a key of it."""
+        outer = name.split(".")[0]
+        errors: dict[str, str | None] = {}
+        parsed: set[str] = set()
+        for value in values:
+            errors[json.dumps(value)] = self.error({outer: wrap(value)})
+            if self.parsed:
+                parsed.add(json.dumps(value))
+        classes: dict[str, list[Any]] = {}
+        for value in values:
+            classes.setdefault(value_class(value), []).append(value)
+        rejected: dict[str, str] = {}
+        needs: dict[str, list[dict[str, str]]] = {}
+        accepted: list[str] = []
+        for kind, members in classes.items():
+            wrong = [value for value in members if errors[json.dumps(value)] is not None]
+            right = [value for value in members if value not in wrong]
+            unknown = [value for value in UNKNOWN if value in members and value in wrong]
+            if kind == "text" and unknown and len(unknown) == sum(value in members for value in UNKNOWN):
+                rejected[kind] = str(errors[json.dumps(unknown[0])])
+                accepted = right
+                keyed = {kind: unknown[:1]}
+                keyed.update({json.dumps(value): [value] for value in wrong if value not in UNKNOWN})
+            elif wrong and not right:
+                keyed = {kind: wrong}
+            else:
+                keyed = {json.dumps(value): [value] for value in wrong}
+            for key, tried in keyed.items():
+                rejected[key] = str(errors[json.dumps(tried[0])])
+                # Of many names that this platform does not have, none is right beside another argument.
+                several = (kind == "text" and len(wrong) > 4) or outer in CLASSES
+                met = [] if several else self.met(name, tried, wrap, json.dumps(tried[0]) in parsed)
+                if met:
+                    needs[key] = met
+        return {key: value for key, value in (("rejected", rejected), ("needs", needs), ("words", accepted)) if value}
+
+    def met(self, name: str, tried: list[Any], wrap: Any, parsed: bool) -> list[dict[str, str]]:
+        """The companions beside which one of the values is accepted, without those that contain another.
+
+        :param parsed: vLLM's parser has read the value, so other arguments may make it right.
+        """
+        found: list[dict[str, str]] = []
+        outer = name.split(".")[0]
+        for companion in COMPANIONS:
+            inner = {key: value for key, value in companion.items() if key.startswith(f"{outer}.")}
+            nested = any("." in key for key in companion.keys() - {EXPERTS})
+            if name in companion or (nested and not inner) or not (inner or parsed):
+                continue
+            need = {key: value_class(value) for key, value in companion.items()}
+            if any(one.items() <= need.items() for one in found):
+                continue
+            beside = {key: value for key, value in companion.items() if key not in inner}
+            for value in tried[:1]:
+                whole = wrap(value)
+                if inner and not isinstance(whole, dict):
+                    continue
+                if inner:
+                    whole = {**{key.partition(".")[2]: one for key, one in inner.items()}, **whole}
+                if self.error({**beside, outer: whole}) is None:
+                    found.append(need)
+                    break
+        return found
+
+    def nested(self, name: str, cls: Any, wrap: Any, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The keys of an object, and the verdicts on their values."""
+        outer = name.split(".")[0]
+        annotations = hints(cls)
+        names = [one.name for one in dataclasses.fields(cls) if one.init and not one.name.startswith("_")]
+        if self.error({outer: wrap({"unknown_key": 1})}) is not None and self.error({outer: wrap({})}) is None:
+            yield name, {"keys": names}
+        for key in names:
+            annotation = annotations.get(key)
+            inner = dataclass_of(annotation)
+
+            def wrapped(value: Any, key: str = key) -> Any:
+                return wrap({key: value})
+
+            if inner is not None and depth < 2 and outer not in CLASSES:
+                yield from self.nested(f"{name}.{key}", inner, wrapped, depth + 1)
+            values = [*EVERY, *dict.fromkeys(words(annotation))]
+            if key not in CONTENT.get(outer, ()) and not key.startswith(("target_", "draft_model_config")):
+                found = self.verdicts(f"{name}.{key}", values, wrapped)
+                if found:
+                    yield f"{name}.{key}", found
+
+
+def message(error: BaseException) -> str:
+    """The first sentence of vLLM's message, without what differs between two runs."""
+    text = str(error) or type(error).__name__
+    said = re.search(r"Value error, (.+?)(?: \[type=|$)", text, re.S) or re.search(
+        r"msg='(?:Value error, )?(.+?)'", text
+    )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if said is None and len(lines) > 2 and "validation error" in lines[0]:
+        text = f"{lines[1]}: {lines[2].partition(' [type=')[0]}"
+    elif said is not None:
+        text = said[1]
+    text = re.sub(r"/tmp/\S+|0x[0-9a-f]+|/\S+/site-packages/\S+", "...", " ".join(text.split()))
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+def _version() -> str:
+    return public(installed_versions()["vllm"])
+
+
+def ask(line: str) -> dict[str, Any]:
+    """The verdicts of the platform that this process has."""
+    import vllm.config
+    from vllm.engine.arg_utils import EngineArgs
+
+    questions = Questions(line)
+    wrong = questions.error({})
+    assert wrong is None, wrong
+    annotations = hints(EngineArgs)
+    table: dict[str, dict[str, Any]] = {}
+    for name in sorted(known()):
+        if _version() not in known()[name].versions or name in LEFT_OUT or name in fields():
+            continue
+        found_words = words(annotations.get(name)) if known()[name].kind == "str" else ()
+        values = (
+            [*dict.fromkeys([*candidates(name), *found_words])]
+            if known()[name].kind not in ("json", "list")
+            else [*candidates(name)]
+        )
+        print(f"{line}: {questions.asked} {name}", file=sys.stderr)
+        verdicts = questions.verdicts(name, values)
+        cls = getattr(vllm.config, CLASSES.get(name, ""), None) or dataclass_of(annotations.get(name))
+        if cls is not None and name != "quantization_config":
+            content = CONTENT.get(name, {})
+            for key, inner in questions.nested(name, cls, lambda value, content=content: {**content, **value}):
+                table.setdefault(key, {}).update(inner)
+        if verdicts:
+            table[name] = {**verdicts, **table.get(name, {})}
+    print(f"{line}: {questions.asked} questions", file=sys.stderr)
+    return general(table)
+
+
+def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Without single numbers and objects: other values of their class were accepted, or may be."""
+    kept: dict[str, Any] = {}
+    for name, row in sorted(table.items()):
+        if name.partition(".")[0] in LEFT_OUT or name in fields():
+            continue
+        rejected = {
+            key: why
+            for key, why in row.get("rejected", {}).items()
+            if key[0] in '"<>[' or key in ("true", "false", "text", "0", "1", "fraction") or (key == "object" and "." in name)
+        }
+        row = {**row, "rejected": rejected, "needs": {k: v for k, v in row.get("needs", {}).items() if k in rejected}}
+        row = {key: value for key, value in row.items() if value}
+        if row.keys() & {"rejected", "keys"}:
+            kept[name] = row
+    return kept
+
+
+def text(tables: Mapping[str, Any]) -> str:
+    """One line an argument, so that a version's differences can be read."""
+    parts = [f'  "vllm": {json.dumps(tables["vllm"])}']
+    for platform in ("neuron", "cpu"):
+        rows = ",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in tables[platform].items())
+        parts.append(f'  "{platform}": {{\n{rows}\n  }}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        with contextlib.redirect_stdout(sys.stderr):
+            table = ask(sys.argv[1])
+        Path(sys.argv[2]).write_text(json.dumps(table))
+        return
+    version = _version()
+    assert version in versions()
+    tables: dict[str, Any] = {"vllm": version}
+    sys.path.insert(0, str(ROOT / "tests/neuron_stand_in"))
+    from neuron_stand_in.installation import installed
+
+    with tempfile.TemporaryDirectory() as directory:
+        tables |= {"neuron": {}, "cpu": {}}
+        for platform, line in (("neuron", LINES[version]) if version in LINES else ("cpu", "cpu"),):
+            switch = {"NEURON_STAND_IN": f"{NEURON[version]}-configuration"} if platform == "neuron" else {}
+            environment = {
+                **{name: value for name, value in os.environ.items() if not name.startswith("NEURON")},
+                **{"VLLM_LOGGING_LEVEL": "CRITICAL", "HF_HUB_OFFLINE": "1"},
+                **(installed(Path(directory)) if switch else {}),
+                **switch,
+            }
+            answer = Path(directory, "answer.json")
+            command = [sys.executable, "-m", "tests.argument_verdicts", line, str(answer)]
+            subprocess.run(command, cwd=ROOT, env=environment, check=True)
+            tables[platform] = json.loads(answer.read_text())
+    VERDICTS.mkdir(exist_ok=True)
+    (VERDICTS / f"{version}.json").write_text(text(tables))
+    print(f"{VERDICTS / version}.json: {len(tables['neuron'])} and {len(tables['cpu'])} arguments and keys")
+
+
+if __name__ == "__main__":
+    main()

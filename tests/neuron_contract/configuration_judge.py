@@ -1,0 +1,93 @@
+"""Runs in a process of its own: whether configurations start by vLLM's parser and configuration and the plugin's rules.
+
+Arguments: a JSON list of {"arguments", "env", "model", "cores"}, and the file for the answer: why each does not start,
+or null. NEURON_STAND_IN says which plugin (`native-configuration`, `nxdi-configuration`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.argument_verdicts import Questions, message
+
+GIB = 1024**3
+NATIVE = os.environ.get("NEURON_STAND_IN", "").startswith("native")
+
+
+def plugin_error(job: dict[str, Any], config: Any) -> str | None:
+    """What the rules of the plugin say once vLLM has built its configuration."""
+    arguments, environment = job["arguments"], {**os.environ, **job["env"]}
+    parallel = config.parallel_config
+    ranks = parallel.tensor_parallel_size * parallel.data_parallel_size * parallel.pipeline_parallel_size
+    if ranks > job["cores"]:
+        return f"{ranks} ranks and {job['cores']} cores"
+    if NATIVE:
+        from neuron_stand_in.native.configuration import NativeConfiguration
+        from neuron_stand_in.native.native_rules import refusal
+        from neuron_stand_in.native.read_keys import ignored
+
+        asked = NativeConfiguration.of_arguments(arguments, job["model"], environment)
+        broken = refusal(asked)
+        unread = list(ignored(asked.additional))
+        if broken is not None:
+            return f"{broken.rule}: {broken.text}"
+        return f"unread keys: {unread}" if unread else kv_error(job, config)
+    from neuron_stand_in.engine_shape import EngineShape
+    from neuron_stand_in.nxdi.neuron_config import KNOWN, build_neuron_config
+    from neuron_stand_in.nxdi.overrides import neuron_arguments
+
+    additional = config.additional_config or {}
+    unread = sorted((additional.get("override_neuron_config") or {}).keys() - KNOWN)
+    if unread:
+        return f"unread keys: {unread}"
+    try:
+        build_neuron_config(neuron_arguments(EngineShape.of(config), additional), environment)
+    except Exception as error:
+        return message(error)
+    return None
+
+
+def kv_error(job: dict[str, Any], config: Any) -> str | None:
+    """The plugin's budget, and vLLM's rule that one sequence of the full length must fit into it."""
+    model, degree = job["model"], config.parallel_config.tensor_parallel_size
+    usable = int(job["memory"] * config.cache_config.gpu_memory_utilization)
+    cap = float(job["env"].get("VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION", "0.3"))
+    budget = min(usable - job["parameters"] * 2 // degree, int(usable * cap))
+    heads = max(model["num_key_value_heads"] // degree, 1)
+    width = 1 if "fp8" in str(config.cache_config.cache_dtype) else 2
+    block = job["arguments"].get("block_size") or 32
+    length = -(-config.model_config.max_model_len // block) * block
+    sequence = 2 * model["num_hidden_layers"] * heads * model["head_dim"] * length * width
+    override = config.cache_config.num_gpu_blocks_override
+    if override is None and budget < GIB:
+        return f"a budget of {budget / GIB:.2f} GiB"
+    if sequence > (budget if override is None else sequence * override * block // length):
+        return f"a sequence of {sequence / GIB:.2f} GiB, and {budget / GIB:.2f}"
+    return None
+
+
+def main() -> None:
+    jobs = json.loads(Path(sys.argv[1]).read_text())
+    questions = Questions.of_process()
+    answers = []
+    with tempfile.TemporaryDirectory() as directory:
+        for number, job in enumerate(jobs):
+            model = Path(directory, str(number))
+            model.mkdir()
+            (model / "config.json").write_text(json.dumps(job["model"]))
+            os.environ.update(job["env"])
+            whole = {**job["arguments"], "model": str(model), "skip_tokenizer_init": True}
+            config, error = questions.configure(whole)
+            for name in job["env"]:
+                os.environ.pop(name, None)
+            answers.append(error if config is None else plugin_error(job, config))
+    Path(sys.argv[2]).write_text(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()

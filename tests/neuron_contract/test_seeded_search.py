@@ -1,0 +1,141 @@
+"""Seeded configurations, typed as users do: what `check` accepts starts, and what it refuses does not.
+
+vLLM's own parser and configuration decide, and then the rules of the plugin. A refused configuration is judged by the
+plan that it would have had; one that was not even read, by vLLM's parser. SEARCH says how many there are for each line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from neuron_stand_in.installation import installed
+from typed_settings import MODELS, Typed, searched
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.errors import SettingError
+from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.current_machine import this_machine
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.hardware.instance_catalogue import core_memory, logical_cores
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.memory.memory_estimate import Verdict, estimate
+from handler.neuron.planning import planner
+from handler.neuron.planning.vllm_versions import OF_LINE, public
+
+COUNT, SEED = int(os.environ.get("SEARCH", "100")), int(os.environ.get("SEARCH_SEED", "40"))
+LINES = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
+PARAMETERS = 8_030_000_000
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Checked:
+    """What `check` says of a configuration, and the plan that it has or would have had."""
+
+    typed: Typed
+    refused: list[str]
+    plan: EnginePlan | None = None
+    drafts: list[PlanDraft] = field(default_factory=list)
+
+
+def check(typed: Typed, directory: Path, number: int) -> tuple[Checked, dict[str, Any] | None]:
+    """:returns: the verdict, and the job for the judge; None if the configuration was not read."""
+    environment = dict(typed.environment)
+    if typed.document is not None:
+        path = directory / f"{number}.yaml"
+        path.write_text(json.dumps(typed.document))
+        environment["ENDPOINT_CONFIG"] = str(path)
+    try:
+        config = load(environment)
+    except SettingError as error:
+        return Checked(typed, [str(error)]), None
+    facts = facts_from(MODELS[typed.model], config.model, True, PARAMETERS, PARAMETERS * 2)
+    instance = this_machine(config)
+    assert instance is not None
+    drafts: list[PlanDraft] = []
+
+    class Recorded(PlanDraft):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            drafts.append(self)
+
+    with patch.object(planner, "PlanDraft", Recorded):
+        outcome = planner.make_plan(config, facts, instance)
+    refused = [f"{finding.code} {finding.setting}: {finding.why}" for finding in outcome.errors]
+    chosen = {name: drafts[0].args.get(name) for name in ("tensor_parallel_size", "max_model_len", "max_num_seqs")}
+    if outcome.plan is not None:
+        known = {name: value for name, value in chosen.items() if isinstance(value, int)}
+        memory = estimate(facts, _with(config, known), instance)
+        assert memory is not None
+        if memory.verdict is Verdict.DOES_NOT_FIT:
+            refused.append(f"memory: {memory.refused or memory.total}")
+    lnc = config.logical_nc_config
+    try:
+        cores, memory_bytes = logical_cores(instance, lnc), core_memory(instance, lnc)
+    except SettingError:
+        cores, memory_bytes = 0, 0
+    plan = drafts[0].plan()
+    job = {
+        "arguments": plan.engine_args,
+        "env": dict(plan.env),
+        "model": MODELS[typed.model],
+        "cores": cores,
+        "memory": memory_bytes,
+        "parameters": PARAMETERS,
+    }
+    return Checked(typed, refused, outcome.plan), job
+
+
+def _with(config: EndpointConfig, known: dict[str, int]) -> EndpointConfig:
+    from dataclasses import replace
+
+    return replace(config, **known)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(3600)
+def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) -> None:
+    version = public(installed_versions()["vllm"])
+    line = LINES.get(version)
+    if line is None:
+        pytest.skip(f"no Neuron line has vLLM {version}")
+    assert OF_LINE[line] == version
+    checked = [check(typed, tmp_path, number) for number, typed in enumerate(searched(line, version, COUNT, SEED))]
+    jobs = [job for _, job in checked if job is not None]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    plugin = "nxdi" if version == "0.16.0" else "native"
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("NEURON")},
+        **installed(tmp_path),
+        "NEURON_STAND_IN": f"{plugin}-configuration",
+        "VLLM_LOGGING_LEVEL": "CRITICAL",
+    }
+    environment["PYTHONPATH"] += os.pathsep + str(ROOT)
+    command = [sys.executable, str(Path(__file__).with_name("configuration_judge.py"))]
+    arguments = [str(tmp_path / "jobs.json"), str(tmp_path / "answers.json")]
+    with (tmp_path / "log").open("w") as log:
+        subprocess.run([*command, *arguments], env=environment, check=True, stdout=log, stderr=log, timeout=3500)
+    answers = iter(json.loads((tmp_path / "answers.json").read_text()))
+    cells: dict[tuple[bool, bool], list[Any]] = {}
+    unread = 0
+    for verdict, job in checked:
+        if job is None:
+            unread += 1
+            continue
+        error = next(answers)
+        said = (verdict.typed, verdict.refused, error)
+        cells.setdefault((not verdict.refused, error is None), []).append(said)
+    counts = {cell: len(found) for cell, found in cells.items()}
+    print(f"{line}: {COUNT} configurations of seed {SEED}; not read: {unread}; (accepted, starts): {counts}")
+    wrong = cells.get((True, False), []) + cells.get((False, True), [])
+    assert not wrong, "\n".join(map(str, wrong))

@@ -1,0 +1,26 @@
+"""Platforms without rules of a plugin: what vLLM's own configuration says on a device that is no CPU and no GPU.
+
+`make test-arguments` asks them. No engine starts on them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from neuron_stand_in.native.platform import NativeStandInPlatform
+from neuron_stand_in.nxdi.forced_arguments import force
+from neuron_stand_in.nxdi.platform import NxdiStandInPlatform
+
+
+class NativeConfigurationPlatform(NativeStandInPlatform):
+    @classmethod
+    def check_and_update_config(cls, vllm_config: Any) -> None:
+        """Nothing of the plugin's."""
+
+
+class NxdiConfigurationPlatform(NxdiStandInPlatform):
+    @classmethod
+    def check_and_update_config(cls, vllm_config: Any) -> None:
+        if vllm_config.model_config is not None:
+            force(vllm_config, os.environ)
