@@ -123,7 +123,7 @@ def variables(context: CheckContext) -> Iterator[Finding]:
     read, unread = (OLD, NEW) if context.line.name == "native-0.21" else (NEW, OLD)
     for name in RENAMED:
         if unread + name in env:
-            why = f"{context.line.title} does not read it"
+            why = f"{context.line.name} does not read it"
             yield warning("variable-unread", unread + name, why, f"Use {read}{name}.")
 
 
@@ -131,7 +131,7 @@ def architecture(context: CheckContext) -> Iterator[Finding]:
     """The plugin has its own implementation of each model."""
     named = context.facts.architectures if context.facts else ()
     if named and not set(named) & set(ARCHITECTURES):
-        why = f"{context.line.title} has no model {named[0][:60]}; it has {', '.join(ARCHITECTURES)}"
+        why = f"{context.line.name} has no model {named[0][:60]}; it has {', '.join(ARCHITECTURES)}"
         fix = "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model."
         yield error("unsupported-model", context.setting("model"), why, fix)
 
