@@ -11,7 +11,7 @@ VLLM := 0.16.0
 # A Neuron line whose own Python is installed, over its vLLM (requirements/line-*.txt) or with it: `make test-lines`. It has
 # its own venv (.venv-optimum).
 LINE :=
-LINES := optimum fork-0.9.1
+LINES := optimum fork-0.9.1 fork-0.9.1-tnx
 VLLM_optimum := 0.11.0
 VLLM_fork-0.9.1 := 0.9.1
 ON_LINE := $(wildcard requirements/line-$(LINE).txt)
@@ -104,7 +104,7 @@ help:
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-versions                                   run a slice of the tests with each other vLLM"
-	echo "make test-lines [LINE=optimum|fork-0.9.1]            serve a Neuron line by its own Python, over a double of what is not on PyPI"
+	echo "make test-lines                                      serve a Neuron line by its own Python, over a double of what is not on PyPI"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
@@ -189,8 +189,9 @@ test-version-%:
 test-lines: $(addprefix test-line-,$(or $(LINE),$(LINES)))
 
 test-line-%:
-	@$(MAKE) --no-print-directory LINE=$* setup
-	exec .venv-$*/bin/python -m pytest -q tests/lines
+	@line=$(patsubst %-tnx,%,$*)  # both of the fork's lines have its environment
+	$(MAKE) --no-print-directory LINE=$$line setup
+	exec .venv-$$line/bin/python -m pytest -q tests/lines -k '$*$(if $(filter %-tnx,$*),, and not tnx)'
 
 # Sends hostile sequences, malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects others.
 fuzz: $(DEV)
