@@ -290,8 +290,9 @@ def test_a_second_start_compiles_nothing(
 
 
 def test_generate_answers_a_file_without_a_server(
-    line: Served, model: Path, store: Mapping[str, str], tmp_path: Path
+    served: ServeProcess, line: Served, model: Path, store: Mapping[str, str], tmp_path: Path
 ) -> None:
+    """It finds what the endpoint has compiled and saved."""
     prompts, replies, settings = (tmp_path / name for name in ("prompts.jsonl", "replies.jsonl", "endpoint.env"))
     bodies = [{"prompt": prompt, "max_tokens": 64, "temperature": 0} for prompt in PROMPTS]
     prompts.write_text("".join(json.dumps(body) + "\n" for body in bodies))
