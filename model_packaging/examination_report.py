@@ -33,7 +33,7 @@ def examine(
     :param instance, line: the values of the command line. They override the settings.
     """
     try:
-        config = _named(load(environ, fetch=fetch, model=model), instance, line)
+        config = named(load(environ, fetch=fetch, model=model), instance, line)
     except SettingError as error:
         return rejected_settings(error)
     found = examine_config(config)
@@ -43,7 +43,7 @@ def examine(
     return replace(found, plan=_masked_plan(found.plan, secrets(config)))
 
 
-def _named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
+def named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
     """Returns the configuration with the values of the command line."""
     sources = dict(config.sources)
     for field, value in (("instance", instance), ("line", line)):

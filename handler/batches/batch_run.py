@@ -56,6 +56,7 @@ class BatchRun:
     """One batch while it runs.
 
     :ivar answered: whether each stored reply is one, and not an error.
+    :ivar alone: there are no live requests, so it may have every slot. Otherwise half of them.
     """
 
     state: ServingState
@@ -68,6 +69,7 @@ class BatchRun:
     ended: SimpleQueue[LineSink | None] = field(default_factory=SimpleQueue)
     begun: int = 0
     group: RequestGroup = field(default_factory=RequestGroup)
+    alone: bool = False
 
     def answer(self) -> None:
         """Answers the requests, and ends the batch unless the endpoint ends first."""
@@ -102,7 +104,9 @@ class BatchRun:
 
     def _free(self) -> bool:
         engine = self.state.ready_engine()
-        return max(self.state.unfinished(), len(self.running)) < max(1, engine.slots // 2)
+        return max(self.state.unfinished(), len(self.running)) < (
+            engine.slots if self.alone else max(1, engine.slots // 2)
+        )
 
     def _begin(self, line: BatchLine) -> list[bytes]:
         """Begins a request. The line of its error, if it cannot begin."""

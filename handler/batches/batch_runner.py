@@ -46,6 +46,7 @@ class BatchRunner:
     progress: BatchProgress = field(default_factory=BatchProgress)
     ended: set[str] = field(default_factory=set)
     wake: Event = field(default_factory=Event)
+    alone: bool = False
 
     def run(self) -> None:
         """Runs every batch that has not ended, and then those that are made. Ends when the endpoint drains."""
@@ -98,6 +99,7 @@ class BatchRunner:
             batch,
             deque(line for line in lines if line.custom_id not in answered),
             answered,
+            alone=self.alone,
         )
         resumes = batch.resumes + 1 if began and batch.replies_at_resume == len(answered) else 0
         if resumes >= MAX_RESUMES:

@@ -36,12 +36,15 @@ class BatchFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batches:
-    """The files and batches of this endpoint, and the thread that runs the batches."""
+    """The files and batches of this endpoint, and the thread that runs the batches.
 
-    def __init__(self, state: ServingState, location: str) -> None:
+    :param alone: there are no live requests, so a batch may have every slot.
+    """
+
+    def __init__(self, state: ServingState, location: str, *, alone: bool = False) -> None:
         uri = location if "://" in location else f"file://{location}"
         self.store = BatchStore(open_objects(uri, SETTING))
-        self._runner = BatchRunner(state, self.store)
+        self._runner = BatchRunner(state, self.store, alone=alone)
 
     def start(self) -> None:
         """Starts the thread. Call in the process that owns the engine."""

@@ -52,7 +52,7 @@ class QueueLimits:
 
 def pace_limit(config: EndpointConfig, plan: EnginePlan) -> PaceLimit | None:
     """The limit of a configuration. None: prompts are admitted as they arrive."""
-    default = ONE_BY_ONE if plan.line.startswith("nxdi") else MIXED
+    default = ONE_BY_ONE if plan.line.startswith(("nxdi", "fork")) else MIXED
     if config.prefill_tokens is None:
         return default
     return PaceLimit(default.requests, config.prefill_tokens) if config.prefill_tokens else None

@@ -28,6 +28,7 @@ class LengthLimits:
 
 
 UNLIMITED: Final = LengthLimits()
+BUCKETS: Final = "NEURON_CONTEXT_LENGTH_BUCKETS"
 
 
 def length_limits(plan: EnginePlan) -> LengthLimits:
@@ -41,6 +42,8 @@ def length_limits(plan: EnginePlan) -> LengthLimits:
     if keys.get("enable_bucketing") is not False:
         contexts.append(_largest(keys.get("context_encoding_buckets")))
         sequences.append(_largest(keys.get("token_generation_buckets")))
+    # Those of transformers-neuronx are a variable.
+    contexts.append(_largest([int(length) for length in plan.env.get(BUCKETS, "").split(",") if length.isdecimal()]))
     sequence = _least(sequences)
     speculated = _speculated(plan, keys)
     if sequence is not None and speculated:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSFORMERS_NEURONX
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
@@ -69,7 +68,14 @@ class SamplingLimits:
 
 ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=True)
 LORA_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
-NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
+# The sampler of vLLM's engine V0, whose adapter takes no grammar (handler/engine/v0). On the device a token's id would
+# be its log probability (vLLM 0.9.1, model_loader/neuron.py and neuronx_distributed.py, sample).
+FORK_ON_CPU: Final = SamplingLimits(
+    on_device=False,
+    global_topk=None,
+    supported=NATIVE_ON_CPU | {"min_p", "logit_bias", "logprobs"},
+    settings={"grammar": ""},
+)
 # The NxDI plugin's batch has no logits processors, and its requests have no generator (plugin 0.5.0,
 # worker/neuronx_distributed_model_runner.py:150 and :976).
 PLUGIN_ON_CPU: Final = SamplingLimits(
@@ -94,14 +100,14 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
         return _optimum(_section(plan, "neuron_config"))
     if plan.line.startswith("fork"):
         if plan.env.get("NEURON_ON_DEVICE_SAMPLING_DISABLED", "0") not in ("", "0"):
-            return NXD_ON_CPU
+            return FORK_ON_CPU
         override = plan.engine_args.get("override_neuron_config")
         keys = override if isinstance(override, dict) else {}
-        if plan.env.get(FRAMEWORK_VARIABLE) == TRANSFORMERS_NEURONX:
-            return SamplingLimits(True, MOST, SUPPORTED)
+        if plan.line.endswith("-tnx"):
+            return SamplingLimits(True, MOST, SUPPORTED, settings=FORK_ON_CPU.settings)
         speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
         # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
-        return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {})
+        return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {}, FORK_ON_CPU)
     # vLLM's CPU kernels for LoRA fail at the log probabilities of a prompt beside other requests, and end the core
     # (vllm/lora/punica_wrapper/punica_cpu.py, 0.16.0).
     return LORA_ON_CPU if plan.engine_args.get("enable_lora") else ON_CPU
@@ -113,7 +119,7 @@ def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:
     return section if isinstance(section, dict) else {}
 
 
-def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: SamplingLimits = NXD_ON_CPU) -> SamplingLimits:
+def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: SamplingLimits) -> SamplingLimits:
     """The limits of NxD Inference. Its default uses each request's parameters; any configuration replaces it."""
     text = keys.get("text_neuron_config")
     if isinstance(text, dict):

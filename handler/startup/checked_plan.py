@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSLATED
+from handler.config.dialects.neuron_variables import TRANSLATED
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.problems import SettingErrors
@@ -17,7 +17,8 @@ from handler.json_value import Json
 from handler.model.model_source import Model
 from handler.neuron.checks.legacy_lines import served_instead
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.lines.line_registry import find_line
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.lines.line_registry import find_line, installed_line
 from handler.neuron.planning.examination import examine_config
 
 logger = logging.getLogger(__name__)
@@ -61,11 +62,14 @@ def require_line(plan: EnginePlan, setting: str) -> None:
 
     :raises SettingError: the line is for plans only, or its plugin for vLLM is not installed.
     """
-    framework = plan.env.get(FRAMEWORK_VARIABLE, "")
-    line = find_line(plan.line, framework)
+    line = find_line(plan.line)
     if line is not None and not line.served:
-        raise SettingError(setting, line.not_served, served_instead(line, framework))
-    if line is not None and line.platforms and not entry_points(group=PLATFORM_PLUGINS):
+        raise SettingError(setting, line.not_served, served_instead(line))
+    if line is not None and line.framework:  # vLLM has the platform itself, and takes the framework that is installed
+        missing = installed_line(installed_versions()) != line.name
+    else:
+        missing = line is not None and bool(line.platforms) and not entry_points(group=PLATFORM_PLUGINS)
+    if missing:
         problem = f"the plan is for {plan.line}, and vLLM is installed here without a Neuron plugin"
         raise SettingError(setting, problem, "Use an image with the plugin (docs/neuron-lines.md), or set it to cpu.")
 

@@ -24,6 +24,7 @@ from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.neuron.lines.transformers_neuronx import SUFFIX
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
@@ -39,7 +40,7 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
         values.
     """
     config = state.config
-    if not config.compiled_artifacts or plan.line in ("cpu", OPTIMUM):
+    if not config.compiled_artifacts or plan.line in ("cpu", OPTIMUM) or plan.line.endswith(SUFFIX):
         return plan
     setting = config.source("compiled_artifacts").name or "compiled_artifacts"
     directory = Path(config.compiled_artifacts)

@@ -1,8 +1,9 @@
-"""Keeps what the NxDI plugin compiles in the scratch directory, if there is no store and no directory is configured.
+"""Keeps what NxD Inference compiles in the scratch directory, if there is no store and no directory is configured.
 
-By itself the plugin compiles beside the model, which is read-only on SageMaker, and compiles at every start there
-(vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py). It also loads any directory without a check, so
-the directory's name is the artifacts' key, and a directory that a killed compile left is removed.
+By itself the loader compiles beside the model, which is read-only on SageMaker, and compiles at every start there
+(vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py; the fork's does the same). It also loads any
+directory without a check, so the directory's name is the artifacts' key, and a directory that a killed compile left is
+removed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.model.companions import Companions
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.lines.transformers_neuronx import SUFFIX
 from handler.startup.artifact_backends import artifact_backend
 from handler.storage.directory_objects import DirectoryObjects
 
@@ -25,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 def compiles_in_scratch(config: EndpointConfig, plan: EnginePlan) -> bool:
     """Whether a start without a store compiles into the scratch directory."""
-    return plan.line.startswith("nxdi") and not config.artifact_store and not config.compiled_artifacts
+    saves = plan.line.startswith(("nxdi", "fork")) and not plan.line.endswith(SUFFIX)
+    return saves and not config.artifact_store and not config.compiled_artifacts
 
 
 def with_scratch_artifacts(

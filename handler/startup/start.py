@@ -23,6 +23,7 @@ from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.neuron.lines.transformers_neuronx import SUFFIX
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
@@ -168,9 +169,9 @@ def _start_engine(
     if not config.artifact_store or config.compiled_artifacts or plan.line == OPTIMUM:
         with explained_start_failure():
             start_engine(with_scratch_artifacts(config, plan, model, companions))
-    elif model.size:
+    elif model.size and not plan.line.endswith(SUFFIX):
         engine_by_artifacts(state, plan, Path(model.path), companions, start_engine)
-    else:  # the model is a hub id, whose artifacts have no key
+    else:  # the model is a hub id, whose artifacts have no key, or the line saves single graphs only
         engine_with_neff_cache(state, plan, Path(model.path), companions, start_engine)
 
 

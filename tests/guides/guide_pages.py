@@ -40,8 +40,9 @@ worker ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows 
 the graphs' lengths and batches fit the requests, and that the endpoint's own limits do. It does not show what a device
 computes. In the place of a large model stands a tiny one of the same architecture (`tests/starts/start_models.py`).
 
-On the other lines "planned" means that `plan` writes the arguments. `make test-lines` serves `optimum`; the rest are
-for plans only. `models/NAME` in a setting is a directory with the `config.json` of such a model.
+On the other lines "planned" means that `plan` writes the arguments. `make test-lines` serves `optimum`, `fork-0.9.1`
+and `fork-0.9.1-tnx`; the rest are for plans only. `models/NAME` in a setting is a directory with the `config.json` of
+such a model.
 
 Not listed are the steps that set up an instance, a virtual environment or a build from source: they belong to the base
 image. Some facts no file tells, so no check finds them: whether a draft is tuned for instructions as its target is, and

@@ -48,7 +48,7 @@ def test_check_of_what_works(tmp_path: Path) -> None:
 
 
 def test_check_says_that_a_line_is_for_plans_only(tmp_path: Path) -> None:
-    settings = env_file(tmp_path, ENDPOINT_LINE="fork-0.9.1", ENDPOINT_INSTANCE="ml.trn1.32xlarge")
+    settings = env_file(tmp_path, ENDPOINT_LINE="fork-0.7.2", ENDPOINT_INSTANCE="ml.trn1.32xlarge")
     output = run("check", "--env-file", settings, MODEL).output
     assert "this container does not start the line" in output
     assert "Nothing here would keep it from starting" not in output

@@ -50,8 +50,12 @@ def preload(*, core: bool = False) -> None:
 def parse(arguments: Mapping[str, Json], config: EndpointConfig, front_end: FrontendSettings) -> AsyncEngineArgs:
     """As `EngineGeneration.parse`. Plain text has no parsers."""
     model_inspection.inspect_here()
-    # The CPU line fixes the library for grammars by an argument of later versions.
-    known = {name: value for name, value in arguments.items() if name != "structured_outputs_config"}
+    # The CPU line fixes the library for grammars by an argument of later versions. The Neuron platform makes a block as
+    # long as a sequence by itself, and vLLM's parser takes no such length.
+    left_out = {"structured_outputs_config"}
+    if current_platform.is_neuron() and arguments.get("block_size") == arguments.get("max_model_len"):
+        left_out.add("block_size")
+    known = {name: value for name, value in arguments.items() if name not in left_out}
     return engine_arguments.engine_args(known, config)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from handler.config.endpoint_config import DTYPES, EndpointConfig
@@ -69,6 +69,16 @@ class CheckContext:
 
 
 Check = Callable[[CheckContext], Iterator[Finding]]
+# Argument or field -> the values that a line has, and what it does with another one.
+Rejected = Mapping[str, tuple[tuple[Json, ...], str]]
+
+
+def rejected(context: CheckContext, code: str, table: Rejected) -> Iterator[Finding]:
+    """An error for each value that the table does not have."""
+    for name, (accepted, why) in table.items():
+        value = getattr(context.config, name, context.draft.args.get(name))
+        if value not in accepted:
+            yield error(code, context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
 
 
 def error(code: str, setting: str, why: str, fix: str) -> Finding:

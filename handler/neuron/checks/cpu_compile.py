@@ -22,7 +22,7 @@ def cpu_compile(context: CheckContext) -> Iterator[Finding]:
     if not compiles_only(env):
         return
     if context.line.keys is not ConfigKeys.NATIVE:
-        why = f"{context.line.title} compiles on Neuron devices only, and would ignore it"
+        why = f"{context.line.name} compiles on Neuron devices only, and would ignore it"
         yield error("cpu-compile-line", CPU_COMPILE, why, "Set ENDPOINT_LINE to native-0.29, or remove it.")
         return
     if not context.draft.env.get(TARGET):

@@ -101,7 +101,7 @@ def kernels_on_older_platforms(context: CheckContext) -> Iterator[Finding]:
     for key, value in context.values.given.items():
         if key.endswith("_kernel_enabled") and value is True:
             sdk = ".".join(str(part) for part in context.line.sdk)
-            why = f"{context.line.title} has Neuron {sdk}; since 2.29 there are no NKI kernels on {instance.platform}"
+            why = f"{context.line.name} has Neuron {sdk}; since 2.29 there are no NKI kernels on {instance.platform}"
             yield warning("kernels-dropped", context.key(key), why, "Remove it.")
 
 

@@ -1,4 +1,8 @@
-"""Checks the lines for plans only: the legacy fork, and those that newer lines have taken over."""
+"""Checks what the fork's vLLM and its Neuron backend reject or ignore, and the lines for plans only.
+
+Sources: vLLM 0.9.1, config.py, engine/arg_utils.py, platforms/neuron.py, worker/neuron_worker.py and
+worker/neuron_model_runner.py.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,9 @@ import difflib
 from collections.abc import Iterator
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import CheckContext, error, info
+from handler.neuron.checks.check_context import CheckContext, Rejected, error, info, rejected
 from handler.neuron.lines.line import ConfigKeys, Line
-from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.neuron_config.keys import ConfigKey
@@ -18,6 +20,19 @@ from handler.neuron.neuron_config.spelling import check_keys
 
 LINE: Final = "ENDPOINT_LINE"
 MODEL_TYPES: Final = ("llama", "mistral")
+REJECTED: Final[Rejected] = {
+    "structured_outputs": ((None, False), "the engine V0 takes no grammar here"),
+    "num_scheduler_steps": ((None, 1), "the runner raises an error at more than one step"),
+    "data_parallel_size": ((None, 1), "the engine V0 has no data parallelism"),
+    "enable_sleep_mode": ((None, False), "the platform has no sleep mode"),
+    "task": ((None, "auto", "generate"), "the worker generates only"),
+}
+# The same with transformers-neuronx.
+REJECTED_TNX: Final[Rejected] = {
+    "pipeline_parallel_size": ((None, 1), "the worker has one stage, and two schedulers would give out the same slots"),
+    "kv_transfer_config": ((None,), "the worker moves no KV cache"),
+    "kv_cache_dtype": ((None, "auto"), "the runner ignores it (`kv_cache_quant` in the raw NeuronConfig is INT8)"),
+}
 # The keys of NeuronConfig in the developer guide of transformers-neuronx, and in its config.py. Later versions may have
 # more, so an unknown key is an error only if it resembles one of these.
 NAMES: Final = """
@@ -32,26 +47,34 @@ KEYS: Final[dict[str, ConfigKey]] = dict.fromkeys(NAMES.split(), ConfigKey("any"
 
 
 def not_served(context: CheckContext) -> Iterator[Finding]:
-    """A user who names such a line wants its plan. One who names only a framework expects an endpoint that starts."""
-    line, framework = context.line, context.draft.request.env.get(FRAMEWORK_VARIABLE, "")
-    if line.served:
+    """A user who names such a line wants its plan."""
+    line = context.line
+    if not line.served:
+        setting = context.setting("line") if context.config.line else LINE
+        yield info("line-not-served", setting, line.not_served, served_instead(line))
+
+
+def served_instead(line: Line) -> str:
+    """How to start with the settings of a line for plans only."""
+    newer = {"fork-0.7.2": "fork-0.9.1", "fork-0.7.2-tnx": "fork-0.9.1-tnx"}.get(line.name)
+    newer = newer or (NATIVE_029 if line.keys is ConfigKeys.NATIVE else NXDI_016).name
+    return f"Set {LINE} to {newer}, whose plan takes the same settings."
+
+
+def backend(context: CheckContext) -> Iterator[Finding]:
+    """What the parser, the platform or the worker would reject, or what would have no effect."""
+    tnx = context.line.keys is ConfigKeys.TRANSFORMERS_NEURONX
+    if not context.line.name.startswith("fork"):
         return
-    fix = served_instead(line, framework)
-    if not context.config.line and LINE_OF_FRAMEWORK.get(framework) == line.name:
-        alone = f" For its plan alone, set {LINE}={line.name} too."
-        yield error("line-not-served", FRAMEWORK_VARIABLE, line.not_served, fix + alone)
-    else:
-        yield info("line-not-served", context.setting("line") if context.config.line else LINE, line.not_served, fix)
-
-
-def served_instead(line: Line, framework: str) -> str:
-    """How to start with the settings of a line for plans only.
-
-    :param framework: the value of VLLM_NEURON_FRAMEWORK, which the line that starts may not have.
-    """
-    removed = f", and remove {FRAMEWORK_VARIABLE}" if framework not in ("", NXD_INFERENCE) else ""
-    newer = NATIVE_029 if line.keys is ConfigKeys.NATIVE else NXDI_016
-    return f"Set {LINE} to {newer.name}, whose plan takes the same settings{removed}."
+    yield from rejected(context, "not-on-fork", {**REJECTED, **(REJECTED_TNX if tnx else {})})
+    length, tokens = context.draft.number("max_model_len"), context.draft.number("max_num_batched_tokens")
+    if tokens is not None and length is not None and tokens < length and not context.config.enable_chunked_prefill:
+        why = f"{tokens} is below max_model_len ({length}): vLLM does not start without chunked prefill"
+        yield error("token-budget", context.setting("max_num_batched_tokens"), why, f"Remove it, or give {length}.")
+    blocks, sequences = context.draft.number("num_gpu_blocks_override"), context.draft.number("max_num_seqs")
+    if tnx and blocks is not None and sequences is not None and blocks != sequences + 1:
+        why = f"the worker asserts {sequences + 1} blocks, one for each sequence and one more, not {blocks}"
+        yield error("block-count", context.setting("num_gpu_blocks_override"), why, "Remove it.")
 
 
 def tnx_model(context: CheckContext) -> Iterator[Finding]:
@@ -102,4 +125,4 @@ def disaggregation(context: CheckContext) -> Iterator[Finding]:
         yield error("disaggregation-without-address", setting, why, "Set kv_ip in kv_transfer_config.")
 
 
-LEGACY: Final = (not_served, tnx_model, tnx_buckets, tnx_keys, disaggregation)
+LEGACY: Final = (not_served, backend, tnx_model, tnx_buckets, tnx_keys, disaggregation)

@@ -45,7 +45,7 @@ def unsupported(context: CheckContext) -> Iterator[Finding]:
 
 
 def rejection(context: CheckContext, feature: Feature, setting: str) -> Finding:
-    line = context.line.title
+    line = context.line.name
     reason = REASONS.get((feature, context.line.name))
     why = f"{line} does not have {feature.value}{f': {reason}' if reason else ''}"
     others = [
@@ -68,7 +68,7 @@ def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
         argument = known().get(name)
         if argument is None:
             continue
-        vllm = f"vLLM {version} ({context.line.title})"
+        vllm = f"vLLM {version} ({context.line.name})"
         if version not in argument.versions and name in context.draft.request.extra:
             why = f"{vllm} has no argument {name}; these versions have it: {', '.join(argument.versions)}"
             yield error("argument-of-another-version", context.setting(name), why, "Remove it.")

@@ -44,7 +44,7 @@ def other_method(context: CheckContext) -> Iterator[Finding]:
     if not isinstance(given, dict) or not context.line.platforms:
         return
     method = given.get("method")
-    why = f"{context.line.title} does not have the speculation method '{str(method)[:40]}'"
+    why = f"{context.line.name} does not have the speculation method '{str(method)[:40]}'"
     fix = "Use eagle or draft_model (NxD Inference), or eagle3 (native plugin)."
     yield error("unknown-speculation", context.setting("speculative_config"), why, fix)
 
@@ -130,7 +130,7 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
         why = "NEURON_COMPILED_ARTIFACTS may be ignored: vllm-neuron issue 38 contradicts the documentation"
         yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT instead.")
     elif context.line.keys is ConfigKeys.TRANSFORMERS_NEURONX or context.line.name == OPTIMUM:
-        yield warning("artifacts-unread", setting, f"{context.line.title} does not read the variable", "Remove it.")
+        yield warning("artifacts-unread", setting, f"{context.line.name} does not read the variable", "Remove it.")
     else:
         ignored = sorted(key for key in context.draft.override if key not in MULTIMODAL_KEYS)
         names = f" ({', '.join(ignored)})" if ignored else ""

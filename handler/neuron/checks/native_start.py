@@ -166,7 +166,7 @@ def variables(context: CheckContext) -> Iterator[Finding]:
     read, unread = (OLD, NEW) if context.line.name == "native-0.21" else (NEW, OLD)
     for name in RENAMED:
         if unread + name in env:
-            why = f"{context.line.title} does not read it"
+            why = f"{context.line.name} does not read it"
             yield warning("variable-unread", unread + name, why, f"Use {read}{name}.")
 
 
@@ -182,7 +182,7 @@ def architecture(context: CheckContext) -> Iterator[Finding]:
     named = context.facts.architectures if context.facts else ()
     known = (*ARCHITECTURES, *ARCHITECTURES_OF.get(context.line.name, ()))
     if named and not set(named) & set(known):
-        why = f"{context.line.title} has no model {named[0][:60]}; it has {', '.join(known)}"
+        why = f"{context.line.name} has no model {named[0][:60]}; it has {', '.join(known)}"
         fix = "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model."
         yield error("unsupported-model", context.setting("model"), why, fix)
 

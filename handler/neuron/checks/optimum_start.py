@@ -7,16 +7,15 @@ v1/core/sched/scheduler.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import Json
-from handler.neuron.checks.check_context import CheckContext, dtype_of, error, info, warning
+from handler.neuron.checks.check_context import CheckContext, Rejected, dtype_of, error, info, rejected, warning
 from handler.neuron.lines.optimum_neuron import EXPORTED, NAME
 
-# Argument or field -> the values that the plugin has, and why.
-REJECTED: Final[Mapping[str, tuple[tuple[Json, ...], str]]] = {
+REJECTED: Final[Rejected] = {
     "pipeline_parallel_size": ((None, 1), "the plugin has no pipeline parallelism"),
     "data_parallel_size": ((None, 1), "the plugin has no data parallelism"),
     "speculative_config": ((None,), "the plugin has no speculation"),
@@ -35,10 +34,7 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     """What the plugin does not have: its worker or its loader would end, or it would have no effect."""
     if context.line.name != NAME:
         return
-    for name, (accepted, why) in REJECTED.items():
-        value = getattr(context.config, name, context.draft.args.get(name))
-        if value not in accepted:
-            yield error("not-on-optimum", context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+    yield from rejected(context, "not-on-optimum", REJECTED)
     kind = context.facts.model_type if context.facts else MODEL_TYPES[0]
     if kind not in MODEL_TYPES and f"{kind}_text" not in MODEL_TYPES:
         why = f"optimum-neuron's plugin has no models of type '{kind[:40]}'"

@@ -64,7 +64,7 @@ def several_nodes(context: CheckContext) -> Iterator[Finding]:
         elif context.line.keys is ConfigKeys.NATIVE and name in (PIPELINE, BACKEND):
             continue  # native_start rejects the one, and the plan replaces the other
         elif context.line.platforms:
-            why = f"{name} is passed on, but it was not tested on {context.line.title}"
+            why = f"{name} is passed on, but it was not tested on {context.line.name}"
             yield warning("several-nodes", setting, why, "Remove it, or try a request before you rely on it.")
 
 

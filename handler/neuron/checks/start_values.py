@@ -96,7 +96,7 @@ def framework(context: CheckContext) -> Iterator[Finding]:
     line = LINE_OF_FRAMEWORK.get(named, NXDI_016.name)
     has = {"nxdi": NXD_INFERENCE, "fork": context.line.framework, "opti": OPTIMUM_NEURON}.get(context.line.name[:4])
     if named != has:
-        why = f"{context.line.title} does not run on {named}"
+        why = f"{context.line.name} does not run on {named}"
         fix = f"Remove it. For the plan of a line that has it, set ENDPOINT_LINE={line}."
         yield error("framework-not-in-line", FRAMEWORK_VARIABLE, why, fix)
 
@@ -116,7 +116,7 @@ def model_type(context: CheckContext) -> Iterator[Finding]:
     kind = context.facts.model_type.removesuffix("_text")
     if kind == "mllama" and context.plugin:
         why = "Llama 3.2 Vision (mllama) runs on the legacy fork only"
-        fix = "Use another model. The fork (fork-0.9.1) is for plans only: it does not start here."
+        fix = "Use another model, or the fork (ENDPOINT_LINE=fork-0.9.1)."
         yield error("unsupported-model", context.setting("model"), why, fix)
     elif kind not in MODEL_TYPES:
         why = f"NxD Inference does not support models of type '{kind[:40]}'"

@@ -27,7 +27,7 @@ def platform(context: CheckContext) -> Iterator[Finding]:
     instance, line = context.instance, context.line
     if instance is None or not line.platforms or instance.platform in line.platforms:
         return
-    why = f"{line.title} runs on {', '.join(line.platforms)}, not on {instance.name}"
+    why = f"{line.name} runs on {', '.join(line.platforms)}, not on {instance.name}"
     fix = f"Use an instance of {' or '.join(line.platforms)}, or another line (ENDPOINT_LINE)."
     yield error("line-platform", context.setting("line" if context.config.line else "instance"), why, fix)
 

@@ -1,6 +1,7 @@
-"""The legacy fork with NxD Inference, for plans only: vLLM 0.9.1 and 0.7.2 with `override_neuron_config`.
+"""The fork with NxD Inference on the engine V0: vLLM 0.9.1, and for plans only 0.7.2, with `override_neuron_config`.
 
-Sources: aws-neuron/upstreaming-to-vllm, branch neuron-2.24-vllm-v0.7.2 (examples/offline_inference/neuron_*.py,
+Sources: vLLM 0.9.1, worker/neuronx_distributed_model_runner.py and model_executor/model_loader/neuronx_distributed.py;
+aws-neuron/upstreaming-to-vllm, branch neuron-2.24-vllm-v0.7.2 (examples/offline_inference/neuron_*.py,
 examples/neuron/multi_node, vllm/model_executor/model_loader/neuronx_distributed.py) and main; tutorial "Deploying
 Llama3.1 405B (Trn2)".
 """
@@ -118,7 +119,7 @@ def spell_speculation(draft: PlanDraft, framework: str) -> None:
         return
     length: Json = draft.args.get("max_model_len")
     eagle = method_of(draft) == "eagle"
-    if draft.line == "fork-0.7.2":
+    if draft.line.startswith("fork-0.7.2"):
         draft.args["speculative_model"] = speculative["model"]
         draft.args["num_speculative_tokens"] = speculative["num_speculative_tokens"]
         draft.args.setdefault("speculative_max_model_len", length)
@@ -140,7 +141,6 @@ FORK_091 = Line(
     (2, 26),
     spell,
     NXD_INFERENCE,
-    served=False,
 )
 FORK_072 = Line(
     "fork-0.7.2",

@@ -24,7 +24,7 @@ class Line:
     """A line: one generation of vLLM and Neuron.
 
     :param name: the name that a user sets: `nxdi-0.16`.
-    :param framework: on the fork's lines, the framework that VLLM_NEURON_FRAMEWORK names; "" on all others.
+    :param framework: on the fork's lines, the value of VLLM_NEURON_FRAMEWORK that means this one; "" on all others.
     :param platforms: the Neuron platforms that it runs on; empty for CPU.
     :param sdk: the newest Neuron SDK that contains it, as (major, minor); (0, 0) for CPU.
     :param served: this container can start it. The other lines are for plans only.
@@ -46,8 +46,4 @@ class Line:
     @property
     def not_served(self) -> str:
         """Why a start on a line for plans only is rejected."""
-        return f"{self.title} is a line for plans only: no image of this project holds it, and it does not start here"
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} ({self.framework})" if self.framework else self.name
+        return f"{self.name} is a line for plans only: no image of this project holds it, and it does not start here"

@@ -13,7 +13,7 @@ from handler.neuron.lines.line import Line
 from handler.neuron.lines.native.native_lines import NATIVE_021, NATIVE_024, NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_013, NXDI_016
 from handler.neuron.lines.optimum_neuron import OPTIMUM
-from handler.neuron.lines.transformers_neuronx import TNX_072, TNX_091
+from handler.neuron.lines.transformers_neuronx import SUFFIX, TNX_072, TNX_091
 
 LINES: Final[tuple[Line, ...]] = (
     NXDI_016,
@@ -29,23 +29,21 @@ LINES: Final[tuple[Line, ...]] = (
     CPU,
 )
 # The line that VLLM_NEURON_FRAMEWORK implies if no Neuron software is installed.
-LINE_OF_FRAMEWORK: Final = {TRANSFORMERS_NEURONX: TNX_072.name, OPTIMUM_NEURON: OPTIMUM.name}
-NAMES: Final = tuple(dict.fromkeys(line.name for line in LINES))
+LINE_OF_FRAMEWORK: Final = {TRANSFORMERS_NEURONX: TNX_091.name, OPTIMUM_NEURON: OPTIMUM.name}
+NAMES: Final = tuple(line.name for line in LINES)
 
 
 def find_line(name: str, framework: str = "") -> Line | None:
-    """Finds a line by its name, and by its framework if the name has two. Without a framework: the first."""
-    named = [line for line in LINES if line.name == name]
-    for line in named:
-        if line.framework == framework:
-            return line
-    return named[0] if named else None
+    """Finds a line by its name. The fork's version and transformers-neuronx mean its line of that framework."""
+    suffix = SUFFIX if framework == TRANSFORMERS_NEURONX else ""
+    named = {line.name: line for line in LINES}
+    return named.get(f"{name}{suffix}") or named.get(name)
 
 
 def lines_with(feature: Feature, platform: str | None = None) -> list[str]:
-    """The titles of the Neuron lines that have a feature, limited to a platform if one is given."""
+    """The names of the Neuron lines that have a feature, limited to a platform if one is given."""
     fitting = [line for line in LINES if line.has(feature) and line.platforms]
-    return [line.title for line in fitting if platform is None or platform in line.platforms]
+    return [line.name for line in fitting if platform is None or platform in line.platforms]
 
 
 def installed_line(installed: Mapping[str, str]) -> str | None:
@@ -64,7 +62,9 @@ def installed_line(installed: Mapping[str, str]) -> str | None:
         return NXDI_016.name if minor >= (0, 14) else NXDI_013.name
     fork = NXD_INFERENCE in installed or TRANSFORMERS_NEURONX in installed
     if fork and minor < (0, 10):
-        return FORK_091.name if minor >= (0, 8) else FORK_072.name
+        version = FORK_091.name if minor >= (0, 8) else FORK_072.name
+        # vLLM prefers NxD Inference if both are installed (platforms/neuron.py).
+        return version if NXD_INFERENCE in installed else f"{version}{SUFFIX}"
     if OPTIMUM_NEURON in installed:
         return OPTIMUM.name
     return CPU.name

@@ -1,9 +1,12 @@
-"""The legacy fork with transformers-neuronx, for plans only.
+"""vLLM's own Neuron backend of the engine V0 with transformers-neuronx.
 
-Variables set buckets and quantization; a block holds a whole sequence.
+Variables set buckets and quantization; a block holds a whole sequence. The backend takes the framework only without
+VLLM_NEURON_FRAMEWORK: with it, it reads an attribute that does not exist (platforms/neuron.py, 0.9.1). It saves no
+artifacts; the compiler's cache of single graphs spares a second compile.
 
-Sources: guide "Transformers NeuronX Developer Guide for Continuous Batching"; aws-neuron/upstreaming-to-vllm,
-examples/offline_inference/neuron_int8_quantization.py and neuron_speculation.py, and the loader neuron.py.
+Sources: vLLM 0.9.1, platforms/neuron.py, worker/neuron_worker.py, worker/neuron_model_runner.py and
+model_executor/model_loader/neuron.py; guide "Transformers NeuronX Developer Guide for Continuous Batching";
+aws-neuron/upstreaming-to-vllm, examples/offline_inference/neuron_int8_quantization.py and neuron_speculation.py.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSFORMERS_NEURONX
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fork import spell_speculation, whole_sequence_blocks
+from handler.neuron.lines.fork import FORK_072, FORK_091, spell_speculation, whole_sequence_blocks
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
@@ -24,6 +27,8 @@ from handler.neuron.lines.shared_spelling import (
     spell_vllm,
 )
 
+# What the name of a line with transformers-neuronx ends with.
+SUFFIX: Final = "-tnx"
 FEATURES: Final = frozenset(
     {
         Feature.TENSOR_PARALLEL,
@@ -51,7 +56,7 @@ def spell(draft: PlanDraft) -> None:
     remove_additional(draft)
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
-    draft.env[FRAMEWORK_VARIABLE] = TRANSFORMERS_NEURONX
+    draft.env.pop(FRAMEWORK_VARIABLE, None)
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)
@@ -88,17 +93,16 @@ def _quantization(draft: PlanDraft) -> None:
 
 
 TNX_091 = Line(
-    "fork-0.9.1",
+    f"{FORK_091.name}{SUFFIX}",
     FEATURES,
     ConfigKeys.TRANSFORMERS_NEURONX,
     ("inf2", "trn1"),
     (2, 26),
     spell,
     TRANSFORMERS_NEURONX,
-    served=False,
 )
 TNX_072 = Line(
-    "fork-0.7.2",
+    f"{FORK_072.name}{SUFFIX}",
     FEATURES,
     ConfigKeys.TRANSFORMERS_NEURONX,
     ("inf2", "trn1"),

@@ -67,10 +67,9 @@ def make_plan(
         why = f"'{name[:40]}' is not a line of vLLM and Neuron"
         unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, fix)
         return PlanOutcome(None, (*findings, unknown))
-    if found.keys is ConfigKeys.NXDI:
+    if found.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
         request, conflicts = _sampled_on_cpu(request)
         findings += conflicts
-    if found.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
         request, completed = complete_speculation(request, draft_model)
         findings += completed
     draft = PlanDraft(request, facts, instance, found.name, cpu)
@@ -128,7 +127,7 @@ def _of_nxd_inference(request: PlanRequest) -> bool:
 
 
 def _sampled_on_cpu(request: PlanRequest) -> tuple[PlanRequest, list[Finding]]:
-    """NxD Inference has grammars and log probabilities with sampling on the CPU only."""
+    """NxD Inference and transformers-neuronx have grammars and log probabilities with sampling on the CPU only."""
     config = request.config
     wanted = next((name for name in ("structured_outputs", "logprobs") if getattr(config, name)), None)
     if wanted is None or config.on_device_sampling is False:
@@ -142,7 +141,7 @@ def _sampled_on_cpu(request: PlanRequest) -> tuple[PlanRequest, list[Finding]]:
 
 
 def resolve_line(name: str, config: EndpointConfig, installed: Mapping[str, str]) -> Line | None:
-    """The line of a name. The fork has two lines a name: the framework decides, named or the only one installed."""
+    """The line of a name. Of the fork's two lines of a version, the framework decides: named, or the one installed."""
     framework = config.neuron_env.get(FRAMEWORK_VARIABLE, "")
     if not framework and TRANSFORMERS_NEURONX in installed and NXD_INFERENCE not in installed:
         framework = TRANSFORMERS_NEURONX

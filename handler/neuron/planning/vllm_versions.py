@@ -19,7 +19,9 @@ OF_LINE: Final[Mapping[str, str]] = {
     "native-0.24": "0.24.0",
     "native-0.21": "0.21.0",
     "fork-0.9.1": "0.9.1",
+    "fork-0.9.1-tnx": "0.9.1",
     "fork-0.7.2": "0.7.2",
+    "fork-0.7.2-tnx": "0.7.2",
     "optimum": "0.11.0",
     "cpu": "0.16.0",
 }

@@ -14,7 +14,7 @@ from handler.engine.warmup import ROUNDS, prompt_length, within
 from handler.errors import InvalidField, UnsupportedField
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, PLUGIN_ON_CPU, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import LORA_ON_CPU, ON_CPU, PLUGIN_ON_CPU, SamplingLimits, sampling_limits
 
 
 def limits(**sampling: object) -> SamplingLimits:
@@ -87,12 +87,12 @@ def test_the_models_own_defaults_that_the_device_ignores_are_named() -> None:
 
 
 def test_the_prompts_log_probabilities_are_refused_where_the_runner_reports_none() -> None:
-    for there in (limits(), NXD_ON_CPU):
+    for there in (limits(), LORA_ON_CPU):
         with pytest.raises(UnsupportedField) as caught:
             check(Sampling(prompt_logprobs=0), there)
         assert caught.value.param == "prompt_logprobs"
     check(Sampling(prompt_logprobs=0, logprobs=5), ON_CPU)
-    check(Sampling(logprobs=5), NXD_ON_CPU)
+    check(Sampling(logprobs=5), LORA_ON_CPU)
 
 
 @pytest.mark.parametrize(("name", "value"), [("min_p", 0.1), ("seed", 0), ("logit_bias", {"5": 1})])
@@ -101,7 +101,7 @@ def test_what_the_plugin_ignores_everywhere_is_refused_without_a_setting(name: s
         with pytest.raises(UnsupportedField, match="this line never has it") as caught:
             _check_either(name, value, there)
         assert caught.value.param == name
-    _check_either(name, value, NXD_ON_CPU)
+    _check_either(name, value, LORA_ON_CPU)
 
 
 def _check_either(name: str, value: object, there: SamplingLimits) -> None:

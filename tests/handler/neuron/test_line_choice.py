@@ -15,7 +15,7 @@ from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.planning.planner import make_plan
 
 PLUGIN = "vllm-neuron"
-NXD = "neuronx-distributed-inference"
+NXD, TNX = "neuronx-distributed-inference", "transformers-neuronx"
 TRN3 = replace(TRN2, name="trn3.48xlarge", platform="trn3")
 DYNAMIC: dict[str, Any] = {"on_device_sampling_config": {"dynamic": True}}
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 4}
@@ -32,6 +32,8 @@ DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_
         ({"vllm": "0.21.0+x", PLUGIN: "1.0.0"}, "native-0.21"),
         ({"vllm": "0.9.1.dev1+neuron226", NXD: "0.6"}, "fork-0.9.1"),
         ({"vllm": "0.7.2", NXD: "0.4"}, "fork-0.7.2"),
+        ({"vllm": "0.9.1", NXD: "0.6", TNX: "0.13"}, "fork-0.9.1"),
+        ({"vllm": "0.9.1", TNX: "0.13"}, "fork-0.9.1-tnx"),
         ({"vllm": "0.11.0", "optimum-neuron": "0.4.0"}, "optimum"),
         ({"vllm": "0.16.0"}, "cpu"),
         ({}, "cpu"),
@@ -70,11 +72,12 @@ def test_by_setting_then_framework_then_instance(
     assert result.plan.line == line
 
 
-def test_a_fork_with_one_framework_installed_uses_it() -> None:
+@pytest.mark.parametrize("line", [None, "fork-0.7.2"])
+def test_a_fork_with_one_framework_installed_uses_it(line: str | None) -> None:
     installed = {"vllm": "0.7.2", "transformers-neuronx": "0.13"}
-    plan = make_plan(EndpointConfig(), None, None, installed=installed).plan
+    plan = make_plan(EndpointConfig(line=line), None, None, installed=installed).plan
     assert plan is not None
-    assert plan.env["VLLM_NEURON_FRAMEWORK"] == "transformers-neuronx"
+    assert (plan.line, plan.env) == ("fork-0.7.2-tnx", {})
 
 
 def test_an_unknown_line_is_an_error_with_the_nearest() -> None:

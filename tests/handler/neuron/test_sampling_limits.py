@@ -9,8 +9,8 @@ from neuron_plans import llama, planned
 
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.sampling_limits import (
+    FORK_ON_CPU,
     NATIVE_ON_CPU,
-    NXD_ON_CPU,
     ON_CPU,
     PENALTIES,
     PLUGIN_ON_CPU,
@@ -63,8 +63,10 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         ),
         ("fork-0.9.1", {}, SamplingLimits(True, 256, SUPPORTED)),
         ("fork-0.9.1", SPECULATIVE, SamplingLimits(True, 256, frozenset(), greedy=True)),
-        ("fork-0.9.1", {"on_device_sampling": False}, NXD_ON_CPU),
+        ("fork-0.9.1", {"on_device_sampling": False}, FORK_ON_CPU),
         ("fork-0.7.2", TNX, SamplingLimits(True, 256, SUPPORTED)),
+        ("fork-0.9.1-tnx", {}, SamplingLimits(True, 256, SUPPORTED)),
+        ("fork-0.9.1-tnx", {"on_device_sampling": False}, FORK_ON_CPU),
         ("optimum", {}, SamplingLimits(True, 256, SUPPORTED)),
         ("optimum", {"facts": exported(max_topk=64)}, SamplingLimits(True, 64, SUPPORTED)),
         ("optimum", {"facts": exported(on_device_sampling=False)}, SamplingLimits(False, 256, SUPPORTED | PENALTIES)),

@@ -11,7 +11,7 @@ from scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
 
 from handler.engine.generation.generation import Generation, Grammar
 from handler.errors import ClientError
-from handler.neuron.sampling_limits import NXD_ON_CPU, SamplingLimits
+from handler.neuron.sampling_limits import LORA_ON_CPU, SamplingLimits
 from handler.schemas import dispatch
 from handler.schemas.request_fields import Body, unsupported
 from handler.schemas.tgi_lmi.inputs_fields import MAX_INPUTS
@@ -231,7 +231,7 @@ def test_a_device_without_log_probabilities_refuses_what_needs_them_and_answers_
     assert generation({}, engine=ON_DEVICE, stream=True).sampling.logprobs is None
     assert refused({"best_of": 2, "do_sample": True}, engine=ON_DEVICE).param == "parameters.best_of"
     assert refused({"top_n_tokens": 2}, engine=ON_DEVICE).param == "parameters.top_n_tokens"
-    for limits in (ON_DEVICE.limits.sampling, NXD_ON_CPU):
+    for limits in (ON_DEVICE.limits.sampling, LORA_ON_CPU):
         engine: Any = ParsingEngine(limits=limits)
         assert refused({"decoder_input_details": True}, engine=engine).param == "parameters.decoder_input_details"
 

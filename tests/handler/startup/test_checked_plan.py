@@ -21,13 +21,13 @@ def test_the_variables_of_the_plan_are_those_of_the_process(monkeypatch: pytest.
     }
     written = {
         "NEURON_CONTEXT_LENGTH_BUCKETS": "128,512",
-        "VLLM_NEURON_FRAMEWORK": "transformers-neuronx",
         "NEURON_ON_DEVICE_SAMPLING_DISABLED": "1",
     }
-    for name in written:
+    for name in (*written, "VLLM_NEURON_FRAMEWORK"):
         monkeypatch.setenv(name, "")  # restored after the test
     use_environment(checked_plan(load(environ, fetch=lambda location: None, model="org/name")))
     assert {name: os.environ[name] for name in written} == written
+    assert "VLLM_NEURON_FRAMEWORK" not in os.environ, "the engine would end of it"
 
 
 @pytest.mark.parametrize(

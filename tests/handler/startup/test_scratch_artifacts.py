@@ -40,10 +40,11 @@ def directory(plan: EnginePlan, scratch: Path) -> Path:
     return found
 
 
+@pytest.mark.parametrize("line", ["nxdi-0.16", "fork-0.9.1"])
 def test_a_start_compiles_into_scratch_and_says_what_would_keep_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    line: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plan = started(settings(tmp_path))
+    plan = started(settings(tmp_path, ENDPOINT_LINE=line))
     assert not directory(plan, tmp_path).is_relative_to(SAMPLE.path)
     assert "ENDPOINT_ARTIFACT_STORE" in caplog.text
     assert plan.env["NEURON_COMPILE_CACHE_URL"].startswith(str(tmp_path))
@@ -86,6 +87,7 @@ def test_a_hub_model_has_a_directory_too(tmp_path: Path) -> None:
         {"ENDPOINT_ARTIFACT_STORE": "s3://bucket/store"},
         {NAME: "/somewhere/else"},
         {"ENDPOINT_LINE": "native-0.24", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"},
+        {"ENDPOINT_LINE": "fork-0.9.1-tnx"},
     ],
 )
 def test_a_store_a_directory_and_the_native_plugin_have_their_own_places(

@@ -233,7 +233,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "device": "neuron",
             "tensor_parallel_size": 2,
         },
-        TNX_ENV,
+        {},
     ),
     "transformers-neuronx: server": (
         "fork-0.7.2",
@@ -253,7 +253,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "block_size": 2048,
             "device": "neuron",
         },
-        TNX_ENV,
+        {},
     ),
     "transformers-neuronx: buckets": (
         "fork-0.7.2",
@@ -275,7 +275,6 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "device": "neuron",
         },
         {
-            **TNX_ENV,
             "NEURON_CONTEXT_LENGTH_BUCKETS": "128,512,1024",
             "NEURON_TOKEN_GEN_BUCKETS": "512,1024",
         },
@@ -300,7 +299,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "tensor_parallel_size": 32,
             "override_neuron_config": {"shard_over_sequence": True},
         },
-        TNX_ENV,
+        {},
     ),
     "transformers-neuronx: NEURON_QUANT_DTYPE": (
         "fork-0.7.2",
@@ -320,7 +319,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "quantization": "neuron_quant",
             "tensor_parallel_size": 2,
         },
-        {**TNX_ENV, "NEURON_QUANT_DTYPE": "s8"},
+        {"NEURON_QUANT_DTYPE": "s8"},
     ),
     "transformers-neuronx: speculation": (
         "fork-0.7.2",
@@ -347,7 +346,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "tensor_parallel_size": 32,
             "use_v2_block_manager": True,
         },
-        TNX_ENV,
+        {},
     ),
     "proposal (inf2): the default line's shape": (
         "fork-0.7.2",
@@ -366,7 +365,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
             "tensor_parallel_size": 2,
             "device": "neuron",
         },
-        TNX_ENV,
+        {},
     ),
 }
 

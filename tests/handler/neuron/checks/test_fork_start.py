@@ -1,0 +1,53 @@
+"""What vLLM 0.9.1's own Neuron backend would end of, or ignore, is a finding with its setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from neuron_plans import found, outcome
+
+from handler.config.finding import Severity
+from handler.neuron.length_limits import length_limits
+
+TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "settings", "setting"),
+    [
+        (TNX, "not-on-fork", {"structured_outputs": True}, "structured_outputs"),
+        (NXD, "not-on-fork", {"structured_outputs": True}, "structured_outputs"),
+        (NXD, "not-on-fork", {"engine_args": {"num_scheduler_steps": 8}}, "num_scheduler_steps"),
+        (NXD, "not-on-fork", {"engine_args": {"data_parallel_size": 2}}, "data_parallel_size"),
+        (TNX, "not-on-fork", {"engine_args": {"task": "embed"}}, "task"),
+        (TNX, "not-on-fork", {"engine_args": {"enable_sleep_mode": True}}, "enable_sleep_mode"),
+        (TNX, "not-on-fork", {"engine_args": {"pipeline_parallel_size": 2}}, "pipeline_parallel_size"),
+        (TNX, "not-on-fork", {"engine_args": {"kv_cache_dtype": "fp8"}}, "kv_cache_dtype"),
+        (TNX, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
+        (NXD, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
+        (TNX, "block-count", {"num_gpu_blocks_override": 8}, "num_gpu_blocks_override"),
+        (TNX, "unsupported-by-line", {"enable_prefix_caching": True}, "enable_prefix_caching"),
+        (TNX, "unsupported-by-line", {"enable_chunked_prefill": True}, "enable_chunked_prefill"),
+        (TNX, "unsupported-by-line", {"enable_lora": True}, "enable_lora"),
+    ],
+)
+def test_what_the_backend_does_not_have(line: str, code: str, settings: dict[str, Any], setting: str) -> None:
+    result = outcome(line, **settings)
+    finding = found(result, code)
+    assert (finding.severity, finding.setting) == (Severity.ERROR, setting)
+    assert result.plan is None
+
+
+@pytest.mark.parametrize("framework", [{}, {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}])
+def test_the_framework_is_not_named_to_a_backend_that_would_end_of_it(framework: dict[str, Any]) -> None:
+    plan = outcome(TNX, num_gpu_blocks_override=33, **framework).plan
+    assert plan is not None
+    assert (plan.line, "VLLM_NEURON_FRAMEWORK" in plan.env) == (TNX, False)
+    assert outcome(NXD, **framework).plan == outcome(TNX if framework else NXD, **framework).plan
+
+
+def test_no_prompt_is_longer_than_the_largest_bucket() -> None:
+    plan = outcome(TNX, max_model_len=2048, context_encoding_buckets=(128, 1024)).plan
+    assert plan is not None
+    assert length_limits(plan).prompt == 1024

@@ -1,0 +1,1 @@
+"""A double of AWS's transformers-neuronx: ../README.md."""

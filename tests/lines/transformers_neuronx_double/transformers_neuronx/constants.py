@@ -1,0 +1,3 @@
+"""A double of `transformers_neuronx.constants`."""
+
+LAYOUT_BSH = "BSH"

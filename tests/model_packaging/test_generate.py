@@ -1,0 +1,74 @@
+"""`neuron-endpoint generate` answers the prompts of a file by an engine of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import sample_model
+from model_packaging.cli import main
+
+GREEDY = {"prompt": "Question: 1 + 1?\nAnswer:", "max_tokens": 8, "temperature": 0}
+CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
+ROW = {"custom_id": "mine", "method": "POST", "url": "/v1/completions", "body": GREEDY}
+
+
+def write(path: Path, lines: list[Any]) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+@pytest.mark.engine
+def test_texts_bodies_and_lines_of_a_batch_are_answered_in_their_order(tmp_path: Path) -> None:
+    prompts = write(tmp_path / "prompts.jsonl", [GREEDY, '"Hello"', "", ROW, {**GREEDY, "temperature": 9}])
+    settings, output = tmp_path / "endpoint.env", tmp_path / "replies.jsonl"
+    settings.write_text("SM_VLLM_MAX_MODEL_LEN=512\nSM_VLLM_MAX_NUM_SEQS=4\nSM_VLLM_ENFORCE_EAGER=true\n")
+    command = [Path(sys.executable).with_name("neuron-endpoint"), "generate", sample_model.path()]
+    command += ["--prompts", prompts, "--output", output, "--env-file", settings]
+    environ = {**os.environ, "ENDPOINT_SCRATCH": str(tmp_path / "scratch")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1, done.stderr
+    assert "Without an answer: 5." in done.stderr
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["custom_id"] for row in rows] == ["1", "2", "mine", "5"]
+    assert [row["response"]["status_code"] for row in rows] == [200, 200, 200, 400]
+    texts = [row["response"]["body"]["choices"][0]["text"] for row in rows[:3]]
+    assert texts[0] == texts[2] != ""
+    assert "temperature" in rows[3]["response"]["body"]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (["{"], "line 1"),
+        ([GREEDY, CHAT], "line 2: 'url'"),
+        ([ROW, ROW], "'custom_id' 'mine' is on two lines"),
+        ([{**ROW, "method": "GET"}], "line 1: 'method'"),
+        ([], "no lines"),
+    ],
+    ids=str,
+)
+def test_a_line_that_cannot_be_used_is_named_before_an_engine_starts(
+    lines: list[Any], problem: str, tmp_path: Path
+) -> None:
+    prompts = write(tmp_path / "prompts.jsonl", lines)
+    words = ["generate", "/nowhere", "--prompts", str(prompts), "--output", str(tmp_path / "replies.jsonl")]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2, result.output
+    assert problem in " ".join(result.output.split())
+    assert not (tmp_path / "replies.jsonl").exists()
+
+
+def test_settings_that_cannot_work_are_named(tmp_path: Path) -> None:
+    prompts = write(tmp_path / "prompts.jsonl", [GREEDY])
+    words = ["generate", "--prompts", str(prompts), "--output", str(tmp_path / "replies.jsonl")]
+    result = CliRunner().invoke(main, [*words, "--line", "fork-0.7.2", str(sample_model.path())])
+    assert result.exit_code == 1
+    assert "fork-0.7.2 is a line for plans only" in result.output
