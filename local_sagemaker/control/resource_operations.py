@@ -12,6 +12,8 @@ from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import KIND_NAMES, JsonDocument, Registry, now
 
+DEFAULT_PAGE = 10
+
 
 class ResourceOperations(ABC):
     """The operations on the resources of one kind.
@@ -85,9 +87,6 @@ class ResourceOperations(ABC):
     def _forget(self, name: str) -> None:
         with self._registry.lock:
             self._registry.remove(self.kind, name)
-
-
-DEFAULT_PAGE = 10
 
 
 def page(
