@@ -22,7 +22,7 @@ from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import ModelDocuments
 from local_sagemaker.control.protocol import Protocol
 from local_sagemaker.control.registry import Registry
-from local_sagemaker.control.tags import Tags
+from local_sagemaker.control.resource_operations import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 from local_sagemaker.gateway.asynchronous import Asynchronous
 from local_sagemaker.gateway.event_stream import parse_cut

@@ -27,6 +27,8 @@ PART_HEADERS = (
     (":content-type", "application/octet-stream"),
     (":message-type", "event"),
 )
+Cut = Callable[[bytes], Iterator[bytes]]
+LONGEST = 48
 
 
 def encode(headers: tuple[tuple[str, str], ...], payload: bytes) -> bytes:
@@ -74,10 +76,6 @@ def exception(kind: str, message: str, error_code: str | None = None) -> bytes:
 
 def model_stream_error(error_code: str, reason: str) -> bytes:
     return exception("ModelStreamError", f"{error_code}: {reason}", error_code)
-
-
-Cut = Callable[[bytes], Iterator[bytes]]
-LONGEST = 48
 
 
 def as_they_arrive(arrived: bytes) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3
 log = logging.getLogger(__name__)
 
 VARIANT = "transform"
+MEGABYTE = 1024 * 1024
 LARGEST_OBJECT = 1024**3
 MAX_PAYLOAD_MB = 6
 TIMEOUT_SECONDS = 600.0
@@ -220,9 +221,6 @@ def execution_parameters(instance: Instance) -> Document:
     except (InstanceStartFailed, ValueError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-MEGABYTE = 1024 * 1024
 
 
 class RecordTooLong(Exception):

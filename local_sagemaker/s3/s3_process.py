@@ -17,6 +17,7 @@ from local_sagemaker.parent import end_with_parent
 from local_sagemaker.s3.stored_objects import KeptObjects
 from local_sagemaker.s3.write_through import WriteThrough
 
+HOST = "127.0.0.1"
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 # moto's own routes: they show everything, and empty everything.
 ADMINISTRATION = "/moto-api"
@@ -51,9 +52,6 @@ class LocalOnly:
             or environ.get("PATH_INFO", "").startswith(ADMINISTRATION)
             or (origin is not None and urlsplit(origin).netloc != host)
         )
-
-
-HOST = "127.0.0.1"
 
 
 def main(port: int, directory: Path) -> None:

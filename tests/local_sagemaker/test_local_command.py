@@ -13,6 +13,8 @@ import boto3
 import pytest
 from local_service import COMMAND, LocalService, run
 
+from local_sagemaker.state_directory import StateDirectory
+
 
 def test_it_goes_up_and_down(tmp_path: Path) -> None:
     service = LocalService(tmp_path / "deep" / "state")
@@ -110,6 +112,12 @@ def test_a_region_and_an_images_command_are_kept(tmp_path: Path) -> None:
         assert "/no/such/command" in reason
     finally:
         second.down()
+
+
+def test_settings_of_an_older_version_are_read(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"port": 4711, "images": ["a=b"], "quotas": ["model=2"]}')
+    settings = StateDirectory(tmp_path).settings()
+    assert (settings.port, settings.images) == (4711, ("a=b",))
 
 
 def test_the_command_line_does_not_load_the_server() -> None:

@@ -16,7 +16,7 @@ from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import ModelDocuments
-from local_sagemaker.control.tags import Tags
+from local_sagemaker.control.resource_operations import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 
 
