@@ -92,7 +92,7 @@ def command(
     if options["log"]:
         _tune(config, options, as_json)
     elif options["requests"] is not None:
-        _size_fleet(config, options, as_json)
+        _size_fleet(config, instance, options, as_json)
     else:
         _predict(config, options, as_json)
 
@@ -106,7 +106,7 @@ def _predict(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) 
     from model_packaging.sizing.instance_options import predict_load
     from model_packaging.sizing.prediction import GenerationLoad
 
-    instance = _instance(config)
+    instance = _instance(config.instance)
     if instance is None:
         raise click.UsageError("Give --instance, --requests or --log.")
     facts, price = _facts(config), _prices(options["prices"], instance).get(instance.name)
@@ -141,8 +141,11 @@ def _rate_cells(prediction: PlanPrediction) -> tuple[str, str, str]:
     return first, between, f"{rates.tokens_per_second:,.0f}"
 
 
-def _size_fleet(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> None:
-    """Compares all instances; or prints the fleet of one instance, or of a measured rate."""
+def _size_fleet(config: EndpointConfig, name: str | None, options: Mapping[str, Any], as_json: bool) -> None:
+    """Compares all instances; or prints the fleet of one instance, or of a measured rate.
+
+    :param name: the value of --instance. The instance of the settings does not keep the others out.
+    """
     from model_packaging.sizing import instance_options as choice
     from model_packaging.sizing.fleet import Demand, fleet_for
     from model_packaging.sizing.fleet_limits import limit_uses
@@ -155,7 +158,7 @@ def _size_fleet(config: EndpointConfig, options: Mapping[str, Any], as_json: boo
         tpot=inf if options["tpot"] is None else options["tpot"],
         use=options["use"],
     )
-    instance = _instance(config)
+    instance = _instance(name)
     if instance is None and options["tokens_per_second"] is None:
         prices, batches = _prices(options["prices"], None), _batches(options["batches"]) or choice.BATCHES
         if "" in prices:
@@ -327,10 +330,10 @@ def _cost_column(cost: PlanCost) -> dict[str, str]:
     }
 
 
-def _instance(config: EndpointConfig) -> InstanceType | None:
+def _instance(name: str | None) -> InstanceType | None:
     from handler.neuron.hardware.instance_catalogue import find
 
-    return find(config.instance, "--instance", hosting=False) if config.instance else None
+    return find(name, "--instance", hosting=False) if name else None
 
 
 def _facts(config: EndpointConfig) -> ModelFacts:
