@@ -120,6 +120,11 @@ def test_a_fleet_of_one_instance_takes_its_predicted_rate(llama: Path) -> None:
         (("{model}", "--graphs", "4"), 2, "--graphs needs --log"),
         (("{model}", "--requests", "1", "--in-flight", "4"), 2, "--in-flight needs --tokens-per-second"),
         (("{model}", "--requests", "1", "--log", "trace:chat"), 2, "Give --log or --requests"),
+        (
+            ("{model}", "--requests", "1", "--tokens-per-second", "9", "--batch", "4"),
+            2,
+            "--batch is of predicted rates",
+        ),
         (("{model}", "--requests", "1", "--price", "40"), 2, "INSTANCE=PRICE"),
         (("{model}", "--requests", "1", "--instance", "inf2.xlarge", "--ttft", "0.001"), 1, "Leave --instance out"),
         (("{model}", "--instance", "inf2.xlarge", "--batch", "many"), 2, "no list of numbers"),
