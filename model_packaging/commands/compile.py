@@ -42,54 +42,56 @@ if TYPE_CHECKING:
 @region_option
 @dry_run_option
 @json_option
-def command(model: str, environ: Mapping[str, str], **given: Any) -> None:
+def command(model: str, environ: Mapping[str, str], **options: Any) -> None:
     """Compiles MODEL with these settings and puts the artifacts into a store. A start finds them there by their key.
 
     MODEL is a folder, s3://bucket/prefix or a hub id. On this machine, the container is started, and stopped when it is
     ready. With --on, a training job compiles. Ctrl-C leaves the job running; the same command follows it again. The
     native lines compile on a CPU: --on ml.c7i.24xlarge --instance ml.trn2.48xlarge, or --cpu here.
     """
-    if given["on"]:
-        _on_a_job(model, environ, given)
+    if options["on"]:
+        _on_a_job(model, environ, options)
     else:
-        _here(model, environ, given)
+        _here(model, environ, options)
 
 
-def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
+def _here(model: str, environ: Mapping[str, str], options: Mapping[str, Any]) -> None:
     from handler.neuron.engine_plan import CPU_COMPILE
     from model_packaging.compilation.local_compile import child_environment, compile_here, failure_file
     from model_packaging.console.output import lines
     from model_packaging.examination_report import require_startable
 
     chosen = {**environ, "ENDPOINT_MODEL": os.path.abspath(model) if os.path.isdir(model) else model}  # noqa: PTH100, PTH112
-    for name, value in (("ENDPOINT_INSTANCE", given["instance"]), ("ENDPOINT_LINE", given["line"])):
+    for name, value in (("ENDPOINT_INSTANCE", options["instance"]), ("ENDPOINT_LINE", options["line"])):
         if value:
             chosen[name] = value
-    if given["cpu"]:
+    if options["cpu"]:
         chosen[CPU_COMPILE] = "1"
-        require_startable({**chosen, "ENDPOINT_ARTIFACT_STORE": given["store"]})
-    if given["dry_run"]:
+        require_startable({**chosen, "ENDPOINT_ARTIFACT_STORE": options["store"]})
+    if options["dry_run"]:
         from model_packaging.deployment.definition.environment import shown
 
-        print_json(shown({"here": True, "store": given["store"], "environment": dict(chosen)}))
+        print_json(shown({"here": True, "store": options["store"], "environment": dict(chosen)}))
         return
     with lines() as tell, failure_file(os.environ):
-        made = compile_here(child_environment(chosen, os.environ), given["store"], tell)
+        made = compile_here(child_environment(chosen, os.environ), options["store"], tell)
     sizes = [sum(file.size for file in entry.files) for entry in made.entries]
-    if given["as_json"]:
+    if options["as_json"]:
         entries: list[Json] = [
             {"kind": entry.kind, "key": entry.key, "size": size, "files": len(entry.files)}
             for entry, size in zip(made.entries, sizes, strict=True)
         ]
-        print_json({"store": given["store"], "seconds": round(made.seconds, 1), "made": entries})
+        print_json({"store": options["store"], "seconds": round(made.seconds, 1), "made": entries})
         return
     if not made.entries:
-        click.echo(f"Everything was in {given['store']} already ({made.seconds:.0f} s to find out and to start).")
+        click.echo(f"Everything was in {options['store']} already ({made.seconds:.0f} s to find out and to start).")
     for entry, size in zip(made.entries, sizes, strict=True):
-        click.echo(f"{entry.kind} {entry.key[:16]}: {len(entry.files)} files, {size_text(size)}, in {given['store']}.")
+        click.echo(
+            f"{entry.kind} {entry.key[:16]}: {len(entry.files)} files, {size_text(size)}, in {options['store']}."
+        )
 
 
-def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
+def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]) -> None:
     from handler.neuron.hardware.cpu_instance import cpu_instance
     from model_packaging.compilation.compile_job import job_environment, members
     from model_packaging.compilation.compile_job_run import run, stop
@@ -99,55 +101,55 @@ def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) 
     from model_packaging.deployment.definition.environment import shown
     from model_packaging.examination_report import require_startable
 
-    aws = Aws(given["region"])
-    wanted = _job(model, environ, given, aws)
+    aws = Aws(options["region"])
+    wanted = _job(model, environ, options, aws)
     on_cpu = cpu_instance(wanted.on) is not None
     if on_cpu:
         require_startable(job_environment(wanted))
-    if given["dry_run"]:
+    if options["dry_run"]:
         print_json(shown({"create_training_job": members(wanted, "TIME")}))
         return
-    if given["stop"]:
+    if options["stop"]:
         stopped = stop(aws, wanted)
         click.echo(f"Stopping {stopped}." if stopped else "No such job runs.")
         return
     with lines() as tell:
         if on_cpu:
             tell(price_line(aws, wanted.on, wanted.target))
-        about = run(aws, wanted, tell, again=given["again"])
+        about = run(aws, wanted, tell, again=options["again"])
     billed = about.get("BillableTimeInSeconds")
-    if given["as_json"]:
+    if options["as_json"]:
         print_json({"job": about["TrainingJobName"], "store": wanted.store, "billable_seconds": billed})
     else:
         click.echo(f"{about['TrainingJobName']} has put the artifacts into {wanted.store}; {billed} s are billed.")
 
 
-def _job(model: str, environ: Mapping[str, str], given: Mapping[str, Any], aws: Any) -> CompileJob:
+def _job(model: str, environ: Mapping[str, str], options: Mapping[str, Any], aws: Any) -> CompileJob:
     from model_packaging.compilation.compile_job import CompileJob, machines
     from model_packaging.deployment.definition.environment import environment
     from model_packaging.deployment.definition.request import Network
     from model_packaging.deployment.definition.role import role_arn
 
-    if not given["image"]:
+    if not options["image"]:
         raise click.UsageError("--on needs --image.")
-    on, target = machines(given["on"], given["instance"])
+    on, target = machines(options["on"], options["instance"])
     variables = {name: value for name, value in environ.items() if name != "ENDPOINT_CONFIG"}
     source = click.get_current_context().params
     if source["own"]:
         raise click.UsageError("--env is this machine's environment; for a job give --env-file or --config.")
     variables = environment(variables, source["document"], None)
-    if given["line"]:
-        variables["ENDPOINT_LINE"] = given["line"]
+    if options["line"]:
+        variables["ENDPOINT_LINE"] = options["line"]
     return CompileJob(
-        image=given["image"],
-        role=role_arn(aws, given["role"]),
+        image=options["image"],
+        role=role_arn(aws, options["role"]),
         model=model,
-        store=given["store"],
+        store=options["store"],
         on=on,
         target=target,
         environment=variables,
-        spot=not given["on_demand"],
-        longest=given["longest"],
-        network=Network(given["subnets"], given["groups"]),
+        spot=not options["on_demand"],
+        longest=options["longest"],
+        network=Network(options["subnets"], options["groups"]),
         tags={},
     )

@@ -43,7 +43,7 @@ NEEDED = {
 @plan_options
 @click.option("--input-tokens", default=1024, show_default=True, help="Mean tokens of a prompt.")
 @click.option("--output-tokens", default=256, show_default=True, help="Mean tokens of an answer.")
-@click.option("--batch", "batches", help="Requests at a time, comma-separated. Default: 1,8,32; the best of a fleet.")
+@click.option("--batch", help="Requests at a time, comma-separated. Default: 1,8,32; the best of a fleet.")
 @click.option("--tp", type=click.IntRange(min=1), help="Tensor-parallel degree. Default: the plan's.")
 @click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Price of an hour (repeatable).")
 @click.option("--requests", type=float, help="Requests per second of a fleet.")
@@ -87,12 +87,15 @@ def command(
             raise click.UsageError(f"{_option(name)} needs {needed}.")
     if options["log"] and options["requests"] is not None:
         raise click.UsageError("Give --log or --requests.")
+    predicted = [name for name in ("ttft", "tpot", "tp", "batch") if options[name] is not None]
+    if options["tokens_per_second"] is not None and predicted:
+        raise click.UsageError(f"{_option(predicted[0])} is of predicted rates: leave out --tokens-per-second.")
     config = load(environ, model=model)
     config = replace(config, line=line or config.line, instance=instance or config.instance)
     if options["log"]:
         _tune(config, options, as_json)
     elif options["requests"] is not None:
-        _size_fleet(config, options, as_json)
+        _size_fleet(config, instance, options, as_json)
     else:
         _predict(config, options, as_json)
 
@@ -106,14 +109,14 @@ def _predict(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) 
     from model_packaging.sizing.instance_options import predict_load
     from model_packaging.sizing.prediction import GenerationLoad
 
-    instance = _instance(config)
+    instance = _instance(config.instance)
     if instance is None:
         raise click.UsageError("Give --instance, --requests or --log.")
     facts, price = _facts(config), _prices(options["prices"], instance).get(instance.name)
     prompt, output = options["input_tokens"], options["output_tokens"]
     loads = [
         GenerationLoad(batch=batch, prompt=prompt, output=output)
-        for batch in _batches(options["batches"]) or PREDICTED_BATCHES
+        for batch in _batches(options["batch"]) or PREDICTED_BATCHES
     ]
     predictions = [predict_load(config, facts, instance, load, degree=options["tp"], price=price) for load in loads]
     if as_json:
@@ -141,8 +144,11 @@ def _rate_cells(prediction: PlanPrediction) -> tuple[str, str, str]:
     return first, between, f"{rates.tokens_per_second:,.0f}"
 
 
-def _size_fleet(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> None:
-    """Compares all instances; or prints the fleet of one instance, or of a measured rate."""
+def _size_fleet(config: EndpointConfig, name: str | None, options: Mapping[str, Any], as_json: bool) -> None:
+    """Compares all instances; or prints the fleet of one instance, or of a measured rate.
+
+    :param name: the value of --instance. The instance of the settings does not keep the others out.
+    """
     from model_packaging.sizing import instance_options as choice
     from model_packaging.sizing.fleet import Demand, fleet_for
     from model_packaging.sizing.fleet_limits import limit_uses
@@ -155,9 +161,9 @@ def _size_fleet(config: EndpointConfig, options: Mapping[str, Any], as_json: boo
         tpot=inf if options["tpot"] is None else options["tpot"],
         use=options["use"],
     )
-    instance = _instance(config)
+    instance = _instance(name)
     if instance is None and options["tokens_per_second"] is None:
-        prices, batches = _prices(options["prices"], None), _batches(options["batches"]) or choice.BATCHES
+        prices, batches = _prices(options["prices"], None), _batches(options["batch"]) or choice.BATCHES
         if "" in prices:
             raise click.BadParameter("write INSTANCE=PRICE to compare instances.", param_hint="--price")
         found = choice.instance_options(config, _facts(config), demand, prices, degree=options["tp"], batches=batches)
@@ -188,7 +194,7 @@ def _instance_rates(
             price=price,
             source="as given",
         )
-    facts, batches = _facts(config), _batches(options["batches"]) or BATCHES
+    facts, batches = _facts(config), _batches(options["batch"]) or BATCHES
     option = instance_option(config, facts, instance, demand, price, (options["tp"],), batches)
     if option.prediction is None:
         raise SettingError("--instance", f"{name}: {option.why}", "Leave --instance out to compare all.")
@@ -327,10 +333,10 @@ def _cost_column(cost: PlanCost) -> dict[str, str]:
     }
 
 
-def _instance(config: EndpointConfig) -> InstanceType | None:
+def _instance(name: str | None) -> InstanceType | None:
     from handler.neuron.hardware.instance_catalogue import find
 
-    return find(config.instance, "--instance", hosting=False) if config.instance else None
+    return find(name, "--instance", hosting=False) if name else None
 
 
 def _facts(config: EndpointConfig) -> ModelFacts:

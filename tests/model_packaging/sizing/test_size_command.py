@@ -52,7 +52,7 @@ def test_the_degree_the_lengths_and_the_price_count(llama: Path) -> None:
     assert run(*words).stdout.count("no price") == 1
 
 
-def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path) -> None:
+def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path, tmp_path: Path) -> None:
     words = ("--requests", "5", "--tpot", "0.03", "--ttft", "2", "--price", "trn2.48xlarge=40")
     options = document("size", llama, *words)["options"]
     costs = [option["cost_per_hour"] for option in options if option["cost_per_hour"] is not None]
@@ -67,6 +67,9 @@ def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path) -> None
     refused = {option["instance"]: option["why_not"] for option in options if option["why_not"]}
     assert "ms a token at best" in refused["inf2.xlarge"]
     assert "does not fit" in run("size", llama, *words).stdout
+    settings = tmp_path / "endpoint.yaml"
+    settings.write_text("instance: ml.inf2.48xlarge\n")
+    assert len(document("size", llama, *words, "--config", settings)["options"]) == len(options)
 
 
 def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
@@ -117,6 +120,11 @@ def test_a_fleet_of_one_instance_takes_its_predicted_rate(llama: Path) -> None:
         (("{model}", "--graphs", "4"), 2, "--graphs needs --log"),
         (("{model}", "--requests", "1", "--in-flight", "4"), 2, "--in-flight needs --tokens-per-second"),
         (("{model}", "--requests", "1", "--log", "trace:chat"), 2, "Give --log or --requests"),
+        (
+            ("{model}", "--requests", "1", "--tokens-per-second", "9", "--batch", "4"),
+            2,
+            "--batch is of predicted rates",
+        ),
         (("{model}", "--requests", "1", "--price", "40"), 2, "INSTANCE=PRICE"),
         (("{model}", "--requests", "1", "--instance", "inf2.xlarge", "--ttft", "0.001"), 1, "Leave --instance out"),
         (("{model}", "--instance", "inf2.xlarge", "--batch", "many"), 2, "no list of numbers"),
