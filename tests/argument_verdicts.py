@@ -40,9 +40,9 @@ LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "nativ
 LEFT_OUT: Final = frozenset(
     (
         *("tokenizer", "hf_config_path", "default_mm_loras", "distributed_executor_backend", "max_num_batched_tokens"),
-        *("nnodes", "node_rank", "data_parallel_size_local", "data_parallel_rank", "decode_context_parallel_size"),
+        *("nnodes", "node_rank", "data_parallel_size_local", "decode_context_parallel_size"),
         *("data_parallel_start_rank", "prefill_context_parallel_size", "numa_bind", "numa_bind_nodes", "numa_bind_cpus"),
-        *("device_ids", "swap_space", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
+        *("device_ids", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
     )
 )
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
@@ -57,7 +57,7 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {EXPERTS: True},
     {EXPERTS: True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
     {"tensor_parallel_size": 2},
-    {"data_parallel_size": 2},
+    {"data_parallel_size": 4},
     {"nnodes": 2},
     {"enable_lora": True},
     {"enable_prefix_caching": True, "enable_chunked_prefill": True, "block_size": 32},
@@ -331,7 +331,7 @@ def ask(line: str) -> dict[str, Any]:
         print(f"{line}: {questions.asked} {name}", file=sys.stderr)
         verdicts = questions.verdicts(name, values)
         cls = getattr(vllm.config, CLASSES.get(name, ""), None) or dataclass_of(annotations.get(name))
-        if cls is not None and name != "quantization_config":
+        if cls is not None:
             content = CONTENT.get(name, {})
             for key, inner in questions.nested(name, cls, lambda value, content=content: {**content, **value}):
                 table.setdefault(key, {}).update(inner)

@@ -45,10 +45,7 @@ def value_class(value: Json) -> str:
         return "<0" if value < 0 else str(int(value)) if value in (0, 1) else "fraction" if value < 1 else ">1"
     if isinstance(value, list):
         return f"[{value_class(value[0])}]" if value else "[]"
-    if isinstance(value, dict):
-        return "object"
-    # vLLM reads a text like these as a number or a switch, where it wants one.
-    return "literal" if value.isdecimal() or value.lower() in ("true", "false") else "text"
+    return "object" if isinstance(value, dict) else "text"
 
 
 def rejections(version: str, platform: str, arguments: Mapping[str, Json]) -> Iterator[Rejection]:
@@ -68,6 +65,10 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
     verdicts = table.get(name, {})
     if value is None:
         return
+    if isinstance(value, str) and (value.isdecimal() or value.lower() in ("true", "false")):
+        # vLLM reads it as a number or a switch, where it wants one.
+        if value_class(json.loads(value.lower().lstrip("0") or "0")) not in verdicts.get("rejected", ()):
+            return
     for key in (json.dumps(value), value_class(value)):
         if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
             needs = tuple(verdicts.get("needs", {}).get(key, ()))

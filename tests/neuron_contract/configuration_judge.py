@@ -11,7 +11,10 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import psutil
 
 from tests.argument_verdicts import Questions, message
 
@@ -34,6 +37,8 @@ def plugin_error(job: dict[str, Any], config: Any) -> str | None:
         asked = NativeConfiguration.of_arguments(arguments, job["model"], environment)
         broken = refusal(asked)
         unread = list(ignored(asked.additional))
+        if not isinstance(asked.neuron.get("fp8_packed_kv", True), bool):
+            return "fp8_packed_kv: any text counts as true"
         if broken is not None:
             return f"{broken.rule}: {broken.text}"
         return f"unread keys: {unread}" if unread else kv_error(job, config)
@@ -74,6 +79,8 @@ def kv_error(job: dict[str, Any], config: Any) -> str | None:
 def main() -> None:
     jobs = json.loads(Path(sys.argv[1]).read_text())
     questions = Questions.of_process()
+    host = SimpleNamespace(total=2048 * GIB, available=2000 * GIB)
+    psutil.virtual_memory = lambda: host  # that of the instance, which vLLM compares with the swap space
     answers = []
     with tempfile.TemporaryDirectory() as directory:
         for number, job in enumerate(jobs):

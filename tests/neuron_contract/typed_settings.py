@@ -150,6 +150,7 @@ UNASKED = frozenset(
         *("worker_cls", "worker_extension_cls", "logits_processors", "scheduler_cls", "reasoning_parser_plugin"),
         *("enable_lora", "lora_modules", "hf_token", "revision", "code_revision", "tokenizer_revision"),
         *("nnodes", "node_rank", "numa_bind", "numa_bind_nodes", "numa_bind_cpus", "headless"),
+        *("data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port"),
     )
 )
 NXDI: dict[str, tuple[Any, ...]] = {

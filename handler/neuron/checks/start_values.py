@@ -143,8 +143,11 @@ MODEL_TYPES: Final = (
 
 
 def scheduler(context: CheckContext) -> Iterator[Finding]:
-    """The plugin's scheduler replaces the token budget."""
-    tokens = context.draft.request.extra.get("max_num_batched_tokens")
+    """The plugin's scheduler replaces the token budget, once vLLM has compared it with the sequences."""
+    tokens, sequences = context.draft.request.extra.get("max_num_batched_tokens"), context.draft.number("max_num_seqs")
+    if context.plugin and isinstance(tokens, int) and tokens < (sequences or 1):
+        why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
+        yield error("tokens-below-sequences", context.setting("max_num_batched_tokens"), why, "Remove it.")
     if context.plugin and tokens is not None and SCHEDULER not in context.draft.env:
         why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
         yield warning("token-budget-replaced", context.setting("max_num_batched_tokens"), why, "Remove it.")
