@@ -10,8 +10,8 @@ from handler.neuron.checks.neuron_config import RULES
 from tests.nxdi_sources.error_table import NONE, TABLE, find_raises, read_rules, rows, table
 
 ROOT = Path(__file__).parents[1]
-# These errors come from no statement that reads the key: an IndexError, a TypeError, and a division in NxD.
-UNSAID = {"empty-buckets", "prefix-buckets", "flash-decoding-heads"}
+# These errors come from no statement that reads the key: an IndexError, a TypeError, and divisions in NxD.
+UNSAID = {"empty-buckets", "prefix-buckets", "flash-decoding-heads", "mixtral-width"}
 CODE = """
 class NeuronConfig:
     def __init__(self, **kwargs):
