@@ -19,7 +19,7 @@ from model_packaging.console.output import print_json
 @dry_run_option
 @json_option
 def command(name: str, yes: bool, local: bool, poll: float, region: str | None, dry_run: bool, as_json: bool) -> None:
-    """Deletes everything that `deploy NAME` created, by its tag, and nothing else.
+    """Deletes everything that `deploy NAME` created, by its tag, and nothing else. Exit status 1 if there is nothing.
 
     The package in S3 and the container's logs stay.
     """
@@ -45,3 +45,5 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
         click.echo(f"Nothing carries the tag of {name}.")
     else:
         click.echo("\n".join([f"Would delete {one}." if dry_run else f"Deleted {one}." for one in there]))
+    if not there:
+        raise click.exceptions.Exit(1)

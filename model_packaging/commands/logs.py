@@ -32,7 +32,7 @@ def command(
     region: str | None,
     as_json: bool,
 ) -> None:
-    """Shows the logs of an endpoint's containers, sorted by time."""
+    """Shows the logs of an endpoint's containers, sorted by time. Exit status 1 if there are none."""
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.container_log import ContainerLog, groups
     from model_packaging.deployment.diagnosis import diagnose
@@ -60,6 +60,7 @@ def command(
         return
     if not lines and not follow:
         click.echo(f"No container of {name} has written anything{'' if local else f' in {since} minutes'}.", err=True)
+        raise click.exceptions.Exit(1)
     while True:
         for line in lines:
             if as_json:

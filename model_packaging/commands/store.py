@@ -130,8 +130,15 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
 
 def _open(uri: str) -> ArtifactStore:
     from handler.artifacts.store.artifact_store import ArtifactStore
+    from handler.errors import SettingError
 
-    return ArtifactStore.open(uri, setting="STORE")
+    store = ArtifactStore.open(uri, setting="STORE")
+    directory = getattr(store.objects, "root", None)
+    if directory is not None and not directory.is_dir():
+        raise SettingError(
+            "STORE", f"there is no directory {directory}", "Give a store that an endpoint has written to."
+        )
+    return store
 
 
 def _selected(store: ArtifactStore, key: str) -> list[Manifest]:

@@ -281,3 +281,20 @@ def test_the_real_process_is_light_and_answers() -> None:
     printed, _, modules = done.stdout.rpartition("|")
     assert json.loads(printed)["memory"]["instance"] == "trn2.48xlarge"
     assert not {"vllm", "torch", "transformers", "boto3", "botocore", "rich"} & set(modules.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--version",), 0, "neuron-endpoint "),
+        (("chek",), 2, "Did you mean 'check'?"),
+        (("xyzzy",), 2, "No such command 'xyzzy'.\n"),
+        (("store", "verify", "file:///no/store"), 1, "there is no directory /no/store"),
+        (("store", "ls", "file:///no/store"), 1, "there is no directory /no/store"),
+        (("push", "no/such/dir", "s3://a/b"), 1, "there is no folder no/such/dir"),
+        (("check", "--instance", "ml.foo", MODEL), 2, "'ml.foo' is not an instance with Neuron cores"),
+    ],
+)
+def test_a_mistake_has_its_exit_status_and_says_what_was_meant(words: tuple[str, ...], status: int, said: str) -> None:
+    result = run(*words, AWS_DEFAULT_REGION="us-east-1")
+    assert (result.exit_code, said in result.output) == (status, True), result.output

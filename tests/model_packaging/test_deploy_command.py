@@ -82,7 +82,8 @@ def test_from_a_package_to_an_endpoint_and_back(fake: FakeAws, package: str) -> 
     assert set(fake.things["endpoint"]) == {"chat"}
     assert run("delete", "chat", "--yes", *QUICK).exit_code == 0
     assert fake.state() == FakeAws().state()
-    assert "Nothing carries the tag of chat" in run("delete", "chat", "--yes").stdout
+    nothing = run("delete", "chat", "--yes")
+    assert (nothing.exit_code, nothing.stdout) == (1, "Nothing carries the tag of chat.\n")
 
 
 def test_a_dry_run_creates_nothing_and_shows_no_secret(fake: FakeAws, package: str) -> None:

@@ -79,7 +79,7 @@ def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
     deleted = json.loads(shell.run("delete", "--local", "chat", "--json", "--poll", "0.2").stdout)["deleted"]
     kinds = [each.rpartition(" ")[0] for each in deleted]
     assert kinds == ["alarm", "alarm", "endpoint", "endpoint configuration", "model"]
-    assert "Nothing carries the tag" in shell.run("delete", "--local", "chat", "--yes").stdout
+    assert "Nothing carries the tag" in shell.run("delete", "--local", "chat", "--yes", status=1).stdout
 
 
 def test_a_component_is_updated_and_removed_whole(shell: Shell) -> None:
@@ -95,7 +95,7 @@ def test_a_component_is_updated_and_removed_whole(shell: Shell) -> None:
     deleted = json.loads(shell.run("delete", "--local", "part", "--json", "--poll", "0.2").stdout)["deleted"]
     kinds = {each.rpartition(" ")[0] for each in deleted}
     assert kinds == {"alarm", "inference component", "endpoint", "endpoint configuration", "model"}
-    assert "Nothing carries the tag" in shell.run("delete", "--local", "part", "--yes").stdout
+    assert "Nothing carries the tag" in shell.run("delete", "--local", "part", "--yes", status=1).stdout
 
 
 def test_scaling_is_refused_because_nothing_measures_the_load(shell: Shell) -> None:
