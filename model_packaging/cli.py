@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-FAILED, SERVICE, INTERRUPTED = 1, 3, 130
+FAILED, USAGE, SERVICE, INTERRUPTED = 1, 2, 3, 130
 
 # In the order in which a user meets them. Each is the function `command` of `commands/<name>.py`, unless MODULES names
 # another place. None is imported before it is used, so that `check` and shell completion stay fast.
@@ -101,7 +101,7 @@ class Commands(click.Group):
 
 def status_of(run: Callable[[], Any]) -> int:
     """Runs a command and returns its exit status. An error is printed to standard error in a line or two."""
-    from handler.errors import EndpointError
+    from handler.errors import EndpointError, SettingError
     from handler.storage.storage_errors import AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable
 
     try:
@@ -118,6 +118,8 @@ def status_of(run: Callable[[], Any]) -> int:
         return 0
     except EndpointError as error:
         click.echo(f"Error: {error.message}", err=True)
+        if isinstance(error, SettingError) and error.setting.startswith("--"):
+            return USAGE
         service = (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)
         return SERVICE if isinstance(error, service) else FAILED
     except Exception as error:

@@ -135,9 +135,7 @@ def _open(uri: str) -> ArtifactStore:
     store = ArtifactStore.open(uri, setting="STORE")
     directory = getattr(store.objects, "root", None)
     if directory is not None and not directory.is_dir():
-        raise SettingError(
-            "STORE", f"there is no directory {directory}", "Give a store that an endpoint has written to."
-        )
+        raise SettingError("STORE", f"there is no directory {directory}", "Give the directory of a store.")
     return store
 
 

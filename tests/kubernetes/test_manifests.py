@@ -223,7 +223,7 @@ def test_the_command_refuses_what_would_not_start() -> None:
         assert run(model, "--image").exit_code == 2
         assert "Give --instance or --cpu" in run(model).stderr
         unknown = run("nobody/knows", "--cpu")
-        assert (unknown.exit_code, "--startup-seconds" in unknown.stderr) == (1, True)
+        assert (unknown.exit_code, "--startup-seconds" in unknown.stderr) == (2, True)
         here = run("/opt/ml/model", "--cpu")
         assert (here.exit_code, "not in a pod" in here.stderr) == (1, True)
         assert run(model, "--cpu", "--nodes", "2", "--kserve").exit_code == 2

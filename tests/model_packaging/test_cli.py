@@ -293,6 +293,11 @@ def test_the_real_process_is_light_and_answers() -> None:
         (("store", "ls", "file:///no/store"), 1, "there is no directory /no/store"),
         (("push", "no/such/dir", "s3://a/b"), 1, "there is no folder no/such/dir"),
         (("check", "--instance", "ml.foo", MODEL), 2, "'ml.foo' is not an instance with Neuron cores"),
+        (
+            ("deploy", "x", "s3://a/b", "--image", "i", "--instance", "ml.foo"),
+            2,
+            "'ml.foo' is not an instance with Neuron",
+        ),
     ],
 )
 def test_a_mistake_has_its_exit_status_and_says_what_was_meant(words: tuple[str, ...], status: int, said: str) -> None:

@@ -149,5 +149,5 @@ def test_the_command() -> None:
 )
 def test_what_is_no_load_is_refused(option: str, value: str) -> None:
     result = run("--requests", "1", *MEASURED, option, value)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert option in result.stderr

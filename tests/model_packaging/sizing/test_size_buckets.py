@@ -134,7 +134,7 @@ def test_the_limit_of_the_first_token_is_kept_or_an_error(tmp_path: Path) -> Non
     words = ("--line", "nxdi-0.16", "--instance", "ml.inf2.xlarge", "--log", "trace:code", sample_model.path())
     assert run("--ttft", "10", *words).exit_code == 0
     result = run("--ttft", "0.01", *words)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "has its first token after" in " ".join(result.stderr.split())
 
 
@@ -160,5 +160,5 @@ def test_the_plot_and_the_tables(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_tuned_is_an_error_that_tells_the_fix(words: tuple[str, ...], text: str) -> None:
     result = run(*words)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert text in " ".join(result.stderr.split())
