@@ -125,10 +125,10 @@ def _answers(
             batch = batches.create(BatchFields(input_file_id=file, endpoint=endpoint, completion_window=WINDOW))
             batches.start()
             while not batch.status.ended and not engine.dead():
-                counts = batch.request_counts
-                show(description="answer", completed=counts.completed + counts.failed, total=counts.total)
                 time.sleep(POLL)
                 batch = batches.get(batch.id)
+                counts = batch.request_counts
+                show(description="answer", completed=counts.completed + counts.failed, total=counts.total)
             state.lifecycle.drain()
             rows = {decoded_row(row)["custom_id"]: row for row in batches.store.replies(batch.id)}
     finally:

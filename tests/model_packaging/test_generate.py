@@ -27,7 +27,7 @@ def write(path: Path, lines: list[Any]) -> Path:
 
 @pytest.mark.engine
 def test_texts_bodies_and_lines_of_a_batch_are_answered_in_their_order(tmp_path: Path) -> None:
-    prompts = write(tmp_path / "prompts.jsonl", [GREEDY, '"Hello"', "", ROW, {**GREEDY, "temperature": 9}])
+    prompts = write(tmp_path / "prompts.jsonl", [GREEDY, '"Hello"', "", ROW, {**GREEDY, "temperature": -1}])
     settings, output = tmp_path / "endpoint.env", tmp_path / "replies.jsonl"
     settings.write_text("SM_VLLM_MAX_MODEL_LEN=512\nSM_VLLM_MAX_NUM_SEQS=4\nSM_VLLM_ENFORCE_EAGER=true\n")
     command = [Path(sys.executable).with_name("neuron-endpoint"), "generate", sample_model.path()]
