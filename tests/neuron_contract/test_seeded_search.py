@@ -141,8 +141,6 @@ def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) ->
         said = (verdict.typed, verdict.refused, error)
         cells.setdefault((not verdict.refused, error is None), []).append(said)
     counts = {cell: len(found) for cell, found in cells.items()}
-    print(
-        f"{line}: {COUNT} configurations of seed {SEED}; not read: {unread}; silent: {silent}; (accepted, starts): {counts}"
-    )
+    print(f"{line}: {COUNT} of seed {SEED}; not read: {unread}; silent: {silent}; (accepted, starts): {counts}")
     wrong = cells.get((True, False), []) + cells.get((False, True), [])
     assert not wrong, "\n".join(map(str, wrong))
