@@ -39,6 +39,8 @@ LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "nativ
 # have those that are fields of the endpoint's configuration.
 LEFT_OUT: Final = frozenset(
     (
+        *("kv_transfer_config.kv_connector", "kv_transfer_config.kv_role", "speculative_config.model"),
+        *("ec_transfer_config.ec_connector", "ec_transfer_config.ec_role"),
         *("tokenizer", "hf_config_path", "default_mm_loras", "distributed_executor_backend", "max_num_batched_tokens"),
         *("nnodes", "node_rank", "data_parallel_size_local", "decode_context_parallel_size"),
         *(
@@ -354,7 +356,7 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Without single numbers and objects: other values of their class were accepted, or may be."""
     kept: dict[str, Any] = {}
     for name, row in sorted(table.items()):
-        if name.partition(".")[0] in LEFT_OUT or name in fields():
+        if name in LEFT_OUT or name.partition(".")[0] in LEFT_OUT or name in fields():
             continue
         rejected = {
             key: why
