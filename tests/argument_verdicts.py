@@ -39,9 +39,17 @@ LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "nativ
 # have those that are fields of the endpoint's configuration.
 LEFT_OUT: Final = frozenset(
     (
+        *("kv_transfer_config.kv_connector", "kv_transfer_config.kv_role", "speculative_config.model"),
+        *("ec_transfer_config.ec_connector", "ec_transfer_config.ec_role"),
         *("tokenizer", "hf_config_path", "default_mm_loras", "distributed_executor_backend", "max_num_batched_tokens"),
         *("nnodes", "node_rank", "data_parallel_size_local", "decode_context_parallel_size"),
-        *("data_parallel_start_rank", "prefill_context_parallel_size", "numa_bind", "numa_bind_nodes", "numa_bind_cpus"),
+        *(
+            "data_parallel_start_rank",
+            "prefill_context_parallel_size",
+            "numa_bind",
+            "numa_bind_nodes",
+            "numa_bind_cpus",
+        ),
         *("device_ids", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
     )
 )
@@ -272,7 +280,7 @@ class Questions:
         outer = name.split(".")[0]
         annotations = hints(cls)
         names = [one.name for one in dataclasses.fields(cls) if one.init and not one.name.startswith("_")]
-        if self.error({outer: wrap({"unknown_key": 1})}) is not None and self.error({outer: wrap({})}) is None:
+        if "unknown_key" in (self.error({outer: wrap({"unknown_key": 1})}) or ""):
             yield name, {"keys": names}
         for key in names:
             annotation = annotations.get(key)
@@ -335,6 +343,9 @@ def ask(line: str) -> dict[str, Any]:
             content = CONTENT.get(name, {})
             for key, inner in questions.nested(name, cls, lambda value, content=content: {**content, **value}):
                 table.setdefault(key, {}).update(inner)
+        elif known()[name].kind == "json" and name != "default_mm_loras":
+            row = questions.verdicts(f"{name}.*", [*EVERY], lambda value: {"unknown_key": value})
+            table.update({f"{name}.*": row} if row else {})
         if verdicts:
             table[name] = {**verdicts, **table.get(name, {})}
     print(f"{line}: {questions.asked} questions", file=sys.stderr)
@@ -345,12 +356,14 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Without single numbers and objects: other values of their class were accepted, or may be."""
     kept: dict[str, Any] = {}
     for name, row in sorted(table.items()):
-        if name.partition(".")[0] in LEFT_OUT or name in fields():
+        if name in LEFT_OUT or name.partition(".")[0] in LEFT_OUT or name in fields():
             continue
         rejected = {
             key: why
             for key, why in row.get("rejected", {}).items()
-            if key[0] in '"<>[' or key in ("true", "false", "text", "0", "1", "fraction") or (key == "object" and "." in name)
+            if key[0] in '"<>['
+            or key in ("true", "false", "text", "0", "1", "fraction")
+            or (key == "object" and "." in name)
         }
         row = {**row, "rejected": rejected, "needs": {k: v for k, v in row.get("needs", {}).items() if k in rejected}}
         row = {key: value for key, value in row.items() if value}

@@ -65,10 +65,10 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
     verdicts = table.get(name, {})
     if value is None:
         return
-    if isinstance(value, str) and (value.isdecimal() or value.lower() in ("true", "false")):
-        # vLLM reads it as a number or a switch, where it wants one.
-        if value_class(json.loads(value.lower().lstrip("0") or "0")) not in verdicts.get("rejected", ()):
-            return
+    literal = value.lower().lstrip("0") or "0" if isinstance(value, str) and value.isascii() else ""
+    read = literal.isdecimal() or literal in ("true", "false")
+    if read and value_class(json.loads(literal)) not in verdicts.get("rejected", ()):
+        return  # vLLM reads such a text as a number or a switch, where it wants one
     for key in (json.dumps(value), value_class(value)):
         if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
             needs = tuple(verdicts.get("needs", {}).get(key, ()))
@@ -79,7 +79,7 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
         if keys and key not in keys:
             yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), tuple(keys))
         else:
-            yield from _of_value(table, f"{name}.{key}", item)
+            yield from _of_value(table, f"{name}.*" if f"{name}.*" in table else f"{name}.{key}", item)
 
 
 def _met(need: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:

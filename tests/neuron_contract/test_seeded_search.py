@@ -34,6 +34,8 @@ from handler.neuron.planning.vllm_versions import OF_LINE, public
 
 COUNT, SEED = int(os.environ.get("SEARCH", "100")), int(os.environ.get("SEARCH_SEED", "40"))
 LINES = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
+# What the software takes without a word and does not use: `check` refuses it, and a start does not.
+SILENT = ("kv-cache-dtype", "vllm-quantization", "unknown-neuron-key", "neuron-key-type", "unsupported-by-line")
 PARAMETERS = 8_030_000_000
 ROOT = Path(__file__).parents[2]
 
@@ -127,15 +129,18 @@ def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) ->
         subprocess.run([*command, *arguments], env=environment, check=True, stdout=log, stderr=log, timeout=3500)
     answers = iter(json.loads((tmp_path / "answers.json").read_text()))
     cells: dict[tuple[bool, bool], list[Any]] = {}
-    unread = 0
+    unread = silent = 0
     for verdict, job in checked:
         if job is None:
             unread += 1
             continue
         error = next(answers)
+        if error is None and verdict.refused and all(one.startswith(SILENT) for one in verdict.refused):
+            error = "silent"
+            silent += 1
         said = (verdict.typed, verdict.refused, error)
         cells.setdefault((not verdict.refused, error is None), []).append(said)
     counts = {cell: len(found) for cell, found in cells.items()}
-    print(f"{line}: {COUNT} configurations of seed {SEED}; not read: {unread}; (accepted, starts): {counts}")
+    print(f"{line}: {COUNT} of seed {SEED}; not read: {unread}; silent: {silent}; (accepted, starts): {counts}")
     wrong = cells.get((True, False), []) + cells.get((False, True), [])
     assert not wrong, "\n".join(map(str, wrong))
