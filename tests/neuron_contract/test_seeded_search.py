@@ -106,6 +106,7 @@ def _with(config: EndpointConfig, known: dict[str, int]) -> EndpointConfig:
 
 @pytest.mark.engine
 @pytest.mark.timeout(3600)
+@pytest.mark.skipif("SEARCH" not in os.environ, reason="a search of some minutes: make test-arguments")
 def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) -> None:
     version = public(installed_versions()["vllm"])
     line = LINES.get(version)
