@@ -71,6 +71,7 @@ REJECTED: Final[Mapping[str, tuple[Callable[[Json], bool], str]]] = {
     "kv_offloading_size": (_given, "the plugin does not move the KV cache to the host"),
     "convert": (lambda value: value == "classify", "the plugin has embeddings, and no classification"),
     "calculate_kv_scales": (_given, "the plugin does not compute scales of the KV cache"),
+    "fail_on_environ_validation": (_given, "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND)"),
     "kv_cache_dtype": (lambda value: value not in CACHE_DTYPES, "the plugin's FP8 cache is fp8 or fp8_e4m3"),
 }
 
@@ -119,8 +120,10 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
 def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
     """The KV cache of one sequence over several ranks."""
     draft, name = context.draft, "decode_context_parallel_size"
-    degree, ranks = draft.number(name) or 1, draft.number("tensor_parallel_size") or 1
-    if degree <= 1:
+    degree, ranks = draft.number(name), draft.number("tensor_parallel_size") or 1
+    if degree is not None and degree < 1:
+        yield error("degree", context.setting(name), f"{name} is {degree}", "Give 1 or more, or remove it.")
+    if degree is None or degree <= 1:
         return
     heads, kv_heads = (context.facts.heads, context.facts.kv_heads) if context.facts else (0, 0)
     connector = _transfer(context).get("kv_connector", CONNECTORS[0])

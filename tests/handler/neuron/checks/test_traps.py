@@ -456,6 +456,8 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"engine_args": {"compilation_config": {"modee": 0}}}, "rejected-by-vllm", "compilation_config.modee"),
     ({"engine_args": {"profiler_config": {"profiler": "torch"}}}, "rejected-by-vllm", "profiler_config.profiler"),
+    ({"engine_args": {"decode_context_parallel_size": 0}}, "degree", "decode_context_parallel_size"),
+    ({"engine_args": {"fail_on_environ_validation": True}}, "not-on-native", "fail_on_environ_validation"),
 ]
 
 
