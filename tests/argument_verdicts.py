@@ -53,6 +53,11 @@ LEFT_OUT: Final = frozenset(
         *("device_ids", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
     )
 )
+# vLLM's messages on a key's own value, whatever is beside it.
+OF_VALUE: Final = re.compile(
+    r"Input should|Input is not|Unexpected keyword|invalid parse_dataclass|Expected a string|Invalid syntax"
+    r"|\.literal\[|not a valid argument"
+)
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
 EVERY: Final = (True, -1, 0, 1, 2, 128, *UNKNOWN, ["a"], {})
@@ -353,7 +358,10 @@ def ask(line: str) -> dict[str, Any]:
 
 
 def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Without single numbers and objects: other values of their class were accepted, or may be."""
+    """Without single numbers and objects: other values of their class were accepted, or may be.
+
+    And without what may be right beside other keys of its object: a message that speaks of more than the value.
+    """
     kept: dict[str, Any] = {}
     for name, row in sorted(table.items()):
         if name in LEFT_OUT or name.partition(".")[0] in LEFT_OUT or name in fields():
@@ -361,6 +369,7 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         rejected = {
             key: why
             for key, why in row.get("rejected", {}).items()
+            if "." not in name or OF_VALUE.search(why) or row.get("needs", {}).get(key)
             if key[0] in '"<>['
             or key in ("true", "false", "text", "0", "1", "fraction")
             or (key == "object" and "." in name)

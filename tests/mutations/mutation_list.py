@@ -147,8 +147,8 @@ MUTATIONS = (
     Mutation(
         "a line for plans only",
         "handler/neuron/checks/legacy_lines.py",
-        "if line.served:",
-        "if True:",
+        "if not line.served:",
+        "if False:",
     ),
     Mutation(
         "a warm-up beyond the plan's limits",

@@ -64,6 +64,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("speculation", args(speculative_config={"method": "dflash"})),
     ("eager", args(enforce_eager=True)),
     ("visible-cores", {"environment": {"NEURON_RT_VISIBLE_CORES": "0-7"}}),
+    ("visible-devices", {"environment": {"NEURON_VISIBLE_DEVICES": "0-2"}}),
     ("v2-runner", {"environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}),
     ("compressed-weights", model(quantization_config=COMPRESSED)),
     ("quantization-method", model(quantization_config={"quant_method": "mxfp4"})),
