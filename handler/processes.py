@@ -1,7 +1,8 @@
-"""Processes of this machine: which are alive, and a port for a new one."""
+"""Processes of this machine: which are alive, a port for a new one, and this one's environment."""
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -20,3 +21,11 @@ def free_port() -> int:
     """Returns a TCP port of loopback that nobody uses at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
+
+
+def current_environment() -> dict[str, str]:
+    """A copy of the environment, also while another thread changes it: `dict(os.environ)` may raise a KeyError then.
+
+    Imports change it. NumPy sets OPENBLAS_MAIN_FREE and deletes it (numpy/__init__.py), while the start goes on.
+    """
+    return {name: value for name in list(os.environ) if (value := os.environ.get(name)) is not None}

@@ -37,6 +37,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NoReturn
 
+from handler.processes import current_environment
+
 # How vLLM names the core's process (v1/engine/utils.py, `CoreEngineProcManager`). 0.9 gives it no name.
 CORE = ("EngineCore", "SpawnProcess")
 # Variables with these prefixes take effect only when a process starts. Two others may differ: OpenCV, which vLLM
@@ -94,13 +96,13 @@ class WaitingProcess:
         """
         if self._pid is None:
             return None
-        if _at_the_start(self._environment) != _at_the_start(os.environ):
+        if _at_the_start(self._environment) != _at_the_start(current_environment()):
             self.end()
             return None
-        environment = reduction.ForkingPickler.dumps(dict(os.environ))
+        variables = reduction.ForkingPickler.dumps(current_environment())
         try:
-            socket.send_fds(self._channel, [len(environment).to_bytes(HEADER, "big")], STREAMS)
-            self._channel.sendall(environment)
+            socket.send_fds(self._channel, [len(variables).to_bytes(HEADER, "big")], STREAMS)
+            self._channel.sendall(variables)
             lives = self._channel.recv(1) == READY
             self._channel.sendall(process)
         except OSError:

@@ -21,6 +21,7 @@ from handler.errors import SettingError
 from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
+from handler.processes import current_environment
 from handler.storage.directory_objects import DirectoryObjects
 
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
@@ -50,7 +51,7 @@ class ArtifactBackend:
         content = _sharded(plan)
         checkpoint = identify(DirectoryObjects(self.model), content=content)
         others = identify_companions(self.companions, self.config.scratch, content=content)
-        versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), os.environ
+        versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), current_environment()
         return KeyInputs(plan, versions, platform, checkpoint, environ, others.adapters, others.draft, others.quantized)
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
@@ -167,7 +168,7 @@ class CpuBackend(CacheBackend):
         checkpoint = identify(DirectoryObjects(self.model), content=False)
         others = identify_companions(self.companions, self.config.scratch, content=False)
         target = CompileTarget("cpu", None, tuple(cpu_features()))
-        return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, others.adapters, others.draft)
+        return KeyInputs(plan, cpu_versions(), target, checkpoint, current_environment(), others.adapters, others.draft)
 
 
 def _sharded(plan: EnginePlan) -> bool:

@@ -7,7 +7,6 @@ means starting the engine, so an engine that was started to compile goes on to s
 from __future__ import annotations
 
 import logging
-import os
 import platform
 import time
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.lora import adapter_file
+from handler.processes import current_environment
 from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
@@ -70,7 +70,7 @@ class StoreStart:
             config.artifact_lease,
             min(POLL, config.artifact_lease / POLLS),
             _machine(self.state),
-            environ=os.environ,
+            environ=current_environment(),
         )
         search = Acquisition(self.store, keys, deadline, options, emit=self._record)
         restored = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.lines.transformers_neuronx import SUFFIX
+from handler.processes import current_environment
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
@@ -130,7 +130,7 @@ def _side_by_side(
     ]
     if plan is None:
         return fetches
-    environment = dict(os.environ)
+    environment = current_environment()
     use_environment(plan)
     # Packages that the model's own code requires are installed before anything of vLLM is imported.
     before = (CODE,) if names_requirements(config) else ()

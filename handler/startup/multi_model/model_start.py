@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.host_cpu import SPACE
 from handler.neuron.planning.file_examination import require_sound_files
+from handler.processes import current_environment
 from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
@@ -85,7 +85,9 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
                 name, "it has code of its own, which is supported only for the model of the start", CODE
             )
         # The plan of an earlier engine has set the size of its own cache.
-        environ = {name: value for name, value in os.environ.items() if name != SPACE or SPACE in config.neuron_env}
+        environ = {
+            name: value for name, value in current_environment().items() if name != SPACE or SPACE in config.neuron_env
+        }
         own = load(environ, model=str(path))
         own = replace(own, served_model_name=(name,), **OF_THE_START)
         require_sound_files(own, "url")
