@@ -65,9 +65,8 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
     verdicts = table.get(name, {})
     if value is None:
         return
-    literal = value.lower().lstrip("0") or "0" if isinstance(value, str) and value.isascii() else ""
-    read = literal.isdecimal() or literal in ("true", "false")
-    if read and value_class(json.loads(literal)) not in verdicts.get("rejected", ()):
+    meant = _class_of_text(value) if isinstance(value, str) else None
+    if meant is not None and meant not in verdicts.get("rejected", ()):
         return  # vLLM reads such a text as a number or a switch, where it wants one
     for key in (json.dumps(value), value_class(value)):
         if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
@@ -80,6 +79,16 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
             yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), tuple(keys))
         else:
             yield from _of_value(table, f"{name}.*" if f"{name}.*" in table else f"{name}.{key}", item)
+
+
+def _class_of_text(text: str) -> str | None:
+    """The class of the number or the switch that a text of any length spells. None: it spells neither."""
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if not text.isascii() or not text.isdecimal():
+        return None
+    digits = text.lstrip("0")
+    return digits if digits == "1" else ">1" if digits else "0"
 
 
 def _met(need: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:

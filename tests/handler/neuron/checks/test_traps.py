@@ -8,6 +8,7 @@ import pytest
 from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
 from handler.config.finding import Severity
+from handler.config.vllm_verdicts import rejections
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}
@@ -556,3 +557,13 @@ def test_clean_settings_give_no_warning() -> None:
         "nxdi-0.16", max_num_seqs=8, max_model_len=4096, tensor_parallel_size=32, facts=llama(), instance=TRN1
     )
     assert [finding for finding in result.findings if finding.severity is not INFO] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 5000, "0" * 5000, "-" + "9" * 5000, "\u0663", "TRUE", "", "1e999", "NaN", "[" * 5000]
+)
+def test_a_text_of_any_length_has_a_verdict(text: str) -> None:
+    """A number of 5,000 digits is one that Python does not read."""
+    for version in ("0.16.0", "0.24.0", "0.29.0"):
+        names = ("kv_cache_dtype", "seed", "structured_outputs_config", "profiler_config")
+        assert len(list(rejections(version, "neuron", dict.fromkeys(names, text)))) <= len(names)
