@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from handler.engine.queue_limits import STEP_TOKENS, QueueLimits
+from handler.engine.queue_limits import QueueLimits
 
 CHECK_SECONDS: Final = 0.25
 # Later prompts stop waiting for one that has no token after so long. The engine may have another reason to wait (a full
@@ -282,10 +282,10 @@ class CoreQueue:
         if pace is None or not self._streaming or not entry.paced or entry.group.alone:
             return True
         burst = prefills + min(self.waiting + arriving, self._limits.first - len(self._inside))
-        tokens = sum(running.tokens for running in self._prefills.values()) + entry.tokens
-        if prefills < pace.requests or tokens <= pace.tokens:
+        if prefills < pace.requests:
             return True
-        return prefills < burst * 4 / self._mean_tokens and tokens <= STEP_TOKENS
+        tokens = sum(running.tokens for running in self._prefills.values()) + entry.tokens
+        return tokens <= pace.tokens or (tokens <= pace.step and prefills < burst * 4 / self._mean_tokens)
 
     def _scheduled_step(self) -> None:
         self._scheduled = False

@@ -13,20 +13,26 @@ from handler.neuron.engine_plan import EnginePlan
 RESERVED_PART: Final = 8
 
 
+# Prompt tokens that vLLM computes in one step, if nothing is set.
+STEP_TOKENS: Final = 2048
+
+
 @dataclass(frozen=True, slots=True)
 class PaceLimit:
-    """How much may be prefilled at the same time: this many requests, or more with at most this many prompt tokens."""
+    """How much may be prefilled at the same time: this many requests, or more with at most this many prompt tokens.
+
+    :param step: the prompt tokens of one step of the engine. What enters beyond them waits in the core, before all that
+        comes later.
+    """
 
     requests: int
     tokens: int
+    step: int = STEP_TOKENS
 
 
 # On a CPU, 128 prompt tokens take about as long as one decode step. So 128 are computed while 128 are queued.
 MIXED: Final = PaceLimit(2, 256)
 ONE_BY_ONE: Final = PaceLimit(1, 0)
-# Prompt tokens that vLLM computes in one step, unless `max_num_batched_tokens` says otherwise. What enters beyond them
-# only waits in the core, before all that comes later.
-STEP_TOKENS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,11 @@ class QueueLimits:
 def pace_limit(config: EndpointConfig, plan: EnginePlan) -> PaceLimit | None:
     """The limit of a configuration. None: prompts are admitted as they arrive."""
     default = ONE_BY_ONE if plan.line.startswith(("nxdi", "fork")) else MIXED
-    if config.prefill_tokens is None:
-        return default
-    return PaceLimit(default.requests, config.prefill_tokens) if config.prefill_tokens else None
+    if config.prefill_tokens == 0:
+        return None
+    step = plan.engine_args.get("max_num_batched_tokens")
+    tokens = default.tokens if config.prefill_tokens is None else config.prefill_tokens
+    return PaceLimit(default.requests, tokens, step if isinstance(step, int) else STEP_TOKENS)
 
 
 def queue_limits(config: EndpointConfig, plan: EnginePlan, slots: int) -> QueueLimits:

@@ -384,6 +384,11 @@ def test_the_pace_of_a_line_and_the_setting(line: str, tokens: int | None, pace:
     assert queue_limits(EndpointConfig(prefill_tokens=tokens), EnginePlan(line, {}), 64).pace == pace
 
 
+def test_a_burst_may_be_as_long_as_a_step_of_the_plan() -> None:
+    plan = EnginePlan("cpu", {"max_num_batched_tokens": 8192})
+    assert queue_limits(EndpointConfig(), plan, 64).pace == PaceLimit(MIXED.requests, MIXED.tokens, 8192)
+
+
 @pytest.mark.parametrize(
     ("config", "slots", "share", "reserved"),
     [
