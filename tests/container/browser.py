@@ -154,3 +154,14 @@ class Browser:
         finally:
             self.process.kill()
             self.process.wait(10)
+
+
+def ask(page: Browser, text: str) -> None:
+    """Sends a message of the page's chat."""
+    page.write("#prompt", text)
+    page.click("#send")
+
+
+def answer(page: Browser) -> str:
+    """The last reply of the page's chat."""
+    return page.text("#messages .assistant:last-of-type .text").strip()

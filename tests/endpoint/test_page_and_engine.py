@@ -14,7 +14,7 @@ from serve_process import STARTED_WITHIN, ServeProcess
 sys.path.append(str(Path(__file__).parents[1] / "container"))
 sys.path.append(str(Path(__file__).parents[1] / "handler"))
 
-from browser import Browser, installed
+from browser import Browser, answer, ask, installed
 
 import sample_model
 from sample_model.facts import by_name
@@ -34,15 +34,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser = Browser(PROGRAM, tmp_path_factory.mktemp("browser"))
     yield browser
     browser.close()
-
-
-def ask(browser: Browser, text: str) -> None:
-    browser.write("#prompt", text)
-    browser.click("#send")
-
-
-def answer(browser: Browser) -> str:
-    return browser.text("#messages .assistant:last-of-type .text").strip()
 
 
 def test_a_start_a_chat_an_adapter_a_stop_and_an_engine_that_dies(browser: Browser, tmp_path: Path) -> None:

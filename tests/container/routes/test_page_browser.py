@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, installed
+from browser import Browser, answer, ask, installed
 from scripted_process import Server
 from waiting import eventually
 
@@ -88,15 +88,6 @@ def page(server: Server, browser: Browser) -> Iterator[Browser]:
     eventually(lambda: server.seen()["in_flight"] == 0)
     assert browser.complaints == []
     assert all(asked.startswith((url, "data:")) for asked in browser.requested), browser.requested
-
-
-def ask(page: Browser, text: str) -> None:
-    page.write("#prompt", text)
-    page.click("#send")
-
-
-def answer(page: Browser) -> str:
-    return page.text("#messages .assistant:last-of-type .text").strip()
 
 
 def test_a_chat_while_its_stream_runs(page: Browser, server: Server) -> None:
