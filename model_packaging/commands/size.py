@@ -12,21 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import json_option, plan_options, settings_options
-from model_packaging.console.output import number_text, print_json, size_text
 
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
     from handler.neuron.checkpoint.model_facts import ModelFacts
     from handler.neuron.hardware.instance_type import InstanceType
-    from model_packaging.sizing.fleet import Demand, Fleet, InstanceRates
-    from model_packaging.sizing.fleet_limits import LimitUse
-    from model_packaging.sizing.instance_options import InstanceOption
-    from model_packaging.sizing.plan_cost import PlanCost
-    from model_packaging.sizing.prediction import PlanPrediction
-    from model_packaging.sizing.request_log import RequestLengths
-    from model_packaging.sizing.tuned_plan import Tuning
+    from model_packaging.sizing.fleet import Demand, InstanceRates
 
-NOTE = "Predicted from a roofline, not measured. How good it is: docs/predictions.md."
 PREDICTED_BATCHES, MEASURED_BATCH = (1, 8, 32), 32
 # Options that have a meaning only beside one of these other ones.
 NEEDED = {
@@ -106,6 +98,7 @@ def _option(name: str) -> str:
 
 def _predict(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> None:
     """Prints the rates on one instance, for each batch."""
+    from model_packaging.sizing import sizing_tables
     from model_packaging.sizing.instance_options import predict_load
     from model_packaging.sizing.prediction import GenerationLoad
 
@@ -119,29 +112,7 @@ def _predict(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) 
         for batch in _batches(options["batch"]) or PREDICTED_BATCHES
     ]
     predictions = [predict_load(config, facts, instance, load, degree=options["tp"], price=price) for load in loads]
-    if as_json:
-        print_json({"predictions": [prediction.document() for prediction in predictions]})
-        return
-    from model_packaging.console.tables import plain_table, show
-
-    titles = ("batch", "TP", "first token", "a token", "tokens/s", "a million tokens", "memory")
-    rows = [
-        (
-            str(one.load.batch),
-            str(one.degree),
-            *_rate_cells(one),
-            "no price" if one.cost is None else f"{one.cost:.2f}",
-            one.sized.memory.verdict.value if one.sized.memory else "-",
-        )
-        for one in predictions
-    ]
-    show(plain_table(titles, rows, f"{instance.name}, {prompt} tokens in, {output} out"), NOTE)
-
-
-def _rate_cells(prediction: PlanPrediction) -> tuple[str, str, str]:
-    rates = prediction.rates
-    first, between = f"{rates.first_token * 1000:.0f} ms", f"{rates.between_tokens * 1000:.1f} ms"
-    return first, between, f"{rates.tokens_per_second:,.0f}"
+    sizing_tables.print_predictions(predictions, f"{instance.name}, {prompt} tokens in, {output} out", as_json)
 
 
 def _size_fleet(config: EndpointConfig, name: str | None, options: Mapping[str, Any], as_json: bool) -> None:
@@ -150,6 +121,7 @@ def _size_fleet(config: EndpointConfig, name: str | None, options: Mapping[str, 
     :param name: the value of --instance. The instance of the settings does not keep the others out.
     """
     from model_packaging.sizing import instance_options as choice
+    from model_packaging.sizing import sizing_tables
     from model_packaging.sizing.fleet import Demand, fleet_for
     from model_packaging.sizing.fleet_limits import limit_uses
 
@@ -167,10 +139,10 @@ def _size_fleet(config: EndpointConfig, name: str | None, options: Mapping[str, 
         if "" in prices:
             raise click.BadParameter("write INSTANCE=PRICE to compare instances.", param_hint="--price")
         found = choice.instance_options(config, _facts(config), demand, prices, degree=options["tp"], batches=batches)
-        _print_options(found, as_json)
+        sizing_tables.print_options(found, as_json)
         sys.exit(0 if any(option.prediction for option in found) else 1)
     fleet = fleet_for(demand, _instance_rates(config, instance, demand, options))
-    _print_fleet(fleet, limit_uses(fleet, options["instance_quota"], options["invoke_quota"]), as_json)
+    sizing_tables.print_fleet(fleet, limit_uses(fleet, options["instance_quota"], options["invoke_quota"]), as_json)
 
 
 def _instance_rates(
@@ -208,64 +180,12 @@ def _instance_rates(
     )
 
 
-def _print_options(options: Sequence[InstanceOption], as_json: bool) -> None:
-    if as_json:
-        print_json({"options": [option.document() for option in options]})
-        return
-    from model_packaging.console.tables import plain_table, show
-
-    rows = [
-        (
-            option.instance.name,
-            "no price" if option.cost_hour is None else f"{option.cost_hour:,.2f}",
-            f"{option.instances:,}",
-            str(option.prediction.degree),
-            str(option.prediction.load.batch),
-            *_rate_cells(option.prediction),
-        )
-        for option in options
-        if option.prediction
-    ]
-    titles = ("instance", "cost an hour", "instances", "TP", "batch", "first token", "a token", "tokens/s of one")
-    unfit = [(option.instance.name, option.why) for option in options if option.why]
-    show(plain_table(titles, rows), *([plain_table(("does not fit", "why"), unfit)] if unfit else []), NOTE)
-
-
-def _print_fleet(fleet: Fleet, uses: Sequence[LimitUse], as_json: bool) -> None:
-    if as_json:
-        print_json({**fleet.document(), "limits": [use.document(fleet) for use in uses]})
-        return
-    from model_packaging.console.tables import plain_table, show
-
-    rates, hour, million = fleet.rates, fleet.cost_hour, fleet.cost_million
-    cost = "no price"
-    if hour is not None and million is not None:
-        cost = f"{number_text(hour)} an hour, {number_text(million)} for a million tokens"
-    rows = [
-        (
-            use.what,
-            number_text(use.needed),
-            f"{number_text(use.limit) if use.limit else 'your quota of'} {use.unit}",
-            "-" if use.requests(fleet) == inf else number_text(use.requests(fleet)),
-        )
-        for use in uses
-    ]
-    show(
-        f"{rates.name} ({rates.source}): {number_text(rates.tokens_per_second)} tokens/s with {rates.in_flight} "
-        f"requests at a time, of which {fleet.demand.use:.0%} are used.",
-        f"{fleet.instances:,} instances for {number_text(fleet.tokens)} tokens/s; {cost}.",
-        f"A start of all reads {size_text(fleet.read_bytes)} in {fleet.reads:,} requests; one instance takes up to "
-        f"{number_text(fleet.start)} s.",
-        plain_table(("what", "needs", "of", "reached at requests/s"), rows),
-        f"Reached first of those that are known: {first.what}. Then: {first.then}." if (first := uses[0]).limit else "",
-    )
-
-
 def _tune(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> None:
     """Chooses the buckets for a log, prints them, and watches an endpoint if asked."""
     from handler.neuron.checkpoint.checkpoint_reader import read_facts
     from handler.neuron.hardware.current_machine import this_machine
     from model_packaging import plots
+    from model_packaging.sizing import sizing_tables
     from model_packaging.sizing.request_log import read_log
     from model_packaging.sizing.sized_plan import make_sized_plan
     from model_packaging.sizing.tuned_plan import tune
@@ -275,7 +195,7 @@ def _tune(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> 
     facts, machine = read_facts(config.model), this_machine(config)
     lengths = read_log(options["log"], make_sized_plan(config, facts, machine).listed_buckets())
     tuning = tune(config, facts, machine, lengths, graphs=options["graphs"], ttft=options["ttft"])
-    _print_tuning(tuning, lengths, options["output"], as_json)
+    sizing_tables.print_tuning(tuning, lengths, options["output"], as_json)
     if options["plot"]:
         plots.padding_plot(tuning, lengths).savefig(options["plot"])
     if options["watch"]:
@@ -285,52 +205,6 @@ def _tune(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> 
             click.echo(text, err=as_json)
 
         sys.exit(1 if watch_traffic(options["watch"], tuning.proposed, options["poll"], options["polls"], say) else 0)
-
-
-def _print_tuning(tuning: Tuning, lengths: RequestLengths, output: str | None, as_json: bool) -> None:
-    from handler.config.config_rows import to_document
-
-    text = to_document(tuning.config)
-    if output:
-        Path(output).write_text(text, encoding="utf-8")
-    if as_json:
-        requests = {"requests": lengths.requests, "ignored": lengths.ignored, "too_long": lengths.too_long}
-        print_json({**requests, **tuning.document(), "document": text})
-        return
-    from model_packaging.console.tables import json_text, plain_table, show
-
-    today, proposed = _cost_column(tuning.today), _cost_column(tuning.proposed)
-    show(
-        f"{lengths.requests:,} requests on {tuning.proposed.sized.plan.line}. {lengths.too_long:,} were too long for "
-        f"it, and {lengths.ignored:,} lines had no lengths.",
-        plain_table(("", "today", "proposed"), [(name, today[name], proposed[name]) for name in today]),
-        "Padding saved: " + ", ".join(f"{share:.0%} in {phase}" for phase, share in tuning.saved().items()) + ".",
-    )
-    if tuning.changed:
-        changes = [(name, json_text(old), json_text(new)) for name, (old, new) in tuning.changed.items()]
-        show(plain_table(("changed", "today", "proposed"), changes))
-    if not output:
-        click.echo(text, nl=False)
-
-
-def _cost_column(cost: PlanCost) -> dict[str, str]:
-    column = {
-        "prefill segment" if cost.buckets.segmented else "prefill buckets": " ".join(map(str, cost.buckets.prefill)),
-        "decode buckets": " ".join(map(str, cost.buckets.decode)),
-        "batch buckets": " ".join(map(str, cost.buckets.batches)),
-    }
-    for tokens in (cost.prefill, cost.decode):
-        column[f"{tokens.phase}: tokens asked"] = f"{tokens.asked:,}"
-        column[f"{tokens.phase}: computed"] = f"{tokens.computed:,}"
-        column[f"{tokens.phase}: padding"] = f"{tokens.padding / tokens.computed:.1%}" if tokens.computed else "-"
-    memory, seconds = cost.sized.memory, cost.compile_seconds
-    return {
-        **column,
-        "sequences computed for each that ran": "-" if cost.batch is None else f"{cost.batch:.2f}",
-        "graphs": str(cost.buckets.graphs),
-        "compile time, assumed": "-" if seconds is None else f"{seconds / 60:.0f} min",
-        "memory of a core": f"{memory.total / 2**30:.2f} GiB, {memory.verdict.value}" if memory else "-",
-    }
 
 
 def _instance(name: str | None) -> InstanceType | None:
