@@ -51,12 +51,20 @@ LEFT_OUT: Final = frozenset(
             "numa_bind_cpus",
         ),
         *("device_ids", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
+        *("mamba_block_size",),
     )
 )
 # vLLM's messages on a key's own value, whatever is beside it.
 OF_VALUE: Final = re.compile(
     r"Input should|Input is not|Unexpected keyword|invalid parse_dataclass|Expected a string|Invalid syntax"
     r"|\.literal\[|not a valid argument"
+)
+# The texts that are right, where no error of the parser lists them: vLLM's own check does, or vLLM's registry.
+WORDS: Final = {"data_parallel_backend": ["mp", "ray"], "config_format": ["auto", "hf", "mistral"]}
+# Those by which no text at all is accepted.
+NO_TEXT: Final = re.compile(
+    r"Input should be (a valid|an object)|is not supported|unable to (parse|interpret)|invalid \w+ value"
+    r"|Unexpected keyword|not a valid argument"
 )
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
@@ -366,19 +374,28 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     for name, row in sorted(table.items()):
         if name in LEFT_OUT or name.partition(".")[0] in LEFT_OUT or name in fields():
             continue
-        rejected = {
-            key: why
-            for key, why in row.get("rejected", {}).items()
-            if "." not in name or OF_VALUE.search(why) or row.get("needs", {}).get(key)
-            if key[0] in '"<>['
-            or key in ("true", "false", "text", "0", "1", "fraction")
-            or (key == "object" and "." in name)
-        }
+        if name in WORDS:
+            row = {**row, "words": row.get("words", WORDS[name])}
+        rejected = {key: why for key, why in row.get("rejected", {}).items() if holds(name, key, why, row)}
         row = {**row, "rejected": rejected, "needs": {k: v for k, v in row.get("needs", {}).items() if k in rejected}}
         row = {key: value for key, value in row.items() if value}
         if row.keys() & {"rejected", "keys"}:
             kept[name] = row
     return kept
+
+
+def holds(name: str, key: str, why: str, row: Mapping[str, Any]) -> bool:
+    """Whether a rejection is that of the whole class, and of the value alone.
+
+    Of texts a few were tried. Others may be right, unless those that are right are known or a text never is.
+    """
+    if key == "text" and "words" not in row:
+        return bool(NO_TEXT.search(why))
+    if "." in name and key != "text" and not OF_VALUE.search(why) and not row.get("needs", {}).get(key):
+        return False
+    return (
+        key[0] in '"<>[' or key in ("true", "false", "text", "0", "1", "fraction") or (key == "object" and "." in name)
+    )
 
 
 def text(tables: Mapping[str, Any]) -> str:

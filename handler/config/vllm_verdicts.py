@@ -16,6 +16,11 @@ from handler.config.vllm_argument_table import TABLES
 from handler.json_value import Json
 
 VERDICTS: Final = TABLES / "verdicts"
+# The texts that pydantic reads as a switch.
+SWITCHES: Final = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on"), "true"),
+    **dict.fromkeys(("false", "f", "no", "n", "off"), "false"),
+}
 # A companion that is no argument: whether the model has experts.
 EXPERTS: Final = "model.experts"
 
@@ -66,7 +71,8 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
     if value is None:
         return
     meant = _class_of_text(value) if isinstance(value, str) else None
-    if meant is not None and meant not in verdicts.get("rejected", ()):
+    tried = json.dumps(value) in verdicts.get("rejected", ())
+    if meant is not None and not tried and meant not in verdicts.get("rejected", ()):
         return  # vLLM reads such a text as a number or a switch, where it wants one
     for key in (json.dumps(value), value_class(value)):
         if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
@@ -83,12 +89,16 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
 
 def _class_of_text(text: str) -> str | None:
     """The class of the number or the switch that a text of any length spells. None: it spells neither."""
-    if text.lower() in ("true", "false"):
-        return text.lower()
-    if not text.isascii() or not text.isdecimal():
+    spelled = text.strip().lower()
+    if spelled in SWITCHES:
+        return SWITCHES[spelled]
+    if spelled.isascii() and spelled.isdecimal():
+        digits = spelled.lstrip("0")
+        return digits if digits == "1" else ">1" if digits else "0"
+    try:
+        return value_class(float(spelled))
+    except ValueError:
         return None
-    digits = text.lstrip("0")
-    return digits if digits == "1" else ">1" if digits else "0"
 
 
 def _met(need: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:

@@ -36,6 +36,10 @@ COUNT, SEED = int(os.environ.get("SEARCH", "100")), int(os.environ.get("SEARCH_S
 LINES = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
 # What the software takes without a word and does not use: `check` refuses it, and a start does not.
 SILENT = ("kv-cache-dtype", "vllm-quantization", "unknown-neuron-key", "neuron-key-type", "unsupported-by-line")
+# The judge of nxdi loads no weights: it has no memory, and sees none of what NxD Inference raises then.
+AT_LOAD = "when the model is loaded"
+# The real plugin switches this check of vLLM off (vllm-neuron 0.5.0, platform.py), and the judge's stand-in does not.
+SWITCHED_OFF = "User-specified max_model_len"
 PARAMETERS = 8_030_000_000
 ROOT = Path(__file__).parents[2]
 
@@ -104,9 +108,14 @@ def _with(config: EndpointConfig, known: dict[str, int]) -> EndpointConfig:
     return replace(config, **known)
 
 
+def unseen(refusal: str, plugin: str) -> bool:
+    """Whether the judge cannot see why `check` refuses: the setting is taken in silence, or fails as weights load."""
+    at_load = refusal.startswith(("memory", "several-nodes", "prefix-caching-batch")) or AT_LOAD in refusal
+    return refusal.startswith(SILENT) or (plugin == "nxdi" and at_load)
+
+
 @pytest.mark.engine
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif("SEARCH" not in os.environ, reason="a search of some minutes: make test-arguments")
 def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) -> None:
     version = public(installed_versions()["vllm"])
     line = LINES.get(version)
@@ -136,7 +145,9 @@ def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) ->
             unread += 1
             continue
         error = next(answers)
-        if error is None and verdict.refused and all(one.startswith(SILENT) for one in verdict.refused):
+        if plugin == "nxdi" and str(error).startswith(SWITCHED_OFF) and not verdict.refused:
+            error = None
+        if error is None and verdict.refused and all(unseen(refusal, plugin) for refusal in verdict.refused):
             error = "silent"
             silent += 1
         said = (verdict.typed, verdict.refused, error)

@@ -100,4 +100,26 @@ def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
         )
 
 
-LINE_SUPPORT: Final = (unsupported, argument_of_another_version, rejected_by_vllm)
+def rejected_together(context: CheckContext) -> Iterator[Finding]:
+    """What vLLM rejects of two values together, which no table of single arguments has (vllm/config, 0.16 to 0.29)."""
+    name, draft = "decode_context_parallel_size", context.draft
+    degree, ranks = draft.number(name) or 1, draft.number("tensor_parallel_size") or 1
+    if degree > 1 and ranks % degree:
+        why = f"{name} is {degree}: tensor_parallel_size ({ranks}) must be a multiple of it"
+        yield error("decode-context-parallel", context.setting(name), why, "Remove it.")
+    local, engines = draft.number("data_parallel_size_local"), draft.number("data_parallel_size") or 1
+    if local is not None and local > max(1, engines):
+        why = f"data_parallel_size_local ({local}) is more than data_parallel_size ({engines})"
+        yield error("several-engines", context.setting("data_parallel_size_local"), why, "Remove it.")
+    block = draft.number("mamba_block_size")
+    if block is not None and (block < 1 or draft.args.get("enable_prefix_caching") is False):
+        why = "it is a length of 1 token or more, and goes with prefix caching only"
+        yield error("mamba-block", context.setting("mamba_block_size"), why, "Remove it.")
+    architectures = context.facts.architectures if context.facts else ()
+    text_only = bool(architectures) and all(each.endswith("ForCausalLM") for each in architectures)
+    if draft.args.get("default_mm_loras") and text_only:
+        why = f"{architectures[0][:60]} takes text only"
+        yield error("adapters-of-media", context.setting("default_mm_loras"), why, "Remove it.")
+
+
+LINE_SUPPORT: Final = (unsupported, argument_of_another_version, rejected_by_vllm, rejected_together)

@@ -131,7 +131,6 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
     step = min(draft.number(TOKENS) or 0, draft.number("max_model_len") or 0)
     stride, threshold = degree * block, draft.number("long_prefill_token_threshold") or 0
     broken = {
-        f"tensor_parallel_size ({ranks}) must be a multiple of it": ranks % degree != 0,
         f"it needs {degree * kv_heads} ranks: one for each of {kv_heads} KV heads, {degree} times": (
             ranks < degree * kv_heads
         ),

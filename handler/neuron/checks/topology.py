@@ -90,6 +90,11 @@ def cores(context: CheckContext) -> Iterator[Finding]:
         nodes = context.draft.number("nnodes") or context.config.nodes or 1
         if count is not None and context.nxd and degree <= count * nodes:
             yield from _world(context, count * nodes)
+        engines = context.draft.number("data_parallel_size") or 1
+        alone = nodes == 1 and "data_parallel_address" not in context.draft.args
+        if count is not None and alone and degree <= count < degree * engines:
+            why = f"{engines} engines of {degree} cores need more than the {count} of {context.instance.name}"
+            yield error("too-many-cores", context.setting("data_parallel_size"), why, "Lower one of the two.")
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")

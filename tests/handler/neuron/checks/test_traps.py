@@ -459,6 +459,9 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"engine_args": {"profiler_config": {"profiler": "torch"}}}, "rejected-by-vllm", "profiler_config.profiler"),
     ({"engine_args": {"decode_context_parallel_size": 0}}, "degree", "decode_context_parallel_size"),
     ({"engine_args": {"fail_on_environ_validation": True}}, "not-on-native", "fail_on_environ_validation"),
+    ({"engine_args": {"data_parallel_size_local": 4}}, "several-engines", "data_parallel_size_local"),
+    ({"engine_args": {"mamba_block_size": 0}}, "mamba-block", "mamba_block_size"),
+    ({"engine_args": {"default_mm_loras": {"image": "/lora"}}}, "adapters-of-media", "default_mm_loras"),
 ]
 
 
@@ -567,3 +570,32 @@ def test_a_text_of_any_length_has_a_verdict(text: str) -> None:
     for version in ("0.16.0", "0.24.0", "0.29.0"):
         names = ("kv_cache_dtype", "seed", "structured_outputs_config", "profiler_config")
         assert len(list(rejections(version, "neuron", dict.fromkeys(names, text)))) <= len(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rejected"),
+    [
+        ({"kernel_config": {"enable_flashinfer_autotune": "on"}}, False),
+        ({"kernel_config": {"enable_flashinfer_autotune": "maybe"}}, True),
+        ({"pooler_config": {"logit_mean": "-0.5"}}, False),
+        ({"data_parallel_backend": "mp"}, False),
+        ({"config_format": "auto"}, False),
+        ({"optimization_level": "2"}, False),
+        ({"speculative_config": {"method": "eagle3", "model": "/d", "quantization": "fp8"}}, False),
+        ({"structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True}}, False),
+    ],
+)
+def test_what_vllm_accepts_beside_others_is_not_rejected(arguments: dict[str, Any], rejected: bool) -> None:
+    assert bool(list(rejections("0.29.0", "neuron", arguments))) is rejected
+
+
+def test_engines_that_need_more_cores_than_there_are_do_not_start() -> None:
+    several = {"tensor_parallel_size": 32, "instance": TRN2, "facts": llama(), "engine_args": {"data_parallel_size": 4}}
+    assert found(outcome("nxdi-0.16", **several), "too-many-cores").setting == "engine_args.data_parallel_size"
+    two = outcome("nxdi-0.16", **{**several, "engine_args": {"data_parallel_size": 2}})
+    assert "too-many-cores" not in {finding.code for finding in two.findings}
+
+
+def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
+    settings = {"tensor_parallel_size": 32, "engine_args": {"decode_context_parallel_size": 3}, "facts": llama()}
+    assert found(outcome("nxdi-0.16", **settings), "decode-context-parallel").severity is ERROR
