@@ -121,6 +121,10 @@ def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) ->
     line = LINES.get(version)
     if line is None:
         pytest.skip(f"no Neuron line has vLLM {version}")
+    if line != "nxdi-0.16" and "SEARCH" not in os.environ:
+        pytest.skip(
+            "the judge of the native lines lacks rules of the plugin (a connector, offloading): make test-arguments"
+        )
     assert OF_LINE[line] == version
     checked = [check(typed, tmp_path, number) for number, typed in enumerate(searched(line, version, COUNT, SEED))]
     jobs = [job for _, job in checked if job is not None]

@@ -41,6 +41,7 @@ CONNECTORS: Final = ("NeuronNixlConnector", "NixlConnector", "NeuronDecodeBenchC
 # Tokens of the encoder's attention block, if it is not given.
 VISION_BLOCK: Final = 2048
 LANGUAGE_ONLY: Final = "mm_language_model_only"
+ENVIRON_CHECK: Final = "fail_on_environ_validation"
 V2_RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
 # Variables that version 0.21 reads with one prefix, and later versions with the other.
 OLD, NEW = "VLLM_NEURON_", "NEURON_LIBTORCH_"
@@ -71,7 +72,6 @@ REJECTED: Final[Mapping[str, tuple[Callable[[Json], bool], str]]] = {
     "kv_offloading_size": (_given, "the plugin does not move the KV cache to the host"),
     "convert": (lambda value: value == "classify", "the plugin has embeddings, and no classification"),
     "calculate_kv_scales": (_given, "the plugin does not compute scales of the KV cache"),
-    "fail_on_environ_validation": (_given, "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND)"),
     "kv_cache_dtype": (lambda value: value not in CACHE_DTYPES, "the plugin's FP8 cache is fp8 or fp8_e4m3"),
 }
 
@@ -82,6 +82,9 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
         value = context.draft.args.get(name)
         if rejected(value):
             yield error("not-on-native", context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+    if context.draft.args.get(ENVIRON_CHECK) and context.line.name == "native-0.29":
+        why = "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND), and does not start"
+        yield error("not-on-native", context.setting(ENVIRON_CHECK), why, "Remove it.")
     if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", context.setting("kv_cache_dtype"), why, "Remove it.")

@@ -458,7 +458,6 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"engine_args": {"compilation_config": {"modee": 0}}}, "rejected-by-vllm", "compilation_config.modee"),
     ({"engine_args": {"profiler_config": {"profiler": "torch"}}}, "rejected-by-vllm", "profiler_config.profiler"),
     ({"engine_args": {"decode_context_parallel_size": 0}}, "degree", "decode_context_parallel_size"),
-    ({"engine_args": {"fail_on_environ_validation": True}}, "not-on-native", "fail_on_environ_validation"),
     ({"engine_args": {"data_parallel_size_local": 4}}, "several-engines", "data_parallel_size_local"),
     ({"engine_args": {"mamba_block_size": 0}}, "mamba-block", "mamba_block_size"),
     ({"engine_args": {"default_mm_loras": {"image": "/lora"}}}, "adapters-of-media", "default_mm_loras"),
@@ -599,3 +598,9 @@ def test_engines_that_need_more_cores_than_there_are_do_not_start() -> None:
 def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
     settings = {"tensor_parallel_size": 32, "engine_args": {"decode_context_parallel_size": 3}, "facts": llama()}
     assert found(outcome("nxdi-0.16", **settings), "decode-context-parallel").severity is ERROR
+
+
+@pytest.mark.parametrize(("line", "starts"), [("native-0.24", True), ("native-0.29", False)])
+def test_vllm_may_not_check_the_names_of_variables(line: str, starts: bool) -> None:
+    result = outcome(line, facts=llama(), tensor_parallel_size=8, engine_args={"fail_on_environ_validation": True})
+    assert (result.plan is not None) is starts
