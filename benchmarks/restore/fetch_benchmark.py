@@ -23,7 +23,13 @@ RUNAI = ("runai-model-streamer==0.17.0", "runai-model-streamer-s3==0.17.1", "hum
 
 
 def measure_fetch(
-    pairs: int, rivals: tuple[str, ...], gigabytes: tuple[int, ...], directory: Path, report: BenchmarkReport
+    pairs: int,
+    rivals: tuple[str, ...],
+    gigabytes: tuple[int, ...],
+    directory: Path,
+    report: BenchmarkReport,
+    *,
+    tls: bool,
 ) -> None:
     """Runs everything and writes the report.
 
@@ -34,9 +40,9 @@ def measure_fetch(
     (directory / "s3").mkdir(parents=True)
     found: list[Comparison] = []
     try:
-        with loopback_s3(directory / "s3") as endpoint:
+        with loopback_s3(directory / "s3", tls=tls) as endpoint:
             environment = {
-                **environment_of(endpoint),
+                **environment_of(endpoint, directory / "s3" if tls else None),
                 "PYTHONPATH": f"{ROOT}:{_runai() if 'runai' in rivals else ''}",
                 "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0",
                 "RUNAI_STREAMER_LOG_LEVEL": "ERROR",
@@ -63,7 +69,7 @@ def measure_fetch(
                         results = {name: once(name) for name in (("fetch", rival) if pair % 2 else (rival, "fetch"))}
                         met[rival].append((results["fetch"], results[rival]))
                 for rival, runs in met.items():
-                    found += against(f"fetch{{}}_vs_{rival}_{size_gb}gb", runs, size)
+                    found += against(f"fetch{'_tls' if tls else ''}{{}}_vs_{rival}_{size_gb}gb", runs, size)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     report.finish(found, "fetch: ours against others, rates in MB/s")

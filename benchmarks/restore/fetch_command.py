@@ -25,12 +25,14 @@ from benchmarks.restore.restore_contestant import ContestantFailed
     type=click.Path(path_type=Path),
     help="Takes 2 GB for the server and the model's size for its copy.",
 )
+@click.option("--tls", is_flag=True, help="The server speaks TLS.")
 @click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
-def fetch_command(pairs: int, rivals: str, sizes: tuple[int, ...], scratch: Path, out: Path) -> None:
+def fetch_command(pairs: int, rivals: str, sizes: tuple[int, ...], scratch: Path, tls: bool, out: Path) -> None:
     """Compare the fetch of a model from S3 with s5cmd, boto3 and Run:ai's model streamer."""
     selected = tuple(rivals.split(","))
     if unknown := set(selected) - set(RIVALS):
         raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--rivals")
-    report = BenchmarkReport(out, tuple(f"fetch_vs_{rival}_{size}gb" for rival in selected for size in sizes))
+    kind = "fetch_tls" if tls else "fetch"
+    report = BenchmarkReport(out, tuple(f"{kind}_vs_{rival}_{size}gb" for rival in selected for size in sizes))
     with measuring(report, ContestantFailed):
-        measure_fetch(pairs, selected, sizes, scratch, report)
+        measure_fetch(pairs, selected, sizes, scratch, report, tls=tls)

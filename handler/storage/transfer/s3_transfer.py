@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote, urlsplit
 
@@ -22,6 +22,7 @@ from handler.storage.retry import DOWNLOADS
 from handler.storage.s3_client import make_client
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import CredentialsRefused, NotFound, StoreUnavailable
+from handler.storage.transfer.tls_connection import TlsConnection
 from handler.storage.transfer.transfer import Interrupted, Locate, TransferFile
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class S3Source:
         """Returns a connection that is not opened yet. `timeout` is in seconds."""
         if self._scheme == "http":
             return HTTPConnection(self._host, self._port, timeout=timeout)
-        return HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls())
+        return TlsConnection(self._host, self._port, timeout, self._tls())
 
     def signed(self, key: str, byte_range: str | None) -> tuple[str, dict[str, str]]:
         """Returns path and headers of a GET, signed in the headers: bucket policies may forbid presigned URLs.
