@@ -13,8 +13,8 @@ from benchmarks.serving.serving_command import serving_command
 from benchmarks.serving.steps import steps
 from benchmarks.start.first_replies import first_replies
 from benchmarks.start.installs import installs
-from benchmarks.start.overlap import overlap
 from benchmarks.start.restart_times import restart_times
+from benchmarks.start.s3_start import s3_start
 from benchmarks.tuning.log_reading import tune_log
 
 
@@ -28,8 +28,8 @@ COMMANDS = (
     restore_command,
     fetch_command,
     first_replies,
-    overlap,
     restart_times,
+    s3_start,
     installs,
     gateway,
     ping_times,

@@ -43,7 +43,7 @@ def measure_fetch(
         with loopback_s3(directory / "s3", tls=tls) as endpoint:
             environment = {
                 **environment_of(endpoint, directory / "s3" if tls else None),
-                "PYTHONPATH": f"{ROOT}:{_runai() if 'runai' in rivals else ''}",
+                "PYTHONPATH": f"{ROOT}:{install_runai() if 'runai' in rivals else ''}",
                 "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0",
                 "RUNAI_STREAMER_LOG_LEVEL": "ERROR",
             }
@@ -75,7 +75,7 @@ def measure_fetch(
     report.finish(found, "fetch: ours against others, rates in MB/s")
 
 
-def _runai() -> Path:
+def install_runai() -> Path:
     """Installs Run:ai's streamer beside this environment, whose torch it uses. It pins another one."""
     directory = ROOT / "build" / "runai"
     if not (directory / "runai_model_streamer").is_dir():

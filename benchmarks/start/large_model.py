@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.lib.contestant import SAMPLE_MODEL
 
-HIDDEN, INTERMEDIATE, VOCABULARY = 2048, 8192, 4096
+HIDDEN, INTERMEDIATE = 2048, 8192
 LAYERS_A_SHARD = 4
 # The parts of a Llama's layer, with their shapes.
 LAYER = {
@@ -38,14 +38,15 @@ def write_large_model(directory: Path, size: int) -> Path:
     config = json.loads((SAMPLE_MODEL / "config.json").read_text())
     sizes: dict[str, object] = {"hidden_size": HIDDEN, "intermediate_size": INTERMEDIATE, "num_hidden_layers": layers}
     sizes |= {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": HIDDEN // 16}
-    sizes |= {"vocab_size": VOCABULARY, "tie_word_embeddings": True, "dtype": "bfloat16"}
+    sizes |= {"tie_word_embeddings": False, "dtype": "bfloat16"}
     (directory / "config.json").write_text(json.dumps({**config, **sizes}))
     torch.manual_seed(0)
     # One layer's values serve for all: a start neither reads nor computes them differently.
     values = {name: (torch.randn(shape) * 0.02).bfloat16() for name, shape in LAYER.items()}
-    tops = {"model.embed_tokens": torch.randn(VOCABULARY, HIDDEN), "model.norm": torch.ones(HIDDEN)}
+    tops = {f"{name}.weight": torch.randn(config["vocab_size"], HIDDEN) for name in ("model.embed_tokens", "lm_head")}
+    tops["model.norm.weight"] = torch.ones(HIDDEN)
     for number, first in enumerate(range(0, layers, LAYERS_A_SHARD)):
-        shard = {f"{name}.weight": value.bfloat16() for name, value in tops.items()} if not first else {}
+        shard = {name: value.bfloat16() for name, value in tops.items()} if not first else {}
         for layer in range(first, min(first + LAYERS_A_SHARD, layers)):
             shard |= {f"model.layers.{layer}.{name}.weight": value.clone() for name, value in values.items()}
         save_file(shard, directory / f"model-{number:05d}.safetensors", metadata={"format": "pt"})
