@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,8 +86,17 @@ def up(
 
 @local.command()
 @state_option
-def down(state: StateDirectory) -> None:
-    """Stop the service and every container. The next `up` starts the endpoints again."""
+@click.option("--purge", is_flag=True, help="Delete the endpoints, the S3 objects and the logs, and free their disk.")
+def down(state: StateDirectory, purge: bool) -> None:
+    """Stop the service and every container. The next `up` starts the endpoints again, unless they were purged."""
+    if not purge or alive(state) is not None:
+        _end(state)
+    if purge:
+        shutil.rmtree(state.path, ignore_errors=True)
+    click.echo(f"{state.path} is deleted." if purge else f"Down. Its state is in {state.path}; --purge deletes it.")
+
+
+def _end(state: StateDirectory) -> None:
     running = required(state)
     os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + state.settings().kill_after + 30
@@ -94,7 +104,6 @@ def down(state: StateDirectory) -> None:
         if time.monotonic() > deadline:
             raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
         time.sleep(0.05)
-    click.echo(f"Down. Its state is in {state.path}.")
 
 
 @local.command()

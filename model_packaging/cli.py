@@ -135,8 +135,10 @@ def _aws_message(error: Exception) -> str | None:
     """The message of a botocore error, with the fix where it is known; None for any other error."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
+    from handler.storage.storage_errors import CREDENTIALS
+
     if isinstance(error, NoCredentialsError):
-        return "there are no AWS credentials. Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        return f"there are no AWS credentials. {CREDENTIALS}"
     if isinstance(error, NoRegionError):
         return "no AWS region is known. Set AWS_DEFAULT_REGION, or give --region."
     if isinstance(error, ClientError):

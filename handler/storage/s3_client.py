@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from handler.storage.object_store import ObjectInfo
@@ -15,14 +16,19 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 32
 READS: Final = ("GetObject", "HeadObject")
 ASKED: Final = "missing_objects_asked"
+# The member of an error NoSuchBucket with the account's bucket whose name is nearest.
+NEAR_BUCKET: Final = "NearBucket"
 
 
-def make_client(retry: Retry = OBJECTS) -> S3Client:
-    """Creates an S3 client. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server)."""
+def make_client(retry: Retry = OBJECTS, region: str | None = None) -> S3Client:
+    """Creates an S3 client. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server).
+
+    :param region: a region instead of botocore's own.
+    """
     import boto3
 
     # boto3's default session must not create clients in two threads at once.
-    client = boto3.session.Session().client(
+    client = boto3.session.Session(region_name=region).client(
         "s3",
         config=retry.config(
             max_pool_connections=CONNECTIONS,
@@ -30,7 +36,11 @@ def make_client(retry: Retry = OBJECTS) -> S3Client:
             response_checksum_validation="when_required",
         ),
     )
-    return tell_missing_objects(client)
+    return suggest_bucket(tell_missing_objects(client))
+
+
+def _remember(params: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
+    context[ASKED] = params.get("Bucket", ""), params.get("Key")
 
 
 def list_objects(client: S3Client, bucket: str, prefix: str, *, recursive: bool = True) -> Iterator[ObjectInfo]:
@@ -53,9 +63,6 @@ def tell_missing_objects(client: S3Client) -> S3Client:
     a denied read is followed by a listing of that key.
     """
 
-    def remember(params: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
-        context[ASKED] = params.get("Bucket"), params.get("Key")
-
     def correct(parsed: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -71,7 +78,26 @@ def tell_missing_objects(client: S3Client) -> S3Client:
             error["Code"] = "NoSuchKey"
             parsed["ResponseMetadata"]["HTTPStatusCode"] = 404
 
+    client.meta.events.register("provide-client-params.s3", _remember)
     for read in READS:
-        client.meta.events.register(f"provide-client-params.s3.{read}", remember)
         client.meta.events.register(f"after-call.s3.{read}", correct)
+    return client
+
+
+def suggest_bucket(client: S3Client) -> S3Client:
+    """Makes the client add the nearest name of a bucket of the account to `NoSuchBucket`, if it may list them."""
+
+    def suggest(parsed: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        error, bucket = parsed.get("Error", {}), context[ASKED][0]
+        if error.get("Code") != "NoSuchBucket" or not bucket:
+            return
+        try:
+            names = [each["Name"] for each in client.list_buckets().get("Buckets", [])]
+        except (ClientError, BotoCoreError):
+            return
+        error[NEAR_BUCKET] = next(iter(get_close_matches(bucket, names, 1)), "")
+
+    client.meta.events.register("after-call.s3", suggest)
     return client

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import json_option, local_only_option, region_option
-from model_packaging.console.output import REQUEST_FAILED, print_json
-from model_packaging.console.package_options import shown
+from model_packaging.console.output import REQUEST_FAILED, print_json, request_bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,12 +77,11 @@ def command(
     body = {
         "messages": [{"role": "user", "content": prompt}],
         "max_tokens": max_tokens,
-        "temperature": 0,
         "stream_options": {"include_usage": True},
     }
     runs: dict[int, dict[str, Any]] = {}
     for count in concurrency:
-        with shown(f"requests, {count} at a time") as listener:
+        with request_bar(f"requests, {count} at a time", requests) as listener:
             samples, seconds = measure(client, body, requests, count, listener)
         runs[count] = {"concurrency": count, **summary(samples, seconds)}
     if plot is not None:

@@ -126,9 +126,10 @@ def command(name: str, package: str | None, **options: Any) -> None:
     else:
         component = f" --component {name}" if request.component else ""
         here = " --local" if local else ""
-        click.echo(
-            f'Try: neuron-endpoint invoke{here} {name}{component} "Hello"\nEnd: neuron-endpoint delete{here} {name}'
-        )
+        output = options["async_output"]
+        queued = f" --async {output.rstrip('/')}/hello.json --wait" if output else ""
+        click.echo(f'Try: neuron-endpoint invoke{here} {name}{component}{queued} "Hello"')
+        click.echo(f"End: neuron-endpoint delete{here} {name}")
 
 
 def _document(calls: Any) -> dict[str, Any]:

@@ -32,8 +32,9 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
     `pack`: it uploads the parts from their own places.
     """
     from model_packaging.package.assembly import assemble
-    from model_packaging.package.package_writer import require_absent, write_archive, write_folder
+    from model_packaging.package.package_writer import require_absent, require_package_name, write_archive, write_folder
 
+    require_package_name("--to", to)
     target = Path(to)
     require_absent(target)
     assembly = assemble(inputs)

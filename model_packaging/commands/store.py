@@ -130,12 +130,12 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
 
 def _open(uri: str) -> ArtifactStore:
     from handler.artifacts.store.artifact_store import ArtifactStore
-    from handler.errors import SettingError
+    from handler.errors import NoDirectory
 
     store = ArtifactStore.open(uri, setting="STORE")
     directory = getattr(store.objects, "root", None)
     if directory is not None and not directory.is_dir():
-        raise SettingError("STORE", f"there is no directory {directory}", "Give the directory of a store.")
+        raise NoDirectory("STORE", directory, "Give the directory of a store.")
     return store
 
 

@@ -1,4 +1,6 @@
-"""Tables for a terminal. Imported only when needed: rich takes longer to load than a check takes to run."""
+"""Tables: fitted to a terminal, or plain and tab-separated in a pipe. Imported only when needed: rich takes longer to
+load than a check takes to run.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,10 +26,7 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO:
 
 def settings_table(rows: Iterable[Row]) -> Table:
     """Returns a table of field, value, source and meaning. Overridden values are below the effective one."""
-    table = Table()
-    for title in ("setting", "value", "from"):
-        table.add_column(title, overflow="fold")
-    table.add_column("what it is")
+    table = Table("setting", "value", "from", "what it is")
     for row in rows:
         value = Text(json_text(row.value))
         for weaker in row.overridden:
@@ -35,10 +36,8 @@ def settings_table(rows: Iterable[Row]) -> Table:
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:
-    """Returns a table with one finding per row, readable at 80 columns."""
-    table = Table(show_lines=True, expand=True)
-    table.add_column("setting", ratio=2, overflow="fold")
-    table.add_column("why, and what to do", ratio=5, overflow="fold")
+    """Returns a table with one finding per row."""
+    table = Table("setting", "why, and what to do", show_lines=True)
     for finding in findings:
         what = Text(finding.severity.value, style=STYLES[finding.severity]).append(f" {finding.code}", style="dim")
         table.add_row(
@@ -62,7 +61,7 @@ def plain_table(titles: Iterable[str], rows: Iterable[Iterable[str]], title: str
     """Returns a table of plain text."""
     table = Table(*titles, title=title or None, title_justify="left")
     for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     return table
 
 
@@ -78,9 +77,41 @@ def memory_line(memory: dict[str, Json]) -> str:
 
 
 def show(*parts: Table | str) -> None:
-    console = Console(soft_wrap=False)
+    """Prints sentences and tables. In a pipe a row is a line of tab-separated cells, and nothing is wrapped."""
+    console = Console()
     for part in parts:
+        if not console.is_terminal:
+            click.echo(part if isinstance(part, str) else _plain(part))
+            continue
+        if isinstance(part, Table):
+            for column, width in zip(part.columns, _widths(part, console.width), strict=True):
+                column.width, column.overflow = width, "fold"
         console.print(part, markup=False, highlight=False)
+
+
+def _plain(table: Table) -> str:
+    rows = zip(*_cells(table), strict=True)
+    lines = ["\t".join(" ".join(cell.split()) for cell in row) for row in rows]
+    return "\n".join([str(table.title), *lines] if table.title else lines)
+
+
+def _cells(table: Table) -> list[list[str]]:
+    """The text of each column, its title first."""
+    return [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+
+
+def _widths(table: Table, width: int) -> list[int]:
+    """The columns' widths within a terminal's. Words stay whole as far as they fit; the longest are broken first."""
+    cells = _cells(table)
+    whole = [max(cell_len(line) for cell in column for line in (cell.splitlines() or [""])) for column in cells]
+    found = [max(map(cell_len, (" ".join(column).split() or [""]))) for column in cells]
+    room = width - 3 * len(cells) - 1  # a column has a border and two spaces
+    while sum(found) > room and max(found) > 1:
+        found[found.index(max(found))] -= 1
+    while sum(found) < room and found != whole:
+        short = [full - now for full, now in zip(whole, found, strict=True)]
+        found[short.index(max(short))] += 1
+    return found
 
 
 def json_text(value: Json) -> str:

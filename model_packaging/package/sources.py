@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from handler.errors import SettingError
+from handler.errors import NoDirectory, SettingError
 from handler.regular_files import regular_files
 from model_packaging.package.package_item import Item, LocalFile, S3File
 
@@ -33,7 +33,7 @@ def items(source: str, what: str, revision: str | None = None) -> list[Item]:
     elif Path(source).is_dir():
         found = list(_of_folder(Path(source), what))
     elif "://" in source or source.count("/") != 1 or source.startswith((".", "/", "~")):
-        raise SettingError(what, f"there is no folder {source}", "Give a folder, s3://bucket/prefix or a hub id.")
+        raise NoDirectory(what, source)
     else:
         found = list(_of_folder(hub_snapshot(source, revision, what), what))
     if not found:
@@ -56,7 +56,8 @@ def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         fix = "Check the id, HF_TOKEN for a gated model, and HF_HUB_OFFLINE."
-        raise SettingError(what, f"'{name}' cannot be fetched from the hub ({reason})", fix) from error
+        problem = f"there is no directory {name}, and it cannot be fetched from the hub ({reason})"
+        raise SettingError(what, problem, fix) from error
     return found
 
 
