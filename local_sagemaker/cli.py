@@ -33,35 +33,37 @@ def local() -> None:
 @local.command()
 @state_option
 @click.option("--temporary", is_flag=True, help="Use a new temporary state directory.")
-@click.option("--port", type=PORT, help="SageMaker's port; 0 finds a free one.")
-@click.option("--s3-port", type=PORT, help="S3's port; 0 finds a free one.")
+@click.option("--port", type=PORT, help="Listen on this port as SageMaker; 0 finds a free one.")
+@click.option("--s3-port", type=PORT, help="Listen on this port as S3; 0 finds a free one.")
 @click.option(
-    "--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="The command to run for an image; default: serve."
+    "--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="Run this command for an image. Default: serve."
 )
 @click.option(
     "--env",
     "environment",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A variable for every container, like ENV of an image.",
+    help="Set a variable for every container, like ENV of an image.",
 )
-@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="How an image is run; initially as a process.")
-@click.option("--docker", metavar="COMMAND", help="The Docker client; initially docker.")
+@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="Run images so. Initially: process.")
+@click.option("--docker", metavar="COMMAND", help="Use this Docker client. Initially: docker.")
 @click.option(
-    "--docker-network", type=click.Choice(["host", "bridge"]), help="Initially host, which reaches the local S3."
+    "--docker-network",
+    type=click.Choice(["host", "bridge"]),
+    help="Use this network. Initially: host, which reaches the local S3.",
 )
 @click.option(
-    "--docker-option", "docker_options", multiple=True, metavar="OPTION", help="A further option of `docker run`."
+    "--docker-option", "docker_options", multiple=True, metavar="OPTION", help="Give `docker run` a further option."
 )
-@click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
-@click.option("--speed", type=POSITIVE, help="How much shorter SageMaker's waits are.")
-@click.option("--ping-every", type=POSITIVE, help="Seconds between health checks.")
-@click.option("--kill-after", type=POSITIVE, help="Seconds from SIGTERM to SIGKILL.")
-@click.option("--regular-seconds", type=POSITIVE, help="Limit of a regular response.")
-@click.option("--stream-seconds", type=POSITIVE, help="Limit of a streamed response.")
-@click.option("--region", help="Initially us-east-1.")
+@click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Cut streams there. Initially: at random.")
+@click.option("--speed", type=POSITIVE, help="Shorten SageMaker's waits by this factor.")
+@click.option("--ping-every", type=POSITIVE, help="Check the health every so many seconds.")
+@click.option("--kill-after", type=POSITIVE, help="Send SIGKILL so many seconds after SIGTERM.")
+@click.option("--regular-seconds", type=POSITIVE, help="Limit a whole response to so many seconds.")
+@click.option("--stream-seconds", type=POSITIVE, help="Limit a streamed response to so many seconds.")
+@click.option("--region", help="Act as this region. Initially: us-east-1.")
 @click.option("--with-process", type=int, metavar="PID", help="End when this process ends; $$ is your shell.")
-@click.option("--bucket", "buckets", multiple=True, help="An S3 bucket to create; may be repeated.")
+@click.option("--bucket", "buckets", multiple=True, help="Create this S3 bucket (repeatable).")
 def up(
     state: StateDirectory, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
 ) -> None:

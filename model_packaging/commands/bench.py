@@ -37,18 +37,35 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 @click.command("bench")
 @click.argument("endpoint")
-@click.option("--component", help="Inference component.")
-@click.option("--requests", default=32, show_default=True, type=click.IntRange(min=1), help="Requests per concurrency.")
+@click.option("--component", help="Send the requests to this inference component.")
+@click.option(
+    "--requests",
+    default=32,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Send so many requests at each concurrency.",
+)
 @click.option(
     "--concurrency",
     default="4",
     show_default=True,
     type=Counts(),
-    help="Concurrent requests. Several are measured one after the other.",
+    help="Keep so many requests in flight. Several numbers are measured in turn.",
 )
-@click.option("--max-tokens", default=128, show_default=True, type=click.IntRange(min=1), help="Tokens per answer.")
-@click.option("--prompt", default=PROMPT, show_default=True, help="Prompt of every request.")
-@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Plot file: .png, .svg or .pdf.")
+@click.option(
+    "--max-tokens",
+    default=128,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Ask for so many tokens per answer.",
+)
+@click.option("--prompt", default=PROMPT, show_default=True, help="Send this prompt in every request.")
+@click.option(
+    "--plot",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Draw throughput against latency: .png, .svg or .pdf.",
+)
 @region_option
 @json_option
 @local_only_option

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 
 @click.command("pack")
-@click.option("--to", required=True, metavar="PATH", help="New folder, or new archive NAME.tar.gz.")
-@click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="gzip level (0: none).")
+@click.option("--to", required=True, metavar="PATH", help="Write this new folder, or this new archive NAME.tar.gz.")
+@click.option(
+    "--level",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0, 9),
+    help="Compress the archive at this gzip level; 0 does not.",
+)
 @input_options
 @dry_run_option
 @json_option

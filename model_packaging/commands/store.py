@@ -100,8 +100,13 @@ def unpin(store: str, key: str) -> None:
 @command.command("rm")
 @click.argument("store")
 @click.argument("key", required=False)
-@click.option("--older-than", type=float, metavar="DAYS", help="Age of the entries to delete, instead of a KEY.")
-@click.option("--keep", type=click.IntRange(min=0), help="Number of newest entries per kind to keep, instead of a KEY.")
+@click.option(
+    "--older-than",
+    type=float,
+    metavar="DAYS",
+    help="Delete entries that are older than so many days, instead of a KEY.",
+)
+@click.option("--keep", type=click.IntRange(min=0), help="Keep so many newest entries of each kind, instead of a KEY.")
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
     """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more."""
