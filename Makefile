@@ -144,6 +144,7 @@ setup: $(DEV)
 
 serve: $(READY)
 	@mkdir -p $(BASE_DIR)/model
+	unset PORT MODEL  # make exports what its command line sets
 	export SAGEMAKER_BIND_TO_PORT=$(PORT) SAGEMAKER_BASE_DIR=$(BASE_DIR)
 	export ENDPOINT_PAGE=$${ENDPOINT_PAGE:-true}
 	export SM_VLLM_MAX_MODEL_LEN=$${SM_VLLM_MAX_MODEL_LEN:-1024} SM_VLLM_ENFORCE_EAGER=$${SM_VLLM_ENFORCE_EAGER:-true}

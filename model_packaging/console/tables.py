@@ -42,7 +42,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
         what = Text(finding.severity.value, style=STYLES[finding.severity]).append(f" {finding.code}", style="dim")
         table.add_row(
             what.append(f"\n{finding.setting}", style="default"),
-            Text(f"{finding.why}\n").append(finding.fix, style="bold"),
+            Text(f"{finding.why.rstrip('.')}.\n").append(finding.fix, style="bold"),
         )
     return table
 
@@ -83,10 +83,7 @@ def show(*parts: Table | str) -> None:
         if not console.is_terminal:
             click.echo(part if isinstance(part, str) else _plain(part))
             continue
-        if isinstance(part, Table):
-            for column, width in zip(part.columns, _widths(part, console.width), strict=True):
-                column.width, column.overflow = width, "fold"
-        console.print(part, markup=False, highlight=False)
+        console.print(_fitted(part, console.width) if isinstance(part, Table) else part, markup=False, highlight=False)
 
 
 def _plain(table: Table) -> str:
@@ -100,18 +97,31 @@ def _cells(table: Table) -> list[list[str]]:
     return [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
 
 
-def _widths(table: Table, width: int) -> list[int]:
-    """The columns' widths within a terminal's. Words stay whole as far as they fit; the longest are broken first."""
+def _fitted(table: Table, width: int) -> Table:
+    """Returns the table with columns in which every word is whole; or a line for each cell, if there is no room."""
     cells = _cells(table)
     whole = [max(cell_len(line) for cell in column for line in (cell.splitlines() or [""])) for column in cells]
-    found = [max(map(cell_len, (" ".join(column).split() or [""]))) for column in cells]
+    widths = [max(map(cell_len, " ".join(column).split()), default=0) for column in cells]
     room = width - 3 * len(cells) - 1  # a column has a border and two spaces
-    while sum(found) > room and max(found) > 1:
-        found[found.index(max(found))] -= 1
-    while sum(found) < room and found != whole:
-        short = [full - now for full, now in zip(whole, found, strict=True)]
-        found[short.index(max(short))] += 1
-    return found
+    if sum(widths) > room:
+        return _stacked(table)
+    while sum(widths) < room and widths != whole:
+        missing = [full - now for full, now in zip(whole, widths, strict=True)]
+        widths[missing.index(max(missing))] += 1
+    for column, found in zip(table.columns, widths, strict=True):
+        column.width = found
+    return table
+
+
+def _stacked(table: Table) -> Table:
+    """Returns a table with a line for each cell, after its column's title."""
+    stacked = Table("", "", box=None, show_header=False, title=table.title, title_justify="left")
+    stacked.columns[1].overflow = "fold"
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        for column, cell in zip(table.columns, row, strict=True):
+            stacked.add_row(Text(str(column.header), style="dim"), cell)
+        stacked.add_row()
+    return stacked
 
 
 def json_text(value: Json) -> str:
