@@ -35,9 +35,7 @@ def local() -> None:
 @click.option("--temporary", is_flag=True, help="Use a new temporary state directory.")
 @click.option("--port", type=PORT, help="Listen on this port as SageMaker; 0 finds a free one.")
 @click.option("--s3-port", type=PORT, help="Listen on this port as S3; 0 finds a free one.")
-@click.option(
-    "--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="Run this command for an image. Default: serve."
-)
+@click.option("--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="Run an image so. Default: serve.")
 @click.option(
     "--env",
     "environment",
@@ -52,9 +50,7 @@ def local() -> None:
     type=click.Choice(["host", "bridge"]),
     help="Use this network. Initially: host, which reaches the local S3.",
 )
-@click.option(
-    "--docker-option", "docker_options", multiple=True, metavar="OPTION", help="Give `docker run` a further option."
-)
+@click.option("--docker-option", "docker_options", multiple=True, metavar="OPTION", help="Give `docker run` an option.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Cut streams there. Initially: at random.")
 @click.option("--speed", type=POSITIVE, help="Shorten SageMaker's waits by this factor.")
 @click.option("--ping-every", type=POSITIVE, help="Check the health every so many seconds.")

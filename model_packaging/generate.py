@@ -26,9 +26,7 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 @click.command("generate")
 @click.argument("model")
-@click.option(
-    "--prompts", required=True, type=FILE, help="Read prompts from this file: texts, bodies or lines of a batch."
-)
+@click.option("--prompts", required=True, type=FILE, help="Read prompts: texts, bodies or lines of a batch.")
 @click.option("--output", required=True, type=FILE, help="Write the replies to this file.")
 @settings_options
 @plan_options

@@ -28,22 +28,10 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("endpoint")
 @click.option("--save", metavar="FILE", type=FILE, help="Save the endpoint's tokens as this reference file.")
 @click.option("--reference", metavar="FILE", type=FILE, help="Compare with this reference file, as --save wrote it.")
-@click.option(
-    "--prompts", metavar="FILE", type=FILE, help="Read prompts for --save from a file, one per line. Default: four."
-)
-@click.option(
-    "--max-tokens",
-    default=64,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Generate so many tokens per prompt.",
-)
-@click.option(
-    "--least", default=0.9, show_default=True, type=click.FloatRange(0, 1), help="Require this share of equal tokens."
-)
-@click.option(
-    "--logprobs", is_flag=True, help="Compare log probabilities, too. The endpoint needs ENDPOINT_LOGPROBS=true."
-)
+@click.option("--prompts", metavar="FILE", type=FILE, help="Read prompts for --save, one per line. Default: four.")
+@click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(min=1), help="Ask for so many tokens.")
+@click.option("--least", default=0.9, show_default=True, type=click.FloatRange(0, 1), help="Require this equal share.")
+@click.option("--logprobs", is_flag=True, help="Compare logprobs, too. The endpoint needs ENDPOINT_LOGPROBS=true.")
 @click.option("--tolerance", default=0.1, show_default=True, help="Allow log probabilities to differ by so much.")
 @region_option
 @json_option

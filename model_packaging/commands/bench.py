@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import json_option, local_only_option, region_option
+from model_packaging.console.options import COUNT, json_option, local_only_option, region_option
 from model_packaging.console.output import REQUEST_FAILED, print_json, request_bar
 
 if TYPE_CHECKING:
@@ -38,13 +38,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
 @click.command("bench")
 @click.argument("endpoint")
 @click.option("--component", help="Send the requests to this inference component.")
-@click.option(
-    "--requests",
-    default=32,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Send so many requests at each concurrency.",
-)
+@click.option("--requests", default=32, show_default=True, type=COUNT, help="Send so many each time.")
 @click.option(
     "--concurrency",
     default="4",
@@ -52,20 +46,9 @@ class Counts(click.ParamType[tuple[int, ...]]):
     type=Counts(),
     help="Keep so many requests in flight. Several numbers are measured in turn.",
 )
-@click.option(
-    "--max-tokens",
-    default=128,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Ask for so many tokens per answer.",
-)
+@click.option("--max-tokens", default=128, show_default=True, type=COUNT, help="Ask for so many tokens.")
 @click.option("--prompt", default=PROMPT, show_default=True, help="Send this prompt in every request.")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Draw throughput against latency: .png, .svg or .pdf.",
-)
+@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw a plot: .png, .svg or .pdf.")
 @region_option
 @json_option
 @local_only_option

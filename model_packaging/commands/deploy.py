@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import (
+    COUNT,
     container_options,
     dry_run_option,
     json_option,
@@ -34,66 +35,32 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
     "--instances",
     default=1,
     show_default=True,
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Start so many instances; with --component, so many copies.",
 )
 @container_options
-@click.option(
-    "--role", help="Give the instances this IAM role (name or ARN). Default: the only one that trusts SageMaker."
-)
+@click.option("--role", help="Use this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
 @click.option("--component", is_flag=True, help="Create an inference component, which can scale to zero.")
-@click.option(
-    "--min", "minimum", type=click.IntRange(min=0), help="Keep at least so many instances or copies when scaling."
-)
-@click.option(
-    "--max", "maximum", type=click.IntRange(min=1), help="Turn scaling on, up to so many instances or copies."
-)
+@click.option("--min", "minimum", type=click.IntRange(min=0), help="Scale down to so many instances or copies.")
+@click.option("--max", "maximum", type=COUNT, help="Scale, up to so many instances or copies.")
 @click.option("--concurrency", type=float, help="Scale to so many requests in flight per instance or copy.")
-@click.option(
-    "--routing", default="least-outstanding", show_default=True, help="Route requests so, or by random, or by prefix."
-)
-@click.option(
-    "--prefix-bytes", default=4096, show_default=True, help="Compare so many bytes of a body, for prefix routing."
-)
-@click.option(
-    "--prefix-threshold",
-    type=int,
-    help="Route by prefix up to so many requests in flight. Default: the plan's max_num_seqs.",
-)
-@click.option(
-    "--async-output", metavar="s3://", help="Make the endpoint asynchronous, with its answers below this S3 prefix."
-)
-@click.option(
-    "--async-concurrency",
-    type=click.IntRange(1, 1000),
-    help="Run so many asynchronous requests at once on an instance. Default: max_num_seqs.",
-)
-@click.option(
-    "--async-seconds",
-    type=click.IntRange(1, 3600),
-    help="End an asynchronous request after so many seconds. Default: 900.",
-)
+@click.option("--routing", default="least-outstanding", show_default=True, help="Route so, or: random, prefix.")
+@click.option("--prefix-bytes", default=4096, show_default=True, help="Compare so many bytes, for prefix routing.")
+@click.option("--prefix-threshold", type=int, help="Route by prefix up to so many in flight. Default: max_num_seqs.")
+@click.option("--async-output", metavar="s3://", help="Answer asynchronously, below this S3 prefix.")
+@click.option("--async-concurrency", type=click.IntRange(1, 1000), help="Run so many at once. Default: max_num_seqs.")
+@click.option("--async-seconds", type=click.IntRange(1, 3600), help="End a request after so long (s). Default: 900.")
 @network_options
 @click.option("--isolated", is_flag=True, help="Isolate the containers from the network: everything is in the package.")
 @click.option("--kms-key", help="Encrypt the instances' volumes with this KMS key.")
-@click.option(
-    "--volume",
-    type=click.IntRange(1, 512),
-    help="Attach a volume of so many GB, without NVMe disks. Default: from the sizes.",
-)
-@click.option(
-    "--ami", default=AMI, show_default=True, help="Boot this host image with its Neuron driver; 'none' is SageMaker's."
-)
+@click.option("--volume", type=click.IntRange(1, 512), help="Attach so many GB, without NVMe. Default: from the sizes.")
+@click.option("--ami", default=AMI, show_default=True, help="Boot this host image with a driver; 'none': SageMaker's.")
 @click.option(
     "--download-seconds",
     type=click.IntRange(60, 3600),
     help="Limit the package's download to so many seconds. Default: from the sizes.",
 )
-@click.option(
-    "--startup-seconds",
-    type=click.IntRange(60, 3600),
-    help="Limit a start to so many seconds. Default: from the sizes.",
-)
+@click.option("--startup-seconds", type=click.IntRange(60, 3600), help="Limit a start (s). Default: from the sizes.")
 @click.option("--alarm-topic", metavar="ARN", help="Send the alarms to this SNS topic.")
 @click.option("--no-alarms", is_flag=True, help="Create no CloudWatch alarms.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Put this tag on every resource (repeatable).")

@@ -21,20 +21,11 @@ if TYPE_CHECKING:
 @click.argument("prompt", required=False)
 @click.option("--body", metavar="FILE", help="Send this JSON file (- is standard input) instead of PROMPT.")
 @click.option("--system", help="Put this system message before PROMPT.")
-@click.option(
-    "--max-tokens", type=click.IntRange(min=1), help="Stop the answer after so many tokens. Default: what fits."
-)
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many tokens. Default: what fits.")
 @click.option("--temperature", type=float, help="Sample at this temperature. Default: the model's.")
 @click.option("--component", help="Send the requests to this inference component.")
-@click.option(
-    "--no-stream", "whole", is_flag=True, help="Wait for the whole reply instead of a stream (SageMaker allows 60 s)."
-)
-@click.option(
-    "--async",
-    "location",
-    metavar="s3://...",
-    help="Send an asynchronous request: put PROMPT into this S3 object.",
-)
+@click.option("--no-stream", "whole", is_flag=True, help="Wait for the whole reply (SageMaker allows 60 s).")
+@click.option("--async", "location", metavar="s3://...", help="Send asynchronously: put PROMPT into this object.")
 @click.option(
     "--async-seconds",
     default=900,
@@ -44,7 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option("--wait", is_flag=True, help="Wait for the asynchronous answer.")
 @click.option(
-    "--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Wait so many seconds at most."
+    "--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Wait so long at most."
 )
 @region_option
 @json_option

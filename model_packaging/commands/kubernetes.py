@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import container_options, environ_of
+from model_packaging.console.options import COUNT, container_options, environ_of
 from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
@@ -25,14 +25,10 @@ if TYPE_CHECKING:
 @click.option("--cpu", is_flag=True, help="Run the CPU engine, instead of --instance.")
 @container_options
 @click.option("--namespace", help="Put the manifests into this namespace. Default: kubectl's.")
-@click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1), help="Run so many replicas.")
-@click.option(
-    "--nodes", default=1, show_default=True, type=click.IntRange(min=1), help="Share one model among so many pods."
-)
-@click.option(
-    "--min", "minimum", type=click.IntRange(min=1), help="Keep at least so many replicas. Default: --replicas."
-)
-@click.option("--max", "maximum", type=click.IntRange(min=1), help="Turn autoscaling on, up to so many replicas.")
+@click.option("--replicas", default=1, show_default=True, type=COUNT, help="Run so many replicas.")
+@click.option("--nodes", default=1, show_default=True, type=COUNT, help="Use so many pods for a model.")
+@click.option("--min", "minimum", type=COUNT, help="Keep at least so many. Default: --replicas.")
+@click.option("--max", "maximum", type=COUNT, help="Turn autoscaling on, up to so many replicas.")
 @click.option("--concurrency", type=float, help="Scale to so many requests in flight per replica.")
 @click.option("--role", metavar="ARN", help="Give the pods this IAM role (IRSA). Default: the cluster's Pod Identity.")
 @click.option("--kserve", is_flag=True, help="Print an InferenceService instead of Deployment and Service.")
@@ -41,11 +37,9 @@ if TYPE_CHECKING:
     "--compiled/--compiles",
     "compiled",
     default=None,
-    help="Say whether the store has the graphs. Default: it is listed.",
+    help="Say if the store has graphs. Default: as listed.",
 )
-@click.option(
-    "--startup-seconds", type=click.IntRange(min=60), help="Limit a start to so many seconds. Default: from the sizes."
-)
+@click.option("--startup-seconds", type=click.IntRange(min=60), help="Limit a start (s). Default: from the sizes.")
 def command(name: str, model: str | None, **options: Any) -> None:
     """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
 

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("pack")
 @click.option("--to", required=True, metavar="PATH", help="Write this new folder, or this new archive NAME.tar.gz.")
-@click.option(
-    "--level",
-    default=1,
-    show_default=True,
-    type=click.IntRange(0, 9),
-    help="Compress the archive at this gzip level; 0 does not.",
-)
+@click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="Set the gzip level (0: none).")
 @input_options
 @dry_run_option
 @json_option

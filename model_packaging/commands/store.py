@@ -100,12 +100,7 @@ def unpin(store: str, key: str) -> None:
 @command.command("rm")
 @click.argument("store")
 @click.argument("key", required=False)
-@click.option(
-    "--older-than",
-    type=float,
-    metavar="DAYS",
-    help="Delete entries that are older than so many days, instead of a KEY.",
-)
+@click.option("--older-than", type=float, metavar="DAYS", help="Delete entries of that age, instead of a KEY.")
 @click.option("--keep", type=click.IntRange(min=0), help="Keep so many newest entries of each kind, instead of a KEY.")
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
+COUNT = click.IntRange(min=1)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
@@ -53,17 +54,8 @@ poll_option = click.option(
 def settings_options(command: Command) -> Command:
     """Adds the options that name the source of the settings. The command gets the settings as `environ`."""
 
-    @click.option(
-        "--env-file",
-        metavar="FILE",
-        help="Read the settings from an environment file, as `docker run --env-file` does.",
-    )
-    @click.option(
-        "--config",
-        "document",
-        metavar="FILE",
-        help="Read the settings from a file or s3:// object in YAML, TOML or JSON.",
-    )
+    @click.option("--env-file", metavar="FILE", help="Read an environment file, as `docker run --env-file` does.")
+    @click.option("--config", "document", metavar="FILE", help="Read settings (YAML, TOML, JSON) from a file or s3://.")
     @click.option("--env", "own", is_flag=True, help="Take this process's environment as the settings.")
     @wraps(command)
     def with_environ(env_file: str | None, document: str | None, own: bool, **given: Any) -> Any:
@@ -82,20 +74,9 @@ def plan_options(command: Command) -> Command:
 def container_options(command: Command) -> Command:
     """Adds the options that set a container's environment. The command gets `variables` and `document`."""
 
-    @click.option(
-        "--env-file",
-        metavar="FILE",
-        help="Read the settings from an environment file, as `docker run --env-file` does.",
-    )
-    @click.option(
-        "--set", "variables", multiple=True, metavar="NAME=VALUE", help="Set an environment variable (repeatable)."
-    )
-    @click.option(
-        "--config",
-        "document",
-        metavar="FILE",
-        help="Read the settings from a file or s3:// object in YAML, TOML or JSON.",
-    )
+    @click.option("--env-file", metavar="FILE", help="Read an environment file, as `docker run --env-file` does.")
+    @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable (repeatable).")
+    @click.option("--config", "document", metavar="FILE", help="Read settings (YAML, TOML, JSON) from a file or s3://.")
     @wraps(command)
     def with_variables(env_file: str | None, variables: tuple[str, ...], **given: Any) -> Any:
         return command(variables={**environ_of(env_file, None, False), **pairs(variables, "--set")}, **given)
@@ -105,10 +86,8 @@ def container_options(command: Command) -> Command:
 
 def network_options(command: Command) -> Command:
     """Adds the options of a VPC. The command gets `subnets` and `groups`."""
-    subnet = click.option("--subnet", "subnets", multiple=True, help="Run in this VPC subnet, by its id (repeatable).")
-    group = click.option(
-        "--security-group", "groups", multiple=True, help="Use this VPC security group, by its id (repeatable)."
-    )
+    subnet = click.option("--subnet", "subnets", multiple=True, help="Run in this VPC subnet ID (repeatable).")
+    group = click.option("--security-group", "groups", multiple=True, help="Use this security group ID (repeatable).")
     return subnet(group(command))
 
 
