@@ -36,13 +36,7 @@ def local() -> None:
 @click.option("--port", type=PORT, help="Listen on this port as SageMaker; 0 finds a free one.")
 @click.option("--s3-port", type=PORT, help="Listen on this port as S3; 0 finds a free one.")
 @click.option("--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="Run an image so. Default: serve.")
-@click.option(
-    "--env",
-    "environment",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a variable for every container, like ENV of an image.",
-)
+@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="Set a variable of every container.")
 @click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="Run images so. Initially: process.")
 @click.option("--docker", metavar="COMMAND", help="Use this Docker client. Initially: docker.")
 @click.option(
@@ -135,20 +129,11 @@ def env(state: StateDirectory) -> None:
 def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
     if not names:
         return
-    from botocore.exceptions import BotoCoreError, ClientError
-
     from local_sagemaker.hosting.instances.s3_access import local_client
 
     s3 = local_client("s3", running.s3_url, "us-east-1")
     for name in names:
-        try:
-            s3.create_bucket(Bucket=name)
-        except s3.exceptions.BucketAlreadyOwnedByYou:
-            pass
-        except (BotoCoreError, ClientError) as error:
-            raise click.ClickException(
-                f"the service is up, but the bucket {name!r} cannot be created: {error}"
-            ) from error
+        s3.create_bucket(Bucket=name)  # in us-east-1 also if it exists
 
 
 def merged(settings: Settings, given: dict[str, Any]) -> Settings:

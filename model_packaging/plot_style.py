@@ -13,11 +13,7 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c"),
 )
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY)
-STEPS = {
-    **{"import vLLM": BLUE, "start engine": ORANGE, "restore artifacts": GREEN, "publish artifacts": PURPLE},
-    **{"fetch model": SKY, "warm up": RED},
-}
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     **{"font.family": "DejaVu Sans", "font.size": 9, "legend.frameon": False},
     **{"axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True},
     **{"axes.grid": True, "grid.color": "#e4e4e4", "axes.prop_cycle": f"cycler('color', {list(COLOURS)})"},
@@ -33,11 +29,6 @@ def new_figure(finding: str, *, columns: int = 1, rows: int = 1, height: float =
     figure = Figure(figsize=(8, height), layout="constrained")
     figure.suptitle(finding, x=0.01, horizontalalignment="left", fontsize=10, fontweight="bold")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
-
-
-def step_colour(step: str) -> str:
-    """The colour of a step of a start, in every plot. A step of a compile has that of the same step of a start."""
-    return STEPS.get(step.removeprefix("compile: "), GREY)
 
 
 def label(axes: Axes, x: float, y: float, text: str, colour: str = "#333333", *, above: bool = False) -> None:

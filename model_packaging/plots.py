@@ -34,8 +34,9 @@ def throughput(runs: Mapping[int, Mapping[str, Any]]) -> Figure:
         # In the order of the rates no line crosses another.
         drawn = sorted((run["tokens_per_second"], run[name], at) for at, run in answered.items())
         rates, times = [rate for rate, _, _ in drawn], [time for _, time, _ in drawn]
-        axes.plot([time["p50"] * 1000 for time in times], rates, "o-", color=style.BLUE)
-        axes.hlines(rates, *([time[end] * 1000 for time in times] for end in ("p50", "p90")), color=style.SKY)
+        half, most = ([time[end] * 1000 for time in times] for end in ("p50", "p90"))
+        axes.plot(half, rates, "o-", color=style.BLUE)
+        axes.hlines(rates, half, most, color=style.SKY)
         for rate, time, at in drawn:
             style.label(axes, time["p50"] * 1000, rate, str(at), above=True)
         axes.set(xlabel=f"{title}, ms: half of the requests, and 90 %")
@@ -53,8 +54,8 @@ def _finding(runs: Mapping[int, Mapping[str, Any]]) -> str:
     waits = [f"{runs[at]['time_to_first_token']['p50'] * 1000:,.0f}" for at in (first, last)]
     if first == last:
         return f"{last} at a time: {rates[1]:,.0f} tokens/s, first token after {waits[1]} ms"
-    more = f"{rates[1] / rates[0]:.1f} times the tokens/s" if rates[0] else f"{rates[1]:,.0f} tokens/s"
-    return f"{last} at a time instead of {first}: {more}, first token after {waits[1]} instead of {waits[0]} ms"
+    rate = f"{rates[1]:,.0f} instead of {rates[0]:,.0f} tokens/s"
+    return f"{last} at a time instead of {first}: {rate}, first token after {waits[1]} instead of {waits[0]} ms"
 
 
 def check(path: Path) -> None:

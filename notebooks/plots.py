@@ -14,6 +14,11 @@ from model_packaging.plots import throughput as throughput
 
 # A stage in the container's log: `[  11.1 s] import vLLM: 9.5 s`, with its end and its duration in seconds.
 STAGE = re.compile(r"\[ *([\d.]+) s\] (.+): ([\d.]+) s$")
+# The colour of a step in every plot. A step of a compile has that of the same step of a start.
+STEPS = {
+    **{"import vLLM": style.BLUE, "start engine": style.ORANGE, "restore artifacts": style.GREEN},
+    **{"publish artifacts": style.PURPLE, "fetch model": style.SKY, "warm up": style.RED},
+}
 Stages = Mapping[str, tuple[float, float]]
 
 
@@ -65,8 +70,8 @@ def timeline(starts: Mapping[str, Stages]) -> Figure:
     for start, found in starts.items():
         for name, (began, lasted) in found.items():
             step = name.removeprefix("compile: ")
-            shown = step if step in style.STEPS else "other steps"
-            axes.barh(start, lasted, left=began, color=style.step_colour(name), edgecolor="white", label=shown)
+            shown = step if step in STEPS else "other steps"
+            axes.barh(start, lasted, left=began, color=STEPS.get(step, style.GREY), edgecolor="white", label=shown)
             if lasted > 0.05 * max(ends.values()):
                 axes.text(began + lasted / 2, start, f"{lasted:.0f} s", ha="center", va="center", color="white")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))

@@ -21,10 +21,7 @@ NEAR_BUCKET: Final = "NearBucket"
 
 
 def make_client(retry: Retry = OBJECTS, region: str | None = None) -> S3Client:
-    """Creates an S3 client. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server).
-
-    :param region: a region instead of botocore's own.
-    """
+    """Creates an S3 client. What is not given is botocore's own (`AWS_ENDPOINT_URL` for a server)."""
     import boto3
 
     # boto3's default session must not create clients in two threads at once.
@@ -36,11 +33,7 @@ def make_client(retry: Retry = OBJECTS, region: str | None = None) -> S3Client:
             response_checksum_validation="when_required",
         ),
     )
-    return suggest_bucket(tell_missing_objects(client))
-
-
-def _remember(params: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
-    context[ASKED] = params.get("Bucket", ""), params.get("Key")
+    return tell_missing_objects(client)
 
 
 def list_objects(client: S3Client, bucket: str, prefix: str, *, recursive: bool = True) -> Iterator[ObjectInfo]:
@@ -60,17 +53,23 @@ def tell_missing_objects(client: S3Client) -> S3Client:
 
     S3 answers a read of a missing object with 404 only to a caller with `s3:ListBucket`, and else with 403 (API
     reference, GetObject). A role that may list only some prefixes does not count, because the read names no prefix. So
-    a denied read is followed by a listing of that key.
+    a denied read is followed by a listing of that key. An error `NoSuchBucket` gets the nearest name of a bucket of
+    the account, if they may be listed.
     """
 
-    def correct(parsed: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
+    def remember(params: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
+        context[ASKED] = params.get("Bucket", ""), params.get("Key")
+
+    def correct(parsed: dict[str, Any], context: dict[str, Any], model: Any, **rest: object) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        error = parsed.get("Error", {})
-        if error.get("Code") not in ("AccessDenied", "403"):
-            return
-        bucket, key = context[ASKED]
+        error, (bucket, key) = parsed.get("Error", {}), context[ASKED]
         try:
+            if error.get("Code") == "NoSuchBucket" and bucket:
+                names = [each["Name"] for each in client.list_buckets().get("Buckets", [])]
+                error[NEAR_BUCKET] = next(iter(get_close_matches(bucket, names, 1)), "")
+            if error.get("Code") not in ("AccessDenied", "403") or model.name not in READS:
+                return
             listed = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
         except (ClientError, BotoCoreError):
             return  # it may not list here either, so nobody knows
@@ -78,26 +77,6 @@ def tell_missing_objects(client: S3Client) -> S3Client:
             error["Code"] = "NoSuchKey"
             parsed["ResponseMetadata"]["HTTPStatusCode"] = 404
 
-    client.meta.events.register("provide-client-params.s3", _remember)
-    for read in READS:
-        client.meta.events.register(f"after-call.s3.{read}", correct)
-    return client
-
-
-def suggest_bucket(client: S3Client) -> S3Client:
-    """Makes the client add the nearest name of a bucket of the account to `NoSuchBucket`, if it may list them."""
-
-    def suggest(parsed: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        error, bucket = parsed.get("Error", {}), context[ASKED][0]
-        if error.get("Code") != "NoSuchBucket" or not bucket:
-            return
-        try:
-            names = [each["Name"] for each in client.list_buckets().get("Buckets", [])]
-        except (ClientError, BotoCoreError):
-            return
-        error[NEAR_BUCKET] = next(iter(get_close_matches(bucket, names, 1)), "")
-
-    client.meta.events.register("after-call.s3", suggest)
+    client.meta.events.register("provide-client-params.s3", remember)
+    client.meta.events.register("after-call.s3", correct)
     return client

@@ -64,7 +64,7 @@ def _from_reply(error: ClientError, where: str, permission: str) -> storage_erro
         near = described.get(NEAR_BUCKET)
         return storage_errors.BucketMissing(where, f"{code}; did you mean {near}?" if near else code)
     if code in REGION_CODES or status == 301:
-        return storage_errors.BucketElsewhere(where, code or "301")
+        return storage_errors.BucketMissing(where, f"{code or 301}: not in this region")
     if code == "InvalidRange" or status == 416:
         return storage_errors.EmptyRange(where, code)
     if code.startswith("KMS.") or (status in {400, 403} and "kms:" in message.lower()):

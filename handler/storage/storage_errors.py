@@ -100,16 +100,10 @@ class CredentialsMissing(CredentialsRefused):
 
 
 class BucketMissing(LocatedError):
-    """The bucket does not exist."""
+    """The bucket does not exist, or is in another region."""
 
     code = "artifact_bucket_missing"
     text = "{where}: there is no such bucket ({problem}). Check its name, the account and AWS_REGION."
-
-
-class BucketElsewhere(BucketMissing):
-    """The bucket is in another region than the one that was asked."""
-
-    text = "{where}: the bucket is in another region ({problem}). Set AWS_REGION to it."
 
 
 class StoreUnavailable(LocatedError):

@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 @click.option("--role", help="Give the job this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
 @click.option("--on-demand", is_flag=True, help="Rent an on-demand instance, not a spot instance.")
 @click.option(
-    "--longest",
-    default=14400,
-    show_default=True,
-    type=click.IntRange(600, 432000),
-    help="End the job after so many seconds.",
+    "--longest", default=14400, show_default=True, type=click.IntRange(600, 432000), help="End the job after so many s."
 )
 @network_options
 @click.option("--again", is_flag=True, help="Start another job, although one has compiled this already.")

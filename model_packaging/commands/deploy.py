@@ -31,13 +31,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.argument("package", required=False, metavar="[s3://BUCKET/PREFIX/]")
 @click.option("--image", help="Run this container image in ECR.")
 @click.option("--instance", help="Plan for this instance type, for example ml.trn2.48xlarge.")
-@click.option(
-    "--instances",
-    default=1,
-    show_default=True,
-    type=COUNT,
-    help="Start so many instances; with --component, so many copies.",
-)
+@click.option("--instances", default=1, show_default=True, type=COUNT, help="Start so many instances or copies.")
 @container_options
 @click.option("--role", help="Use this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
 @click.option("--component", is_flag=True, help="Create an inference component, which can scale to zero.")
@@ -55,11 +49,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--kms-key", help="Encrypt the instances' volumes with this KMS key.")
 @click.option("--volume", type=click.IntRange(1, 512), help="Attach so many GB, without NVMe. Default: from the sizes.")
 @click.option("--ami", default=AMI, show_default=True, help="Boot this host image with a driver; 'none': SageMaker's.")
-@click.option(
-    "--download-seconds",
-    type=click.IntRange(60, 3600),
-    help="Limit the package's download to so many seconds. Default: from the sizes.",
-)
+@click.option("--download-seconds", type=click.IntRange(60, 3600), help="Limit the download (s). Default: by size.")
 @click.option("--startup-seconds", type=click.IntRange(60, 3600), help="Limit a start (s). Default: from the sizes.")
 @click.option("--alarm-topic", metavar="ARN", help="Send the alarms to this SNS topic.")
 @click.option("--no-alarms", is_flag=True, help="Create no CloudWatch alarms.")

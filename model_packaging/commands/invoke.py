@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     help="Limit the asynchronous request's time. The endpoint has its own limit (deploy --async-seconds).",
 )
 @click.option("--wait", is_flag=True, help="Wait for the asynchronous answer.")
-@click.option(
-    "--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Wait so long at most."
-)
+@click.option("--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Wait no longer (s).")
 @region_option
 @json_option
 @local_only_option

@@ -33,12 +33,7 @@ if TYPE_CHECKING:
 @click.option("--role", metavar="ARN", help="Give the pods this IAM role (IRSA). Default: the cluster's Pod Identity.")
 @click.option("--kserve", is_flag=True, help="Print an InferenceService instead of Deployment and Service.")
 @click.option("--prometheus", metavar="URL", help="Let KEDA read this Prometheus, with --kserve and --max.")
-@click.option(
-    "--compiled/--compiles",
-    "compiled",
-    default=None,
-    help="Say if the store has graphs. Default: as listed.",
-)
+@click.option("--compiled/--compiles", "compiled", default=None, help="Say if a store has graphs. Default: as listed.")
 @click.option("--startup-seconds", type=click.IntRange(min=60), help="Limit a start (s). Default: from the sizes.")
 def command(name: str, model: str | None, **options: Any) -> None:
     """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.

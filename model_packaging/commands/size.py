@@ -37,17 +37,13 @@ NEEDED = {
 @click.option("--output-tokens", default=256, show_default=True, help="Assume so many tokens in an answer, on average.")
 @click.option("--batch", help="Predict for so many requests at a time. Default: 1,8,32; the best of a fleet.")
 @click.option("--tp", type=COUNT, help="Predict for this tensor-parallel degree. Default: the plan's.")
-@click.option(
-    "--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Use this hourly price (repeatable)."
-)
+@click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Set an hourly price (repeatable).")
 @click.option("--requests", type=float, help="Size a fleet for so many requests per second.")
 @click.option("--ttft", type=float, help="Allow so many seconds to the first token.")
 @click.option("--tpot", type=float, help="Allow so many seconds per output token.")
 @click.option("--use", default=0.7, show_default=True, help="Use this share of an instance's rate in a fleet.")
 @click.option("--tokens-per-second", type=float, help="Use one instance's measured rate (`neuron-endpoint bench`).")
-@click.option(
-    "--in-flight", type=int, help=f"Say how many requests that rate had in flight. Default: {MEASURED_BATCH}."
-)
+@click.option("--in-flight", type=int, help=f"Give that rate's requests in flight. Default: {MEASURED_BATCH}.")
 @click.option("--weights-gb", type=float, help="Assume that a start reads so many GB from S3, graphs included.")
 @click.option("--instance-quota", type=int, help="Compare with this account quota of instances (Service Quotas).")
 @click.option("--invoke-quota", type=float, help="Compare with this account quota of InvokeEndpoint calls per second.")
@@ -56,9 +52,7 @@ NEEDED = {
 @click.option("--output", type=click.Path(dir_okay=False), help="Write the tuned settings to this file.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the padding: .svg, .png or .pdf.")
 @click.option("--watch", metavar="URL", help="Watch the /metrics of the container at this address for other lengths.")
-@click.option(
-    "--poll", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Poll at this interval (s)."
-)
+@click.option("--poll", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Poll so often (s).")
 @click.option("--polls", type=COUNT, help="Poll so many times. Default: until traffic has moved.")
 @json_option
 @click.argument("model", required=False)

@@ -1,6 +1,4 @@
-"""Tables: fitted to a terminal, or plain and tab-separated in a pipe. Imported only when needed: rich takes longer to
-load than a check takes to run.
-"""
+"""Tables for a terminal or a pipe. Imported only when needed: rich takes longer to load than a check takes to run."""
 
 from __future__ import annotations
 
@@ -49,12 +47,8 @@ def findings_table(findings: Iterable[Finding]) -> Table:
 
 def plan_table(plan: EnginePlan) -> Table:
     """Returns a table of the engine's arguments and environment."""
-    table = Table("argument or variable", "value", title=f"line {plan.line}", title_justify="left")
-    for name, value in plan.engine_args.items():
-        table.add_row(Text(name), Text(json_text(value)))
-    for name, text in plan.env.items():
-        table.add_row(Text(name), Text(text))
-    return table
+    rows = [(name, json_text(value)) for name, value in {**plan.engine_args, **plan.env}.items()]
+    return plain_table(("argument or variable", "value"), rows, f"line {plan.line}")
 
 
 def plain_table(titles: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> Table:

@@ -49,8 +49,8 @@ def write_folder(items: Iterable[Item], manifest: PackageManifest, target: Path,
 def require_package_name(setting: str, place: str) -> None:
     """:raises SettingError: the name ends as an archive's that SageMaker does not unpack."""
     if place.lower().endswith((".zip", ".tar", ".bz2", ".xz", ".zst", ".7z")):
-        problem = f"a package is no {place.rpartition('.')[2]} file"
-        raise SettingError(setting, problem, "Give a folder's name, or one in .tar.gz, which SageMaker unpacks.")
+        fix = "Give a folder's name, or one in .tar.gz, which SageMaker unpacks."
+        raise SettingError(setting, f"a package is no {place.rpartition('.')[2]} file", fix)
 
 
 def require_absent(target: Path) -> None:

@@ -72,21 +72,16 @@ def _of_folder(folder: Path, what: str) -> Iterator[Item]:
 
 
 def _of_s3(uri: str, what: str) -> list[Item]:
-    from handler.storage.s3_client import list_objects, make_client
-    from handler.storage.s3_download import split_uri
+    from handler.storage.s3_client import make_client
+    from handler.storage.s3_download import list_files, split_uri
     from handler.storage.s3_errors import translated
     from handler.storage.safe_paths import confined
 
     bucket, prefix = split_uri(uri, what)
-    client = make_client()
-    found = []
     with translated(uri, "s3:ListBucket"):
-        for entry in list_objects(client, bucket, prefix):
-            relative = entry.key.removeprefix(prefix)
-            if relative and not relative.endswith("/"):
-                origin = S3File(client, bucket, entry.key, entry.etag)
-                found.append(Item(confined(relative), entry.size, origin))
-    return found
+        client = make_client()
+        files = list_files(client, bucket, prefix, what)
+    return [Item(confined(file.path), file.size, S3File(client, bucket, file.key, file.etag)) for file in files]
 
 
 def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:

@@ -13,12 +13,11 @@ def register() -> None:
 
 
 def _quiet_gloo() -> None:
-    """Gloo prints a line to standard output for each group. vLLM keeps some of them out of the log, except at DEBUG."""
+    """Gloo prints a line for each group. As vLLM does itself for some of them, this drops them, except at DEBUG."""
     try:
+        from torch import distributed
         from vllm.utils.system_utils import suppress_stdout
     except ImportError:  # vLLM 0.11 and before
         return
-    from torch import distributed
-
     for name in ("init_process_group", "new_group"):
         setattr(distributed, name, suppress_stdout()(getattr(distributed, name)))
