@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot  # noqa: F401  with it a notebook shows a figure as a picture
+import matplotlib_inline.backend_inline  # noqa: F401  with it a notebook shows a figure as a picture
 from matplotlib.figure import Figure
 
 from model_packaging import plot_style as style

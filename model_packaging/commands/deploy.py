@@ -36,7 +36,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--role", help="Use this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
 @click.option("--component", is_flag=True, help="Create an inference component, which can scale to zero.")
 @click.option("--min", "minimum", type=click.IntRange(min=0), help="Scale down to so many instances or copies.")
-@click.option("--max", "maximum", type=COUNT, help="Scale, up to so many instances or copies.")
+@click.option("--max", "maximum", type=COUNT, help="Scale up to so many instances or copies.")
 @click.option("--concurrency", type=float, help="Scale to so many requests in flight per instance or copy.")
 @click.option("--routing", default="least-outstanding", show_default=True, help="Route so, or: random, prefix.")
 @click.option("--prefix-bytes", default=4096, show_default=True, help="Compare so many bytes, for prefix routing.")
