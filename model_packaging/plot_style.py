@@ -31,7 +31,6 @@ def new_figure(finding: str, *, columns: int = 1, rows: int = 1, height: float =
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def label(axes: Axes, x: float, y: float, text: str, colour: str = "#333333", *, above: bool = False) -> None:
-    """Writes a label to the right of a point, or above it."""
-    place: dict[str, Any] = {"xytext": (0, 5), "ha": "center"} if above else {"xytext": (5, 0), "va": "center"}
-    axes.annotate(text, (x, y), textcoords="offset points", color=colour, fontsize=8, **place)
+def label(axes: Axes, x: float, y: float, text: str, colour: str = "#333333") -> None:
+    """Writes a label to the right of a point, a little above it."""
+    axes.annotate(text, (x, y), (6, 2), textcoords="offset points", color=colour, fontsize=8)

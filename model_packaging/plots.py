@@ -38,11 +38,11 @@ def throughput(runs: Mapping[int, Mapping[str, Any]]) -> Figure:
         axes.plot(half, rates, "o-", color=style.BLUE)
         axes.hlines(rates, half, most, color=style.SKY)
         for rate, time, at in drawn:
-            style.label(axes, time["p50"] * 1000, rate, str(at), above=True)
-        axes.set(xlabel=f"{title}, ms: half of the requests, and 90 %")
+            style.label(axes, time["p50"] * 1000, rate, f"{at} at a time" if at == min(answered) else str(at))
+        axes.set(xlabel=f"{title}, ms (p50, line to p90)")
         axes.margins(x=0.1, y=0.15)
         axes.set(xlim=(0, None), ylim=(0, None))
-    pair[0].set(ylabel="tokens/s, at so many requests at a time")
+    pair[0].set(ylabel="tokens/s")
     return figure
 
 
@@ -94,7 +94,7 @@ def padding_plot(tuning: Tuning, lengths: RequestLengths) -> Figure:
         axes.plot([0, longest], [0, longest], color=style.GREY, linestyle=":", label="asked")
         _bars(axes, counts, longest)
         axes.set(xlabel=f"tokens of {'a prompt' if phase == 'prefill' else 'context'} (bars: how often)")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.12))
     pair[0].set(ylabel="tokens computed")
     return figure
 

@@ -72,10 +72,10 @@ def timeline(starts: Mapping[str, Stages]) -> Figure:
             step = name.removeprefix("compile: ")
             shown = step if step in STEPS else "other steps"
             axes.barh(start, lasted, left=began, color=STEPS.get(step, style.GREY), edgecolor="white", label=shown)
-            if lasted > 0.05 * max(ends.values()):
+            if lasted > 0.08 * max(ends.values()):
                 axes.text(began + lasted / 2, start, f"{lasted:.0f} s", ha="center", va="center", color="white")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(handles.values(), handles.keys(), ncols=7, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.legend(handles.values(), handles.keys(), loc="center left", bbox_to_anchor=(1, 0.5))
     axes.invert_yaxis()
     axes.set(xlabel="seconds since the container's start", xlim=(0, None))
     return figure
@@ -157,8 +157,8 @@ def per_million(price: float, rate: float) -> float:
 
 def lengths(counts: Mapping[str, Mapping[int, int]]) -> Figure:
     """Plots how often each length occurs, one picture for each kind of length."""
-    most = "; ".join(f"{name}: {_percentile(found, 0.9):,}" for name, found in counts.items())
-    figure, row = style.new_figure(f"90 % have at most so many {most}", columns=len(counts), height=2.6)
+    most = " and ".join(f"{_percentile(found, 0.9):,}" for found in counts.values())
+    figure, row = style.new_figure(f"90 % of the lengths are at most {most}", columns=len(counts), height=2.6)
     for axes, (name, found) in zip(row, counts.items(), strict=True):
         axes.hist(list(found), bins=100, weights=list(found.values()), color=style.BLUE)
         axes.set(xlabel=name, yticks=[])
@@ -182,8 +182,8 @@ def padding(shares: Mapping[int, Mapping[str, float]]) -> Figure:
         f"{phase} {100 * shares[fewest][phase]:.0f} to {100 * shares[most][phase]:.0f} %" for phase in shares[most]
     )
     figure, (axes,) = style.new_figure(f"{most} graphs instead of {fewest} change the padding: {falls}", height=2.6)
-    for phase, share in shares[most].items():
-        (line,) = axes.plot(list(shares), [100 * found[phase] for found in shares.values()], "o-")
-        style.label(axes, most, 100 * share, phase, line.get_color())
+    for phase in shares[most]:
+        axes.plot(list(shares), [100 * found[phase] for found in shares.values()], "o-", label=phase)
+    axes.legend()
     axes.set(xlabel="graphs", ylabel="padding, % of computed", ylim=(0, None))
     return figure

@@ -257,3 +257,12 @@ def test_a_purge_frees_the_disk(tmp_path: Path) -> None:
     result = run("local", "down", "--purge", "--state", str(state))
     assert (result.exit_code, state.exists()) == (0, False), result.output
     assert run("local", "down", "--state", str(state)).exit_code == 1
+
+
+def test_the_set_up_says_what_it_is_at_before_each_long_step() -> None:
+    """`make serve` in a new clone, as make would run it."""
+    make = ["make", "--dry-run", "--always-make", "serve", "PORT=18080"]
+    script = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    steps = re.findall(r'^(?:step|install) "?.{12}', script, re.MULTILINE)
+    assert [step.split(" ")[0] for step in steps] == ["step", "install"] * 3 + ["step"]
+    assert "unset PORT" in script, "PORT is make's own, and no setting of the endpoint"
