@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -39,11 +38,7 @@ def local() -> None:
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="Set a variable of every container.")
 @click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="Run images so. Initially: process.")
 @click.option("--docker", metavar="COMMAND", help="Use this Docker client. Initially: docker.")
-@click.option(
-    "--docker-network",
-    type=click.Choice(["host", "bridge"]),
-    help="Use this network. Initially: host, which reaches the local S3.",
-)
+@click.option("--docker-network", type=click.Choice(["host", "bridge"]), help="Use this network. Initially: host.")
 @click.option("--docker-option", "docker_options", multiple=True, metavar="OPTION", help="Give `docker run` an option.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Cut streams there. Initially: at random.")
 @click.option("--speed", type=POSITIVE, help="Shorten SageMaker's waits by this factor.")
@@ -81,21 +76,20 @@ def up(
 @click.option("--purge", is_flag=True, help="Delete the endpoints, the S3 objects and the logs, and free their disk.")
 def down(state: StateDirectory, purge: bool) -> None:
     """Stop the service and every container. The next `up` starts the endpoints again, unless they were purged."""
-    if not purge or alive(state) is not None:
-        _end(state)
-    if purge:
-        shutil.rmtree(state.path, ignore_errors=True)
-    click.echo(f"{state.path} is deleted." if purge else f"Down. Its state is in {state.path}; --purge deletes it.")
-
-
-def _end(state: StateDirectory) -> None:
-    running = required(state)
-    os.kill(running.pid, signal.SIGTERM)
+    running = alive(state) if purge else required(state)
+    if running is not None:
+        os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + state.settings().kill_after + 30
-    while processes.alive(running.pid):
+    while running is not None and processes.alive(running.pid):
         if time.monotonic() > deadline:
             raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
         time.sleep(0.05)
+    if purge:
+        from local_sagemaker.hosting.instances.model_data import remove
+
+        remove(state.path / "instances")  # which is read-only
+        state.purge()
+    click.echo(f"Deleted from {state.path}." if purge else f"Down. Its state is in {state.path}; --purge deletes it.")
 
 
 @local.command()

@@ -9,10 +9,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The colours of Okabe and Ito, which colour-blind readers tell apart.
-BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY = (
-    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c"),
-)
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY)
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c")
+BLUE, ORANGE, GREEN, PURPLE, SKY, RED, GREY = COLOURS
 STYLE: Any = {
     **{"font.family": "DejaVu Sans", "font.size": 9, "legend.frameon": False},
     **{"axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 32
 READS: Final = ("GetObject", "HeadObject")
 ASKED: Final = "missing_objects_asked"
-# The member of an error NoSuchBucket with the account's bucket whose name is nearest.
+# The member of an error NoSuchBucket that says which bucket of the account has the nearest name.
 NEAR_BUCKET: Final = "NearBucket"
 
 
@@ -67,7 +67,7 @@ def tell_missing_objects(client: S3Client) -> S3Client:
         try:
             if error.get("Code") == "NoSuchBucket" and bucket:
                 names = [each["Name"] for each in client.list_buckets().get("Buckets", [])]
-                error[NEAR_BUCKET] = next(iter(get_close_matches(bucket, names, 1)), "")
+                error[NEAR_BUCKET] = "".join(f"; did you mean {name}?" for name in get_close_matches(bucket, names, 1))
             if error.get("Code") not in ("AccessDenied", "403") or model.name not in READS:
                 return
             listed = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])

@@ -40,11 +40,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
 @click.option("--component", help="Send the requests to this inference component.")
 @click.option("--requests", default=32, show_default=True, type=COUNT, help="Send so many each time.")
 @click.option(
-    "--concurrency",
-    default="4",
-    show_default=True,
-    type=Counts(),
-    help="Keep so many requests in flight. Several numbers are measured in turn.",
+    "--concurrency", default="4", show_default=True, type=Counts(), help="Keep so many in flight. Several run in turn."
 )
 @click.option("--max-tokens", default=128, show_default=True, type=COUNT, help="Ask for so many tokens.")
 @click.option("--prompt", default=PROMPT, show_default=True, help="Send this prompt in every request.")

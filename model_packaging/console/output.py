@@ -54,8 +54,8 @@ def request_bar(description: str, total: int) -> Iterator[Callable[[int, float],
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    rate, left = TextColumn("{task.fields[rate]:.0f} tokens/s,"), TextColumn("left")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), left)
+    title, rate, left = map(TextColumn, ("{task.description}", "{task.fields[rate]:.0f} tokens/s,", "left"))
+    columns = (title, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), left)
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(description, total=total, rate=0.0)

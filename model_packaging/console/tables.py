@@ -76,8 +76,10 @@ def show(*parts: Table | str) -> None:
     for part in parts:
         if not console.is_terminal:
             click.echo(part if isinstance(part, str) else _plain(part))
-            continue
-        console.print(_fitted(part, console.width) if isinstance(part, Table) else part, markup=False, highlight=False)
+        else:
+            console.print(
+                _fitted(part, console.width) if isinstance(part, Table) else part, markup=False, highlight=False
+            )
 
 
 def _plain(table: Table) -> str:

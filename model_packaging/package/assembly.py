@@ -73,8 +73,8 @@ def assemble(given: PackageInputs) -> Assembly:
     adapter = not {"config.json", "params.json"} & set(chosen)
     if adapter and ADAPTER not in chosen:
         found = ", ".join(sorted(model)[:6])
-        problem = f"{given.model} has neither config.json nor {ADAPTER} (found: {found})"
-        raise SettingError("MODEL", problem, "Give the folder of a model or of an adapter.")
+        fix = f"Give the folder of a model, or of an adapter with {ADAPTER}."
+        raise SettingError("MODEL", f"{given.model} has no config.json (found: {found})", fix)
     files = [model[path] for path in chosen]
     if not packed and (taken := sorted({path.partition("/")[0] for path in chosen} & set(OURS) - {CODE})):
         raise SettingError("MODEL", f"it has a folder '{taken[0]}', which is the package's own", "Rename it.")

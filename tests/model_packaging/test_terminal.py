@@ -254,8 +254,9 @@ def test_a_purge_frees_the_disk(tmp_path: Path) -> None:
     state = tmp_path / "state"
     (state / "logs").mkdir(parents=True)
     (state / "logs" / "large").write_bytes(bytes(1_000_000))
+    (state / "mine.txt").write_text("not of the service")
     result = run("local", "down", "--purge", "--state", str(state))
-    assert (result.exit_code, state.exists()) == (0, False), result.output
+    assert (result.exit_code, [*state.iterdir()]) == (0, [state / "mine.txt"]), result.output
     assert run("local", "down", "--state", str(state)).exit_code == 1
 
 
