@@ -61,7 +61,7 @@ def _from_reply(error: ClientError, where: str, permission: str) -> storage_erro
     if code in CREDENTIAL_CODES:
         return storage_errors.CredentialsRefused(where, code)
     if code == "NoSuchBucket":
-        return storage_errors.BucketMissing(where, code + described.get(NEAR_BUCKET, ""))
+        return storage_errors.BucketMissing(where, f"{code}{described.get(NEAR_BUCKET, '')}")
     if code in REGION_CODES or status == 301:
         return storage_errors.BucketMissing(where, f"{code or 301}: not in this region")
     if code == "InvalidRange" or status == 416:

@@ -57,9 +57,11 @@ def on_terminal(columns: int, *words: str, stream: str = "stdout", **environ: st
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
-def test_a_table_fits_the_terminal_and_keeps_its_words(columns: int) -> None:
+def test_a_table_fits_the_terminal_and_keeps_its_words(columns: int, tmp_path: Path) -> None:
     variables = {"ENDPOINT_ARTIFACT_STORE": "s3://models/artifacts", "ENDPOINT_MAX_NUM_SEQS": "4"}
-    lines = on_terminal(columns, "config", "explain", "--env", "org/name", **variables).splitlines()
+    settings = tmp_path / "endpoint.env"
+    settings.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    lines = on_terminal(columns, "config", "explain", "--env-file", str(settings), "org/name").splitlines()
     assert max(map(cell_len, lines)) <= columns
     assert any(BOX.search(line) for line in lines) is (columns > 80), "narrower, a row is one line for each cell"
     for word in (*variables, "s3://models/artifacts", "artifact_store"):
