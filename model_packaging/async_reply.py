@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from handler.storage.s3_errors import translated
+from handler.storage.storage_errors import NotFound
 from model_packaging.client import END, InvocationFailed, events, failure_of, text_of
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ def put_request(
     """
     bucket, key = _bucket_and_key(location)
     text = json.dumps(body, ensure_ascii=False).encode()
-    (s3 or _s3(region)).put_object(Bucket=bucket, Key=key, Body=text, ContentType="application/json")
+    with translated(location, "s3:PutObject"):
+        (s3 or _s3(region)).put_object(Bucket=bucket, Key=key, Body=text, ContentType="application/json")
 
 
 def wait_for_answer(
@@ -75,15 +78,12 @@ def wait_for_answer(
 
 
 def _read(client: S3Client, location: str) -> bytes | None:
-    from botocore.exceptions import ClientError
-
     bucket, key = _bucket_and_key(location)
     try:
-        return client.get_object(Bucket=bucket, Key=key)["Body"].read()
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") in {"NoSuchKey", "404"}:
-            return None
-        raise
+        with translated(location, "s3:GetObject"):
+            return client.get_object(Bucket=bucket, Key=key)["Body"].read()
+    except NotFound:
+        return None
 
 
 def _answer(body: bytes) -> dict[str, Any] | str:
@@ -115,6 +115,6 @@ def _bucket_and_key(location: str) -> tuple[str, str]:
 
 
 def _s3(region: str | None) -> S3Client:
-    import boto3
+    from handler.storage.s3_client import make_client
 
-    return boto3.session.Session(region_name=region).client("s3")
+    return make_client(region=region)

@@ -1,14 +1,6 @@
 """The command line `neuron-endpoint`: packages a model, deploys it as an endpoint, calls it and deletes it.
 
-Exit status:
-
-    0    success
-    1    failure: a wrong setting, a package that does not verify, a deployment that failed
-    2    wrong usage
-    3    a service refused the request or could not be reached: credentials, permissions, network
-    4    the endpoint answered a request with an error
-    5    check found no error, but could not look at everything
-    130  interrupted (Ctrl-C); the command can be run again
+docs/packaging.md has the table of exit statuses.
 """
 
 from __future__ import annotations
@@ -135,8 +127,10 @@ def _aws_message(error: Exception) -> str | None:
     """The message of a botocore error, with the fix where it is known; None for any other error."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
+    from handler.storage.storage_errors import CREDENTIALS
+
     if isinstance(error, NoCredentialsError):
-        return "there are no AWS credentials. Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        return f"there are no AWS credentials. {CREDENTIALS}"
     if isinstance(error, NoRegionError):
         return "no AWS region is known. Set AWS_DEFAULT_REGION, or give --region."
     if isinstance(error, ClientError):

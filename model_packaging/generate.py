@@ -26,8 +26,8 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 @click.command("generate")
 @click.argument("model")
-@click.option("--prompts", required=True, type=FILE, help="Texts, bodies or lines of a batch.")
-@click.option("--output", required=True, type=FILE, help="The file of replies.")
+@click.option("--prompts", required=True, type=FILE, help="Read prompts: texts, bodies or lines of a batch.")
+@click.option("--output", required=True, type=FILE, help="Write the replies to this file.")
 @settings_options
 @plan_options
 def command(

@@ -32,11 +32,13 @@ def measure(
     body: Mapping[str, Any],
     requests: int,
     concurrency: int,
-    done: Callable[[int, int], None],
+    done: Callable[[int, float], None],
 ) -> tuple[list[LoadSample], float]:
     """Sends `requests` requests, `concurrency` at a time. Returns the samples and the total time in seconds.
 
     Each prompt begins with a different number, so that no prefix cache is used.
+
+    :param done: called after each request with the number of requests and the tokens per second so far.
     """
     samples: list[LoadSample] = []
     lock = threading.Lock()
@@ -46,7 +48,7 @@ def measure(
         sample = _one(client, _numbered(body, number))
         with lock:
             samples.append(sample)
-            done(len(samples), requests)
+            done(len(samples), sum(sample.tokens for sample in samples) / (time.monotonic() - began))
 
     with ThreadPoolExecutor(concurrency, thread_name_prefix="load") as pool:
         list(pool.map(one, range(requests)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.deployment.container_log import LogLine
+from model_packaging.deployment.container_log import LogLine, as_text, time_of
 
 if TYPE_CHECKING:
     from local_sagemaker.state_directory import StateDirectory
@@ -77,7 +77,12 @@ class LocalLog:
                 whole = file.read().rpartition(b"\n")[0]
             self._read[path] = self._read.get(path, 0) + (len(whole) + 1 if whole else 0)
             stream = f"{path.parent.name}/{path.stem}"
-            lines += [LogLine(changed, stream, line) for line in whole.decode(errors="replace").splitlines()]
+            written = whole.decode(errors="replace").splitlines()
+            # A line without a time of its own was written between those that have one.
+            at = next((time for line in written if (time := time_of(line))), changed)
+            for line in written:
+                at = time_of(line) or at
+                lines.append(LogLine(at, stream, as_text(line)))
         return sorted(lines, key=lambda line: line.time)
 
 

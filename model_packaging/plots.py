@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handler.errors import SettingError
+from handler.errors import NoDirectory, SettingError
+from model_packaging import plot_style as style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,31 +19,43 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 OPTION = "--plot"
 BARS = 80
-COLOURS = {"today": "tab:red", "proposed": "tab:green"}
+COLOURS = {"today": style.RED, "proposed": style.GREEN}
+LATENCIES = {"time_to_first_token": "time to first token", "time_between_tokens": "time between tokens"}
 
 
 def throughput(runs: Mapping[int, Mapping[str, Any]]) -> Figure:
-    """Plots tokens per second against time to first token and time between tokens. Each concurrency is a point.
+    """Plots tokens per second against both latencies: a point for each concurrency, and a line to the 90th percentile.
 
     :param runs: the result of `load_measurement.summary` for each concurrency.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3), layout="constrained")
-    pair = figure.subplots(1, 2, sharey=True)
-    for axes, name in zip(pair, ("time_to_first_token", "time_between_tokens"), strict=True):
-        drawn = {at: run for at, run in runs.items() if run[name] is not None}
-        rates = [run["tokens_per_second"] for run in drawn.values()]
-        for quantile, mark in (("p50", "o-"), ("p90", "s--")):
-            axes.plot([run[name][quantile] * 1000 for run in drawn.values()], rates, mark, label=quantile)
-        for concurrency, run in drawn.items():
-            at = (run[name]["p50"] * 1000, run["tokens_per_second"])
-            axes.annotate(f" {concurrency}", at, verticalalignment="top")
-        axes.set(xlabel=f"{name.replace('_', ' ')}, ms")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend()
-    pair[0].set(ylabel="tokens a second")
+    answered = {at: run for at, run in sorted(runs.items()) if all(run[name] for name in LATENCIES)}
+    figure, pair = style.new_figure(_finding(answered), columns=2)
+    for axes, (name, title) in zip(pair, LATENCIES.items(), strict=True):
+        # In the order of the rates no line crosses another.
+        drawn = sorted((run["tokens_per_second"], run[name], at) for at, run in answered.items())
+        rates, times = [rate for rate, _, _ in drawn], [time for _, time, _ in drawn]
+        half, most = ([time[end] * 1000 for time in times] for end in ("p50", "p90"))
+        axes.plot(half, rates, "o-", color=style.BLUE)
+        axes.hlines(rates, half, most, color=style.SKY)
+        for rate, time, at in drawn:
+            style.label(axes, time["p50"] * 1000, rate, f"{at} at a time" if at == min(answered) else str(at))
+        axes.set(xlabel=f"{title}, ms (p50, line to p90)")
+        axes.margins(x=0.1, y=0.15)
+        axes.set(xlim=(0, None), ylim=(0, None))
+    pair[0].set(ylabel="tokens/s")
     return figure
+
+
+def _finding(runs: Mapping[int, Mapping[str, Any]]) -> str:
+    if not runs:
+        return "No request was answered"
+    first, last = min(runs), max(runs)
+    rates = [runs[at]["tokens_per_second"] for at in (first, last)]
+    waits = [f"{runs[at]['time_to_first_token']['p50'] * 1000:,.0f}" for at in (first, last)]
+    if first == last:
+        return f"{last} at a time: {rates[1]:,.0f} tokens/s, first token after {waits[1]} ms"
+    rate = f"{rates[1]:,.0f} instead of {rates[0]:,.0f} tokens/s"
+    return f"{last} at a time instead of {first}: {rate}, first token after {waits[1]} instead of {waits[0]} ms"
 
 
 def check(path: Path) -> None:
@@ -53,7 +66,7 @@ def check(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         raise SettingError(OPTION, f"'{path}' is no picture", f"End it in {', '.join(FORMATS)}.")
     if not path.absolute().parent.is_dir():
-        raise SettingError(OPTION, f"there is no directory {path.absolute().parent}", "Make it first.")
+        raise NoDirectory(OPTION, path.absolute().parent, "Make it first.")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -62,25 +75,26 @@ def check(path: Path) -> None:
 
 def padding_plot(tuning: Tuning, lengths: RequestLengths) -> Figure:
     """Plots both phases: how often each length occurs, and the tokens that it computes with either set of buckets."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    pair = figure.subplots(1, 2)
     costs = {"today": tuning.today, "proposed": tuning.proposed}
-    for axes, phase, counts in zip(pair, ("prefill", "decode"), (lengths.prompts, lengths.contexts), strict=True):
+    shares = {
+        phase: [getattr(cost, phase).padding / max(getattr(cost, phase).computed, 1) for cost in costs.values()]
+        for phase in ("prefill", "decode")
+    }
+    falls = ", ".join(f"{phase} {today:.0%} to {proposed:.0%}" for phase, (today, proposed) in shares.items())
+    figure, pair = style.new_figure(f"The share of padding changes: {falls}", columns=2, height=3.6)
+    for axes, phase, counts in zip(pair, shares, (lengths.prompts, lengths.contexts), strict=True):
         if not counts:
             continue
         longest = max(counts)
-        for name, cost in costs.items():
+        places = [max(1, round(longest * at / 400)) for at in range(401)]
+        for (name, cost), share in zip(costs.items(), shares[phase], strict=True):
             computed = cost.buckets.prefill_tokens if phase == "prefill" else cost.buckets.decode_tokens
-            share = cost.prefill if phase == "prefill" else cost.decode
-            places = [max(1, round(longest * at / 400)) for at in range(401)]
-            label = f"{name}: {share.padding / max(share.computed, 1):.0%} padding"
-            axes.plot(places, [computed(place) for place in places], color=COLOURS[name], label=label)
-        axes.plot([0, longest], [0, longest], color="grey", linestyle=":", label="asked")
+            text = f"{name}: {share:.0%}"
+            axes.plot(places, [computed(place) for place in places], color=COLOURS[name], label=text)
+        axes.plot([0, longest], [0, longest], color=style.GREY, linestyle=":", label="asked")
         _bars(axes, counts, longest)
-        axes.set(title=phase, xlabel="tokens of a prompt" if phase == "prefill" else "tokens of context")
-        axes.legend(fontsize=7, loc="upper left")
+        axes.set(xlabel=f"tokens of {'a prompt' if phase == 'prefill' else 'context'} (bars: how often)")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.12))
     pair[0].set(ylabel="tokens computed")
     return figure
 
@@ -91,7 +105,5 @@ def _bars(axes: Axes, counts: Mapping[int, int], longest: int) -> None:
     for length, count in counts.items():
         heights[min(int(length / width), BARS - 1)] += count
     other = axes.twinx()
-    other.bar([(at + 0.5) * width for at in range(BARS)], heights, width, color="tab:blue", alpha=0.25)
+    other.bar([(at + 0.5) * width for at in range(BARS)], heights, width, color=style.SKY, alpha=0.35)
     other.set(yticks=[], ylim=(0, 3 * max(heights)))
-    other.spines[["top", "right"]].set_visible(False)
-    axes.spines[["top", "right"]].set_visible(False)

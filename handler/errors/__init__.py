@@ -41,5 +41,6 @@ from handler.errors.server_errors import Draining as Draining
 from handler.errors.server_errors import EngineFailed as EngineFailed
 from handler.errors.server_errors import GenerationFailed as GenerationFailed
 from handler.errors.server_errors import NotReady as NotReady
+from handler.errors.start_errors import NoDirectory as NoDirectory
 from handler.errors.start_errors import SettingError as SettingError
 from handler.errors.start_errors import StartFailed as StartFailed

@@ -18,6 +18,13 @@ class SettingError(EndpointError):
         super().__init__(f"{setting}: {problem}. {fix}", param=setting)
 
 
+class NoDirectory(SettingError):
+    """A path that is no directory on this machine, wherever a command or a setting takes one."""
+
+    def __init__(self, setting: str, path: object, fix: str = "Give a directory, s3://bucket/prefix or a hub id."):
+        super().__init__(setting, f"there is no directory {str(path)[:200]}", fix)
+
+
 class StartFailed(ServerError):
     """A stage of the start failed for a reason that is not a setting."""
 

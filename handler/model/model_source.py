@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.errors import SettingError
+from handler.errors import NoDirectory, SettingError
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.planning.file_examination import require_sound_files
@@ -43,7 +43,7 @@ def fetch_model(config: EndpointConfig, progress: ByteProgress = ignore_bytes) -
     if name.startswith(("/", "./", "../")) or _exists(Path(name)):
         return _local(Path(name), name, setting, config)
     if "://" in name or name.count("/") > 1:
-        raise SettingError(setting, f"'{name}' is not a model", "Give a directory, s3://bucket/prefix or a hub id.")
+        raise NoDirectory(setting, name)
     return Model(path=name, names=(name,), size=0)
 
 
@@ -75,7 +75,7 @@ def _exists(path: Path) -> bool:
 
 def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model:
     if not path.is_dir():
-        raise SettingError(setting, f"there is no directory {path}", "Give the model's directory, s3:// URI or hub id.")
+        raise NoDirectory(setting, path)
     is_model = (path / "config.json").is_file() or (path / "params.json").is_file()
     if not is_model and config.engine != "none":
         names = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"

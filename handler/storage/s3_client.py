@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from handler.storage.object_store import ObjectInfo
@@ -15,14 +16,16 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 32
 READS: Final = ("GetObject", "HeadObject")
 ASKED: Final = "missing_objects_asked"
+# The member of an error NoSuchBucket that says which bucket of the account has the nearest name.
+NEAR_BUCKET: Final = "NearBucket"
 
 
-def make_client(retry: Retry = OBJECTS) -> S3Client:
-    """Creates an S3 client. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server)."""
+def make_client(retry: Retry = OBJECTS, region: str | None = None) -> S3Client:
+    """Creates an S3 client. What is not given is botocore's own (`AWS_ENDPOINT_URL` for a server)."""
     import boto3
 
     # boto3's default session must not create clients in two threads at once.
-    client = boto3.session.Session().client(
+    client = boto3.session.Session(region_name=region).client(
         "s3",
         config=retry.config(
             max_pool_connections=CONNECTIONS,
@@ -50,20 +53,23 @@ def tell_missing_objects(client: S3Client) -> S3Client:
 
     S3 answers a read of a missing object with 404 only to a caller with `s3:ListBucket`, and else with 403 (API
     reference, GetObject). A role that may list only some prefixes does not count, because the read names no prefix. So
-    a denied read is followed by a listing of that key.
+    a denied read is followed by a listing of that key. An error `NoSuchBucket` gets the nearest name of a bucket of
+    the account, if they may be listed.
     """
 
     def remember(params: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
-        context[ASKED] = params.get("Bucket"), params.get("Key")
+        context[ASKED] = params.get("Bucket", ""), params.get("Key")
 
-    def correct(parsed: dict[str, Any], context: dict[str, Any], **rest: object) -> None:
+    def correct(parsed: dict[str, Any], context: dict[str, Any], model: Any, **rest: object) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        error = parsed.get("Error", {})
-        if error.get("Code") not in ("AccessDenied", "403"):
-            return
-        bucket, key = context[ASKED]
+        error, (bucket, key) = parsed.get("Error", {}), context[ASKED]
         try:
+            if error.get("Code") == "NoSuchBucket" and bucket:
+                names = [each["Name"] for each in client.list_buckets().get("Buckets", [])]
+                error[NEAR_BUCKET] = "".join(f"; did you mean {name}?" for name in get_close_matches(bucket, names, 1))
+            if error.get("Code") not in ("AccessDenied", "403") or model.name not in READS:
+                return
             listed = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
         except (ClientError, BotoCoreError):
             return  # it may not list here either, so nobody knows
@@ -71,7 +77,6 @@ def tell_missing_objects(client: S3Client) -> S3Client:
             error["Code"] = "NoSuchKey"
             parsed["ResponseMetadata"]["HTTPStatusCode"] = 404
 
-    for read in READS:
-        client.meta.events.register(f"provide-client-params.s3.{read}", remember)
-        client.meta.events.register(f"after-call.s3.{read}", correct)
+    client.meta.events.register("provide-client-params.s3", remember)
+    client.meta.events.register("after-call.s3", correct)
     return client

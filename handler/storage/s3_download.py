@@ -24,6 +24,7 @@ from handler.errors import SettingError, StartFailed
 from handler.storage.object_store import Location
 from handler.storage.retry import DOWNLOADS, Retry
 from handler.storage.s3_client import list_objects, make_client
+from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import ArtifactError
 from handler.storage.transfer.download_directory import boot_id, locked
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
@@ -67,18 +68,16 @@ def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress
     if target.is_dir():
         return
     bucket, prefix = split_uri(uri, setting)
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
-        client = make_client()
-        files = list_files(client, bucket, prefix, setting)
+        with translated(uri, "s3:ListBucket and s3:GetObject"):
+            client = make_client()
+            files = list_files(client, bucket, prefix, setting)
         if not files:
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
         fetch = _ModelFetch(client, bucket, files, target, progress)
         fetch.run(retry)
-    except (BotoCoreError, ClientError, Boto3Error, ArtifactError) as error:
-        raise StartFailed(STAGE, f"{uri}: {error}. Check the role's s3:ListBucket and s3:GetObject.") from error
+    except ArtifactError as error:
+        raise StartFailed(STAGE, error.message) from error
 
 
 def split_uri(uri: str, setting: str) -> tuple[str, str]:

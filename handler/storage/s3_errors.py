@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from handler.storage import storage_errors
+from handler.storage.s3_client import NEAR_BUCKET
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -23,8 +24,7 @@ CREDENTIAL_CODES = {
     "RequestTimeTooSkewed",
     "RequestExpired",
 }
-BUCKET_CODES = {
-    "NoSuchBucket",
+REGION_CODES = {
     "PermanentRedirect",
     "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
@@ -46,7 +46,7 @@ def translated(where: str, permission: str) -> Iterator[None]:
     except exceptions.ClientError as error:
         raise _from_reply(error, where, permission) from error
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
-        raise storage_errors.CredentialsRefused(where, str(error)) from error
+        raise storage_errors.CredentialsMissing(where, str(error)) from error
     except exceptions.ParamValidationError as error:
         raise storage_errors.BucketMissing(where, str(error).replace("\n", " ")) from error
     except (exceptions.BotoCoreError, HTTPError) as error:
@@ -60,8 +60,12 @@ def _from_reply(error: ClientError, where: str, permission: str) -> storage_erro
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if code in CREDENTIAL_CODES:
         return storage_errors.CredentialsRefused(where, code)
-    if code in BUCKET_CODES or status == 301:
-        return storage_errors.BucketMissing(where, code or "301")
+    if code == "NoSuchBucket":
+        return storage_errors.BucketMissing(where, f"{code}{described.get(NEAR_BUCKET, '')}")
+    if code in REGION_CODES or status == 301:
+        return storage_errors.BucketMissing(where, f"{code or 301}: not in this region")
+    if code == "InvalidRange" or status == 416:
+        return storage_errors.EmptyRange(where, code)
     if code.startswith("KMS.") or (status in {400, 403} and "kms:" in message.lower()):
         needed = re.search(r"kms:\w+", message)
         default = "kms:GenerateDataKey" if permission == "s3:PutObject" else "kms:Decrypt"

@@ -7,6 +7,11 @@ from typing import ClassVar
 
 from handler.errors import ServerError
 
+CREDENTIALS = (
+    "Set AWS_PROFILE (after `aws configure` or `aws sso login`), or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+    "run where a role gives them (an endpoint, an instance, a task)."
+)
+
 
 class ArtifactError(ServerError):
     """Base class of the errors below. They end or explain a start; none is sent to a client of the endpoint."""
@@ -88,11 +93,17 @@ class CredentialsRefused(LocatedError):
     )
 
 
+class CredentialsMissing(CredentialsRefused):
+    """No credentials were found."""
+
+    text = "{where} needs AWS credentials, and there are none. " + CREDENTIALS
+
+
 class BucketMissing(LocatedError):
     """The bucket does not exist, or is in another region."""
 
     code = "artifact_bucket_missing"
-    text = "The bucket of {where} cannot be used ({problem}): check its name and AWS_REGION."
+    text = "{where}: there is no such bucket ({problem}). Check its name, the account and AWS_REGION."
 
 
 class StoreUnavailable(LocatedError):
@@ -101,6 +112,10 @@ class StoreUnavailable(LocatedError):
     code = "artifact_store_unavailable"
     retry_after = 5
     text = "{where} cannot be used now ({problem}): try again, and check the network or the disk."
+
+
+class EmptyRange(StoreUnavailable):
+    """The object ends before the range that was asked for."""
 
 
 class ConditionsIgnored(LocatedError):

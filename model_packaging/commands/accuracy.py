@@ -26,13 +26,13 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command("accuracy")
 @click.argument("endpoint")
-@click.option("--save", metavar="FILE", type=FILE, help="New reference file for the endpoint's tokens.")
-@click.option("--reference", metavar="FILE", type=FILE, help="Reference file to compare with, as --save wrote it.")
-@click.option("--prompts", metavar="FILE", type=FILE, help="Prompts for --save, one per line. Default: four.")
-@click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(min=1), help="Tokens per prompt.")
-@click.option("--least", default=0.9, show_default=True, type=click.FloatRange(0, 1), help="Minimum equal share.")
-@click.option("--logprobs", is_flag=True, help="Log probabilities, too. The endpoint needs ENDPOINT_LOGPROBS=true.")
-@click.option("--tolerance", default=0.1, show_default=True, help="Maximum difference of log probabilities.")
+@click.option("--save", metavar="FILE", type=FILE, help="Save the endpoint's tokens as this reference file.")
+@click.option("--reference", metavar="FILE", type=FILE, help="Compare with this reference file, as --save wrote it.")
+@click.option("--prompts", metavar="FILE", type=FILE, help="Read prompts for --save, one per line. Default: four.")
+@click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(min=1), help="Ask for so many tokens.")
+@click.option("--least", default=0.9, show_default=True, type=click.FloatRange(0, 1), help="Require this equal share.")
+@click.option("--logprobs", is_flag=True, help="Compare logprobs, too. The endpoint needs ENDPOINT_LOGPROBS=true.")
+@click.option("--tolerance", default=0.1, show_default=True, help="Allow log probabilities to differ by so much.")
 @region_option
 @json_option
 @local_only_option

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import json_option, local_only_option, region_option
-from model_packaging.console.output import REQUEST_FAILED, print_json
-from model_packaging.console.package_options import shown
+from model_packaging.console.options import COUNT, json_option, local_only_option, region_option
+from model_packaging.console.output import REQUEST_FAILED, print_json, request_bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,18 +37,14 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 @click.command("bench")
 @click.argument("endpoint")
-@click.option("--component", help="Inference component.")
-@click.option("--requests", default=32, show_default=True, type=click.IntRange(min=1), help="Requests per concurrency.")
+@click.option("--component", help="Send the requests to this inference component.")
+@click.option("--requests", default=32, show_default=True, type=COUNT, help="Send so many each time.")
 @click.option(
-    "--concurrency",
-    default="4",
-    show_default=True,
-    type=Counts(),
-    help="Concurrent requests. Several are measured one after the other.",
+    "--concurrency", default="4", show_default=True, type=Counts(), help="Keep so many in flight. Several run in turn."
 )
-@click.option("--max-tokens", default=128, show_default=True, type=click.IntRange(min=1), help="Tokens per answer.")
-@click.option("--prompt", default=PROMPT, show_default=True, help="Prompt of every request.")
-@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Plot file: .png, .svg or .pdf.")
+@click.option("--max-tokens", default=128, show_default=True, type=COUNT, help="Ask for so many tokens.")
+@click.option("--prompt", default=PROMPT, show_default=True, help="Send this prompt in every request.")
+@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw a plot: .png, .svg or .pdf.")
 @region_option
 @json_option
 @local_only_option
@@ -78,12 +73,11 @@ def command(
     body = {
         "messages": [{"role": "user", "content": prompt}],
         "max_tokens": max_tokens,
-        "temperature": 0,
         "stream_options": {"include_usage": True},
     }
     runs: dict[int, dict[str, Any]] = {}
     for count in concurrency:
-        with shown(f"requests, {count} at a time") as listener:
+        with request_bar(f"requests, {count} at a time", requests) as listener:
             samples, seconds = measure(client, body, requests, count, listener)
         runs[count] = {"concurrency": count, **summary(samples, seconds)}
     if plot is not None:

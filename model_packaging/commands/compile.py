@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 @click.command("compile")
 @click.argument("model")
-@click.option("--store", required=True, help="Artifact store: s3://bucket/prefix, or file:// on this machine.")
+@click.option("--store", required=True, help="Put the artifacts here: s3://bucket/prefix, or file:///directory.")
 @settings_options
 @plan_options
-@click.option("--on", metavar="INSTANCE", help="Instance type of a training job. Default: this machine.")
+@click.option("--on", metavar="INSTANCE", help="Compile in a training job on this instance type, not on this machine.")
 @click.option("--cpu", is_flag=True, help="Compile on this machine's CPU, without Neuron devices (native lines).")
-@click.option("--image", help="Container image in ECR, for a job.")
-@click.option("--role", help="IAM role of the job: name or ARN. Default: the only one that trusts SageMaker.")
-@click.option("--on-demand", is_flag=True, help="On-demand instead of spot instance.")
+@click.option("--image", help="Run the job with this container image in ECR.")
+@click.option("--role", help="Give the job this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
+@click.option("--on-demand", is_flag=True, help="Rent an on-demand instance, not a spot instance.")
 @click.option(
-    "--longest", default=14400, show_default=True, type=click.IntRange(600, 432000), help="Job time limit (s)."
+    "--longest", default=14400, show_default=True, type=click.IntRange(600, 432000), help="End the job after so many s."
 )
 @network_options
-@click.option("--again", is_flag=True, help="Another job, although one has compiled this already.")
+@click.option("--again", is_flag=True, help="Start another job, although one has compiled this already.")
 @click.option("--stop", is_flag=True, help="Stop the running job for these artifacts.")
 @region_option
 @dry_run_option

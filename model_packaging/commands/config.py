@@ -18,8 +18,8 @@ def command() -> None:
 @command.command()
 @settings_options
 @json_option
-@click.option("--yaml", "as_yaml", is_flag=True, help="YAML output for --config or ENDPOINT_CONFIG.")
-@click.option("--all", "everything", is_flag=True, help="Settings at their defaults, too.")
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML for --config or ENDPOINT_CONFIG.")
+@click.option("--all", "everything", is_flag=True, help="Show the settings at their defaults, too.")
 @click.argument("model", required=False)
 def explain(environ: Mapping[str, str], as_json: bool, as_yaml: bool, everything: bool, model: str | None) -> None:
     """Shows each setting, its value and the source of the value. Secrets are masked."""

@@ -12,7 +12,7 @@ from model_packaging.console.output import print_json
 
 @click.command("delete")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="No confirmation prompt.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 @local_option
 @poll_option
 @region_option

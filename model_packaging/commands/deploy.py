@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import (
+    COUNT,
     container_options,
     dry_run_option,
     json_option,
@@ -28,62 +29,34 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.command("deploy")
 @click.argument("name")
 @click.argument("package", required=False, metavar="[s3://BUCKET/PREFIX/]")
-@click.option("--image", help="Container image in ECR.")
-@click.option("--instance", help="Instance type, for example ml.trn2.48xlarge.")
-@click.option(
-    "--instances",
-    default=1,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Initial instance count; with --component, initial copy count.",
-)
+@click.option("--image", help="Run this container image in ECR.")
+@click.option("--instance", help="Plan for this instance type, for example ml.trn2.48xlarge.")
+@click.option("--instances", default=1, show_default=True, type=COUNT, help="Start so many instances or copies.")
 @container_options
-@click.option("--role", help="IAM role of the instances: name or ARN. Default: the only one that trusts SageMaker.")
-@click.option("--component", is_flag=True, help="Inference component, which can scale to zero.")
-@click.option("--min", "minimum", type=click.IntRange(min=0), help="Minimum instance or copy count of autoscaling.")
-@click.option("--max", "maximum", type=click.IntRange(min=1), help="Maximum instance or copy count. Turns scaling on.")
-@click.option("--concurrency", type=float, help="Target of autoscaling: requests in flight per instance or copy.")
-@click.option(
-    "--routing", default="least-outstanding", show_default=True, help="Routing strategy: this, random, or prefix."
-)
-@click.option("--prefix-bytes", default=4096, show_default=True, help="Compared bytes of a body, for prefix routing.")
-@click.option(
-    "--prefix-threshold",
-    type=int,
-    help="Maximum requests in flight for prefix routing. Default: the plan's max_num_seqs.",
-)
-@click.option("--async-output", metavar="s3://", help="S3 location of the answers of an asynchronous endpoint.")
-@click.option(
-    "--async-concurrency",
-    type=click.IntRange(1, 1000),
-    help="Concurrent asynchronous requests per instance. Default: max_num_seqs.",
-)
-@click.option(
-    "--async-seconds",
-    type=click.IntRange(1, 3600),
-    help="Time limit of an asynchronous request. Default: 900.",
-)
+@click.option("--role", help="Use this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
+@click.option("--component", is_flag=True, help="Create an inference component, which can scale to zero.")
+@click.option("--min", "minimum", type=click.IntRange(min=0), help="Scale down to so many instances or copies.")
+@click.option("--max", "maximum", type=COUNT, help="Scale up to so many instances or copies.")
+@click.option("--concurrency", type=float, help="Scale to so many requests in flight per instance or copy.")
+@click.option("--routing", default="least-outstanding", show_default=True, help="Route so, or: random, prefix.")
+@click.option("--prefix-bytes", default=4096, show_default=True, help="Compare so many bytes, for prefix routing.")
+@click.option("--prefix-threshold", type=int, help="Route by prefix up to so many in flight. Default: max_num_seqs.")
+@click.option("--async-output", metavar="s3://", help="Answer asynchronously, below this S3 prefix.")
+@click.option("--async-concurrency", type=click.IntRange(1, 1000), help="Run so many at once. Default: max_num_seqs.")
+@click.option("--async-seconds", type=click.IntRange(1, 3600), help="End a request after so long (s). Default: 900.")
 @network_options
-@click.option("--isolated", is_flag=True, help="Network isolation: everything is in the package.")
-@click.option("--kms-key", help="KMS key of the instances' volumes.")
-@click.option(
-    "--volume", type=click.IntRange(1, 512), help="Volume size in GB, without NVMe disks. Default: from the sizes."
-)
-@click.option("--ami", default=AMI, show_default=True, help="Host image with its Neuron driver; 'none': SageMaker's.")
-@click.option(
-    "--download-seconds",
-    type=click.IntRange(60, 3600),
-    help="Time limit of the package's download. Default: from the sizes.",
-)
-@click.option(
-    "--startup-seconds", type=click.IntRange(60, 3600), help="Time limit of a start. Default: from the sizes."
-)
-@click.option("--alarm-topic", metavar="ARN", help="SNS topic of the alarms.")
-@click.option("--no-alarms", is_flag=True, help="No CloudWatch alarms.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Tag of every resource (repeatable).")
-@click.option("--no-check", is_flag=True, help="No check of the settings before.")
+@click.option("--isolated", is_flag=True, help="Isolate the containers from the network: everything is in the package.")
+@click.option("--kms-key", help="Encrypt the instances' volumes with this KMS key.")
+@click.option("--volume", type=click.IntRange(1, 512), help="Attach so many GB, without NVMe. Default: from the sizes.")
+@click.option("--ami", default=AMI, show_default=True, help="Boot this host image with a driver; 'none': SageMaker's.")
+@click.option("--download-seconds", type=click.IntRange(60, 3600), help="Limit the download (s). Default: by size.")
+@click.option("--startup-seconds", type=click.IntRange(60, 3600), help="Limit a start (s). Default: from the sizes.")
+@click.option("--alarm-topic", metavar="ARN", help="Send the alarms to this SNS topic.")
+@click.option("--no-alarms", is_flag=True, help="Create no CloudWatch alarms.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Put this tag on every resource (repeatable).")
+@click.option("--no-check", is_flag=True, help="Deploy without checking the settings.")
 @click.option("--no-wait", is_flag=True, help="Return at once. Components and scaling then need a second run.")
-@click.option("--template", is_flag=True, help="CloudFormation template as output; nothing is created.")
+@click.option("--template", is_flag=True, help="Print a CloudFormation template, and create nothing.")
 @local_option
 @poll_option
 @region_option
@@ -126,9 +99,10 @@ def command(name: str, package: str | None, **options: Any) -> None:
     else:
         component = f" --component {name}" if request.component else ""
         here = " --local" if local else ""
-        click.echo(
-            f'Try: neuron-endpoint invoke{here} {name}{component} "Hello"\nEnd: neuron-endpoint delete{here} {name}'
-        )
+        output = options["async_output"]
+        queued = f" --async {output.rstrip('/')}/hello.json --wait" if output else ""
+        click.echo(f'Try: neuron-endpoint invoke{here} {name}{component}{queued} "Hello"')
+        click.echo(f"End: neuron-endpoint delete{here} {name}")
 
 
 def _document(calls: Any) -> dict[str, Any]:

@@ -19,27 +19,22 @@ if TYPE_CHECKING:
 @click.command("invoke")
 @click.argument("endpoint")
 @click.argument("prompt", required=False)
-@click.option("--body", metavar="FILE", help="Request body instead of PROMPT: a JSON file, or - for standard input.")
-@click.option("--system", help="System message.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Maximum tokens of the answer. Default: what fits.")
-@click.option("--temperature", type=float, help="Sampling temperature. Default: the model's.")
-@click.option("--component", help="Inference component.")
-@click.option("--no-stream", "whole", is_flag=True, help="Whole reply instead of a stream (SageMaker allows 60 s).")
-@click.option(
-    "--async",
-    "location",
-    metavar="s3://...",
-    help="Asynchronous request: its object in S3. PROMPT is put there.",
-)
+@click.option("--body", metavar="FILE", help="Send this JSON file (- is standard input) instead of PROMPT.")
+@click.option("--system", help="Put this system message before PROMPT.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many tokens. Default: what fits.")
+@click.option("--temperature", type=float, help="Sample at this temperature. Default: the model's.")
+@click.option("--component", help="Send the requests to this inference component.")
+@click.option("--no-stream", "whole", is_flag=True, help="Wait for the whole reply (SageMaker allows 60 s).")
+@click.option("--async", "location", metavar="s3://...", help="Send asynchronously: put PROMPT into this object.")
 @click.option(
     "--async-seconds",
     default=900,
     show_default=True,
     type=click.IntRange(1, 3600),
-    help="Time limit of the asynchronous request. The endpoint has its own (deploy --async-seconds).",
+    help="Limit the asynchronous request's time. The endpoint has its own limit (deploy --async-seconds).",
 )
 @click.option("--wait", is_flag=True, help="Wait for the asynchronous answer.")
-@click.option("--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Seconds to wait.")
+@click.option("--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Wait no longer (s).")
 @region_option
 @json_option
 @local_only_option

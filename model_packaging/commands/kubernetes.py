@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import container_options, environ_of
+from model_packaging.console.options import COUNT, container_options, environ_of
 from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 @click.command("kubernetes")
 @click.argument("name")
 @click.argument("model", metavar="[s3://BUCKET/PREFIX/ | HUB ID]", required=False)
-@click.option("--image", required=True, help="Container image with its registry.")
-@click.option("--instance", help="Instance type of the nodes, for example trn2.48xlarge.")
-@click.option("--cpu", is_flag=True, help="CPU engine, instead of --instance.")
+@click.option("--image", required=True, help="Run this container image, named with its registry.")
+@click.option("--instance", help="Run on nodes of this instance type, for example trn2.48xlarge.")
+@click.option("--cpu", is_flag=True, help="Run the CPU engine, instead of --instance.")
 @container_options
-@click.option("--namespace", help="Namespace of the manifests. Default: that of kubectl.")
-@click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1), help="Number of replicas.")
-@click.option("--nodes", default=1, show_default=True, type=click.IntRange(min=1), help="Pods that share one model.")
-@click.option("--min", "minimum", type=click.IntRange(min=1), help="Minimum replicas. Default: --replicas.")
-@click.option("--max", "maximum", type=click.IntRange(min=1), help="Maximum replicas. Turns autoscaling on.")
-@click.option("--concurrency", type=float, help="Target of autoscaling: requests in flight per replica.")
-@click.option("--role", metavar="ARN", help="IAM role of the pods (IRSA). Default: the cluster's Pod Identity.")
-@click.option("--kserve", is_flag=True, help="InferenceService instead of Deployment and Service.")
-@click.option("--prometheus", metavar="URL", help="Prometheus that KEDA reads, with --kserve and --max.")
-@click.option("--compiled/--compiles", "compiled", default=None, help="Graphs in the store. Default: as listed.")
-@click.option("--startup-seconds", type=click.IntRange(min=60), help="Time limit of a start. Default: from the sizes.")
+@click.option("--namespace", help="Put the manifests into this namespace. Default: kubectl's.")
+@click.option("--replicas", default=1, show_default=True, type=COUNT, help="Run so many replicas.")
+@click.option("--nodes", default=1, show_default=True, type=COUNT, help="Use so many pods for a model.")
+@click.option("--min", "minimum", type=COUNT, help="Keep at least so many. Default: --replicas.")
+@click.option("--max", "maximum", type=COUNT, help="Turn autoscaling on, up to so many replicas.")
+@click.option("--concurrency", type=float, help="Scale to so many requests in flight per replica.")
+@click.option("--role", metavar="ARN", help="Give the pods this IAM role (IRSA). Default: the cluster's Pod Identity.")
+@click.option("--kserve", is_flag=True, help="Print an InferenceService instead of Deployment and Service.")
+@click.option("--prometheus", metavar="URL", help="Let KEDA read this Prometheus, with --kserve and --max.")
+@click.option("--compiled/--compiles", "compiled", default=None, help="Say if a store has graphs. Default: as listed.")
+@click.option("--startup-seconds", type=click.IntRange(min=60), help="Limit a start (s). Default: from the sizes.")
 def command(name: str, model: str | None, **options: Any) -> None:
     """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
 

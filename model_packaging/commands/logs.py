@@ -13,11 +13,11 @@ from model_packaging.console.options import json_option, local_option, region_op
 
 @click.command("logs")
 @click.argument("name")
-@click.option("--component", is_flag=True, help="NAME is an inference component.")
-@click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Maximum age in minutes.")
-@click.option("--follow", "-f", is_flag=True, help="New lines until Ctrl-C.")
-@click.option("--explain", is_flag=True, help="Only the cause and fix of a known symptom.")
-@click.option("--timeline", is_flag=True, help="Only the steps of the last start, as bars.")
+@click.option("--component", is_flag=True, help="Read the logs of the inference component NAME.")
+@click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Show the last minutes.")
+@click.option("--follow", "-f", is_flag=True, help="Show new lines until Ctrl-C.")
+@click.option("--explain", is_flag=True, help="Show only the cause and fix of a known symptom.")
+@click.option("--timeline", is_flag=True, help="Show only the steps of the last start, as bars.")
 @local_option
 @region_option
 @json_option

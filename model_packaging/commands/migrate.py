@@ -15,9 +15,9 @@ from model_packaging.console.output import print_json, refuse
 
 @click.command("migrate")
 @settings_options
-@click.option("--line", default="native-0.29", show_default=True, help="Native line to migrate to.")
-@click.option("--instance", help="Instance type, for example ml.trn2.48xlarge.")
-@click.option("--output", type=click.Path(dir_okay=False), help="File for the migrated settings.")
+@click.option("--line", default="native-0.29", show_default=True, help="Migrate to this native line.")
+@click.option("--instance", help="Plan for this instance type, for example ml.trn2.48xlarge.")
+@click.option("--output", type=click.Path(dir_okay=False), help="Write the migrated settings to this file.")
 @json_option
 @click.argument("model", required=False)
 def command(

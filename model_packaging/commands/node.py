@@ -11,7 +11,7 @@ from model_packaging.console.output import print_json, refuse
 
 
 @click.command("node")
-@click.option("--rank", type=click.IntRange(min=1), envvar="LWS_WORKER_INDEX", required=True, help="Rank of this node.")
+@click.option("--rank", type=click.IntRange(min=1), envvar="LWS_WORKER_INDEX", required=True, help="Take this rank.")
 @dry_run_option
 def command(rank: int, dry_run: bool) -> None:
     """Runs a further node of an engine that spans several nodes. It has vLLM's workers and no HTTP.

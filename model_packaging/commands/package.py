@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command("pack")
-@click.option("--to", required=True, metavar="PATH", help="New folder, or new archive NAME.tar.gz.")
-@click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="gzip level (0: none).")
+@click.option("--to", required=True, metavar="PATH", help="Write this new folder, or this new archive NAME.tar.gz.")
+@click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="Set the gzip level (0: none).")
 @input_options
 @dry_run_option
 @json_option
@@ -32,8 +32,9 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
     `pack`: it uploads the parts from their own places.
     """
     from model_packaging.package.assembly import assemble
-    from model_packaging.package.package_writer import require_absent, write_archive, write_folder
+    from model_packaging.package.package_writer import require_absent, require_package_name, write_archive, write_folder
 
+    require_package_name("--to", to)
     target = Path(to)
     require_absent(target)
     assembly = assemble(inputs)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("push")
 @input_options
 @click.argument("destination", metavar="s3://BUCKET/PREFIX")
-@click.option("--kms-key", metavar="ARN", help="KMS key of the objects. Default: the bucket's encryption.")
+@click.option("--kms-key", metavar="ARN", help="Encrypt the objects with this KMS key. Default: as the bucket does.")
 @click.option("--replace", is_flag=True, help="Replace another package, and delete its other files.")
 @dry_run_option
 @json_option

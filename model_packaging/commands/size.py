@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import json_option, plan_options, settings_options
+from model_packaging.console.options import COUNT, json_option, plan_options, settings_options
 
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
@@ -33,27 +33,27 @@ NEEDED = {
 @click.command("size")
 @settings_options
 @plan_options
-@click.option("--input-tokens", default=1024, show_default=True, help="Mean tokens of a prompt.")
-@click.option("--output-tokens", default=256, show_default=True, help="Mean tokens of an answer.")
-@click.option("--batch", help="Requests at a time, comma-separated. Default: 1,8,32; the best of a fleet.")
-@click.option("--tp", type=click.IntRange(min=1), help="Tensor-parallel degree. Default: the plan's.")
-@click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Price of an hour (repeatable).")
-@click.option("--requests", type=float, help="Requests per second of a fleet.")
-@click.option("--ttft", type=float, help="Maximum seconds to the first token.")
-@click.option("--tpot", type=float, help="Maximum seconds per output token.")
-@click.option("--use", default=0.7, show_default=True, help="Share of an instance's rate that a fleet uses.")
-@click.option("--tokens-per-second", type=float, help="Measured rate of one instance (`neuron-endpoint bench`).")
-@click.option("--in-flight", type=int, help=f"Concurrent requests of the measured rate. Default: {MEASURED_BATCH}.")
-@click.option("--weights-gb", type=float, help="GB that a start reads from S3, graphs included.")
-@click.option("--instance-quota", type=int, help="Account quota of instances (Service Quotas).")
-@click.option("--invoke-quota", type=float, help="Account quota of InvokeEndpoint calls per second (Service Quotas).")
-@click.option("--log", help="Request log: a file, -, trace:chat, trace:code or trace:summarization.")
-@click.option("--graphs", type=click.IntRange(min=2), help="Maximum graphs to compile. Default: as many as today.")
-@click.option("--output", type=click.Path(dir_okay=False), help="File for the tuned settings.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Plot file: .svg, .png or .pdf.")
-@click.option("--watch", metavar="URL", help="Address of a container whose /metrics are watched for other lengths.")
-@click.option("--poll", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds between polls.")
-@click.option("--polls", type=click.IntRange(min=1), help="Number of polls. Default: until traffic has moved.")
+@click.option("--input-tokens", default=1024, show_default=True, help="Assume so many tokens in a prompt, on average.")
+@click.option("--output-tokens", default=256, show_default=True, help="Assume so many tokens in an answer, on average.")
+@click.option("--batch", help="Predict for so many requests at a time. Default: 1,8,32; the best of a fleet.")
+@click.option("--tp", type=COUNT, help="Predict for this tensor-parallel degree. Default: the plan's.")
+@click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Set an hourly price (repeatable).")
+@click.option("--requests", type=float, help="Size a fleet for so many requests per second.")
+@click.option("--ttft", type=float, help="Allow so many seconds to the first token.")
+@click.option("--tpot", type=float, help="Allow so many seconds per output token.")
+@click.option("--use", default=0.7, show_default=True, help="Use this share of an instance's rate in a fleet.")
+@click.option("--tokens-per-second", type=float, help="Use one instance's measured rate (`neuron-endpoint bench`).")
+@click.option("--in-flight", type=int, help=f"Give that rate's requests in flight. Default: {MEASURED_BATCH}.")
+@click.option("--weights-gb", type=float, help="Assume that a start reads so many GB from S3, graphs included.")
+@click.option("--instance-quota", type=int, help="Compare with this account quota of instances (Service Quotas).")
+@click.option("--invoke-quota", type=float, help="Compare with this account quota of InvokeEndpoint calls per second.")
+@click.option("--log", help="Read this request log: a file, -, trace:chat, trace:code or trace:summarization.")
+@click.option("--graphs", type=click.IntRange(min=2), help="Compile so many graphs at most. Default: as many as today.")
+@click.option("--output", type=click.Path(dir_okay=False), help="Write the tuned settings to this file.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the padding: .svg, .png or .pdf.")
+@click.option("--watch", metavar="URL", help="Watch the /metrics of the container at this address for other lengths.")
+@click.option("--poll", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Poll so often (s).")
+@click.option("--polls", type=COUNT, help="Poll so many times. Default: until traffic has moved.")
 @json_option
 @click.argument("model", required=False)
 def command(

@@ -100,8 +100,8 @@ def unpin(store: str, key: str) -> None:
 @command.command("rm")
 @click.argument("store")
 @click.argument("key", required=False)
-@click.option("--older-than", type=float, metavar="DAYS", help="Age of the entries to delete, instead of a KEY.")
-@click.option("--keep", type=click.IntRange(min=0), help="Number of newest entries per kind to keep, instead of a KEY.")
+@click.option("--older-than", type=float, metavar="DAYS", help="Delete entries of that age, instead of a KEY.")
+@click.option("--keep", type=click.IntRange(min=0), help="Keep so many newest entries of each kind, instead of a KEY.")
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
     """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more."""
@@ -130,12 +130,12 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
 
 def _open(uri: str) -> ArtifactStore:
     from handler.artifacts.store.artifact_store import ArtifactStore
-    from handler.errors import SettingError
+    from handler.errors import NoDirectory
 
     store = ArtifactStore.open(uri, setting="STORE")
     directory = getattr(store.objects, "root", None)
     if directory is not None and not directory.is_dir():
-        raise SettingError("STORE", f"there is no directory {directory}", "Give the directory of a store.")
+        raise NoDirectory("STORE", directory, "Give the directory of a store.")
     return store
 
 

@@ -14,8 +14,8 @@ from model_packaging.console.output import print_json
 
 
 @click.command("translate", context_settings={"allow_interspersed_args": False})
-@click.option("--yaml", "as_yaml", is_flag=True, help="YAML output for --config, instead of an environment file.")
-@click.option("--check", "checks", is_flag=True, help="Check of the settings, as by `neuron-endpoint check`.")
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML for --config, instead of an environment file.")
+@click.option("--check", "checks", is_flag=True, help="Check the settings, as `neuron-endpoint check` does.")
 @plan_options
 @json_option
 @click.argument("words", metavar="[FILE | COMMAND ...]", nargs=-1, type=click.UNPROCESSED)

@@ -28,6 +28,7 @@ from handler.artifacts.store.manifest import Manifest
 from handler.errors import EndpointError, SettingError
 from handler.processes import free_port
 from handler.startup.lifecycle import COMPILED
+from model_packaging.deployment.container_log import as_text
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.diagnosis import diagnose
 
@@ -120,7 +121,7 @@ def _told(body: Mapping[str, Any]) -> str:
 
 def _ended(process: subprocess.Popen[bytes], body: Mapping[str, Any], log: Path) -> CompileEnded:
     with log.open(encoding="utf-8", errors="replace") as file:
-        lines = [line.rstrip() for line in deque(file, maxlen=2000)]
+        lines = [as_text(line.rstrip()) for line in deque(file, maxlen=2000)]
     reason = str(body.get("reason") or f"the container ended with status {process.poll()}")
     return CompileEnded(reason, diagnose(reason, lines), lines)
 

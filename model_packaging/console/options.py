@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
+COUNT = click.IntRange(min=1)
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON output.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-region_option = click.option("--region", help="AWS region. Default: AWS_DEFAULT_REGION, or the profile's.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+region_option = click.option("--region", help="Use this AWS region. Default: AWS_DEFAULT_REGION, or the profile's.")
 
 
 def _use_local(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
@@ -30,7 +31,7 @@ def _use_local(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 # The callback runs when the option is read, before any AWS client is created.
-_LOCAL_HELP = "Local SageMaker, as `neuron-endpoint local up` started it."
+_LOCAL_HELP = "Use the SageMaker that `neuron-endpoint local up` started here."
 _local = partial(click.option, "--local", is_flag=True, is_eager=True, callback=_use_local, help=_LOCAL_HELP)
 local_option = _local()
 local_only_option = _local(expose_value=False)  # for commands that do not otherwise use the value
@@ -46,16 +47,16 @@ poll_option = click.option(
     "--poll",
     type=click.FloatRange(min=0.1),
     callback=_poll,
-    help=f"Seconds between polls. Default: {POLL_SECONDS:g}; with --local {LOCAL_POLL_SECONDS:g}.",
+    help=f"Poll every so many seconds. Default: {POLL_SECONDS:g}; with --local {LOCAL_POLL_SECONDS:g}.",
 )
 
 
 def settings_options(command: Command) -> Command:
     """Adds the options that name the source of the settings. The command gets the settings as `environ`."""
 
-    @click.option("--env-file", metavar="FILE", help="Environment file, as for `docker run --env-file`.")
-    @click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a file, or s3://.")
-    @click.option("--env", "own", is_flag=True, help="Environment of this process as the settings.")
+    @click.option("--env-file", metavar="FILE", help="Read an environment file, as `docker run --env-file` does.")
+    @click.option("--config", "document", metavar="FILE", help="Read settings (YAML, TOML, JSON) from a file or s3://.")
+    @click.option("--env", "own", is_flag=True, help="Take this process's environment as the settings.")
     @wraps(command)
     def with_environ(env_file: str | None, document: str | None, own: bool, **given: Any) -> Any:
         return command(environ=environ_of(env_file, document, own), **given)
@@ -65,17 +66,17 @@ def settings_options(command: Command) -> Command:
 
 def plan_options(command: Command) -> Command:
     """Adds the options that select the line and the instance."""
-    line = click.option("--line", help="Neuron line, for example nxdi-0.16.")
-    instance = click.option("--instance", help="Instance type, for example ml.trn2.48xlarge.")
+    line = click.option("--line", help="Plan for this Neuron line, for example nxdi-0.16.")
+    instance = click.option("--instance", help="Plan for this instance type, for example ml.trn2.48xlarge.")
     return instance(line(command))
 
 
 def container_options(command: Command) -> Command:
     """Adds the options that set a container's environment. The command gets `variables` and `document`."""
 
-    @click.option("--env-file", metavar="FILE", help="Environment file, as for `docker run --env-file`.")
-    @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable (repeatable).")
-    @click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a file, or s3://.")
+    @click.option("--env-file", metavar="FILE", help="Read an environment file, as `docker run --env-file` does.")
+    @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable (repeatable).")
+    @click.option("--config", "document", metavar="FILE", help="Read settings (YAML, TOML, JSON) from a file or s3://.")
     @wraps(command)
     def with_variables(env_file: str | None, variables: tuple[str, ...], **given: Any) -> Any:
         return command(variables={**environ_of(env_file, None, False), **pairs(variables, "--set")}, **given)
@@ -85,8 +86,8 @@ def container_options(command: Command) -> Command:
 
 def network_options(command: Command) -> Command:
     """Adds the options of a VPC. The command gets `subnets` and `groups`."""
-    subnet = click.option("--subnet", "subnets", multiple=True, help="VPC subnet ID (repeatable).")
-    group = click.option("--security-group", "groups", multiple=True, help="VPC security group ID (repeatable).")
+    subnet = click.option("--subnet", "subnets", multiple=True, help="Run in this VPC subnet ID (repeatable).")
+    group = click.option("--security-group", "groups", multiple=True, help="Use this security group ID (repeatable).")
     return subnet(group(command))
 
 

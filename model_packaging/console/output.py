@@ -49,6 +49,20 @@ def number_text(value: float) -> str:
 
 
 @contextmanager
+def request_bar(description: str, total: int) -> Iterator[Callable[[int, float], None]]:
+    """Shows requests as they are answered, with tokens per second, on standard error if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    title, rate, left = map(TextColumn, ("{task.description}", "{task.fields[rate]:.0f} tokens/s,", "left"))
+    columns = (title, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), left)
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(description, total=total, rate=0.0)
+        yield lambda done, tokens: bar.update(task, completed=done, rate=tokens)
+
+
+@contextmanager
 def lines() -> Iterator[Callable[[str], None]]:
     """Shows a slow operation: a spinner with the latest line on a terminal, otherwise plain lines."""
     from rich.console import Console

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from model_packaging.package.assembly import Assembly
     from model_packaging.package.package_manifest import PackageManifest
 
-GRAPHS_HELP = "Compiled graphs: a directory as of NEURON_COMPILED_ARTIFACTS, or an artifact store."
+GRAPHS_HELP = "Add compiled graphs: a directory for NEURON_COMPILED_ARTIFACTS, or a store."
 
 
 def input_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -23,9 +23,9 @@ def input_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.argument("model")
     @click.option("--artifacts", metavar="PLACE", help=GRAPHS_HELP)
-    @click.option("--config", metavar="FILE", help="Settings of the endpoint in YAML, TOML or JSON.")
-    @click.option("--code", metavar="FOLDER", help="Folder with inference.py and what it imports.")
-    @click.option("--revision", help="Branch, tag or commit of the hub repository.")
+    @click.option("--config", metavar="FILE", help="Add the endpoint's settings, in YAML, TOML or JSON.")
+    @click.option("--code", metavar="FOLDER", help="Add a folder with inference.py and what it imports.")
+    @click.option("--revision", help="Take this branch, tag or commit of the hub repository.")
     @wraps(command)
     def with_inputs(
         model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None, **given: Any

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from model_packaging.deployment.aws import unless_missing
@@ -92,11 +93,19 @@ def as_text(line: str) -> str:
     try:
         event = json.loads(line)
         message = str(event["message"])
+        if event["event"] == "timeline":
+            return line
         if "since_start_seconds" in event:
             return f"[{float(event['since_start_seconds']):6.1f} s] {message.partition(chr(10))[0]}"
         return f"{str(event['level']).upper()} {event['logger']}: {message}"
     except (ValueError, KeyError, TypeError):
         return line
+
+
+def time_of(line: str) -> int:
+    """Returns the time of a line of the container's JSON log, in milliseconds since the epoch; 0 for other lines."""
+    moment = re.match(r'\{"time": "([^"]+)"', line)
+    return int(datetime.fromisoformat(moment[1]).timestamp() * 1000) if moment else 0
 
 
 def stage_of(lines: list[LogLine]) -> str:

@@ -13,6 +13,9 @@ from handler.artifacts.store.object_names import MANIFESTS
 from handler.config.loading.config_loader import load
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.errors import SettingError
+from handler.neuron.checkpoint.adapter_files import CONFIG as ADAPTER
+from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter
+from handler.neuron.checkpoint.checkpoint_reader import open_checkpoint
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.storage.safe_paths import confined_all
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile
@@ -60,15 +63,18 @@ class Assembly:
 def assemble(given: PackageInputs) -> Assembly:
     """Lists every file of the package. Copies nothing. Checks the model's files and settings as the start does.
 
-    :raises SettingError: a part is missing or has the wrong type, or an endpoint would not start with the model.
+    :raises SettingError: a part is missing or has the wrong type, or an endpoint would not start with the model or not
+        load the adapter.
     :raises UnsafePath: two files would have the same name.
     """
     model = {item.path: item for item in items(given.model, "MODEL", given.revision)}
     packed = "endpoint-package.json" in model  # made by `pack`: taken as it is
     chosen, left = (sorted(set(model) - {"endpoint-package.json"}), {}) if packed else select(model)
-    if not {"config.json", "params.json"} & set(chosen):
+    adapter = not {"config.json", "params.json"} & set(chosen)
+    if adapter and ADAPTER not in chosen:
         found = ", ".join(sorted(model)[:6])
-        raise SettingError("MODEL", f"{given.model} has no config.json (found: {found})", "Give a model's folder.")
+        fix = f"Give the folder of a model, or of an adapter with {ADAPTER}."
+        raise SettingError("MODEL", f"{given.model} has no config.json (found: {found})", fix)
     files = [model[path] for path in chosen]
     if not packed and (taken := sorted({path.partition("/")[0] for path in chosen} & set(OURS) - {CODE})):
         raise SettingError("MODEL", f"it has a folder '{taken[0]}', which is the package's own", "Rename it.")
@@ -79,9 +85,21 @@ def assemble(given: PackageInputs) -> Assembly:
     if given.code:
         files += _below(CODE, _code(given.code))
     files = _with_settings(files, given.config, settings)
-    require_sound_files(load({}, model=given.model), "MODEL")
+    if adapter:
+        _require_sound_adapter(given.model)
+    else:
+        require_sound_files(load({}, model=given.model), "MODEL")
     confined_all(item.path for item in files)
     return Assembly(tuple(sorted(files, key=lambda item: item.path)), left)
+
+
+def _require_sound_adapter(place: str) -> None:
+    files = open_checkpoint(place)
+    try:
+        if files is not None:
+            check_adapter(files, None)
+    except AdapterProblem as problem:
+        raise SettingError("MODEL", f"the adapter cannot be loaded: {problem}", "Correct the adapter.") from None
 
 
 def _graphs(artifacts: str) -> tuple[list[Item], dict[str, object]]:

@@ -13,6 +13,7 @@ from handler.storage.storage_errors import NotFound
 from model_packaging.package import multipart
 from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_reader import open_package
+from model_packaging.package.package_writer import require_package_name
 from model_packaging.package.upload import DIGEST, Pushed, UploadTarget
 
 
@@ -25,6 +26,7 @@ def target_of(destination: str, kms_key: str | None, replaces: bool) -> UploadTa
 
     if not destination.startswith("s3://"):
         raise SettingError("DESTINATION", f"'{destination}' is not in S3", "Write s3://bucket/prefix/.")
+    require_package_name("DESTINATION", destination)
     bucket, prefix = split_uri(destination, "DESTINATION")
     if not prefix:
         raise SettingError("DESTINATION", "a package needs a prefix, not a whole bucket", "Write s3://bucket/prefix/.")

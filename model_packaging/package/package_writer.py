@@ -46,6 +46,13 @@ def write_folder(items: Iterable[Item], manifest: PackageManifest, target: Path,
         shutil.rmtree(fresh, ignore_errors=True)
 
 
+def require_package_name(setting: str, place: str) -> None:
+    """:raises SettingError: the name ends as an archive's that SageMaker does not unpack."""
+    if place.lower().endswith((".zip", ".tar", ".bz2", ".xz", ".zst", ".7z")):
+        fix = "Give a folder's name, or one in .tar.gz, which SageMaker unpacks."
+        raise SettingError(setting, f"a package is no {place.rpartition('.')[2]} file", fix)
+
+
 def require_absent(target: Path) -> None:
     if target.exists() or target.is_symlink():
         raise SettingError("--to", f"{target} already exists", "Remove it, or give another path.")

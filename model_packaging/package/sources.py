@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from handler.errors import SettingError
+from handler.errors import NoDirectory, SettingError
 from handler.regular_files import regular_files
 from model_packaging.package.package_item import Item, LocalFile, S3File
 
@@ -33,7 +33,7 @@ def items(source: str, what: str, revision: str | None = None) -> list[Item]:
     elif Path(source).is_dir():
         found = list(_of_folder(Path(source), what))
     elif "://" in source or source.count("/") != 1 or source.startswith((".", "/", "~")):
-        raise SettingError(what, f"there is no folder {source}", "Give a folder, s3://bucket/prefix or a hub id.")
+        raise NoDirectory(what, source)
     else:
         found = list(_of_folder(hub_snapshot(source, revision, what), what))
     if not found:
@@ -56,7 +56,8 @@ def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         fix = "Check the id, HF_TOKEN for a gated model, and HF_HUB_OFFLINE."
-        raise SettingError(what, f"'{name}' cannot be fetched from the hub ({reason})", fix) from error
+        problem = f"there is no directory {name}, and it cannot be fetched from the hub ({reason})"
+        raise SettingError(what, problem, fix) from error
     return found
 
 
@@ -71,21 +72,16 @@ def _of_folder(folder: Path, what: str) -> Iterator[Item]:
 
 
 def _of_s3(uri: str, what: str) -> list[Item]:
-    from handler.storage.s3_client import list_objects, make_client
-    from handler.storage.s3_download import split_uri
+    from handler.storage.s3_client import make_client
+    from handler.storage.s3_download import list_files, split_uri
     from handler.storage.s3_errors import translated
     from handler.storage.safe_paths import confined
 
     bucket, prefix = split_uri(uri, what)
-    client = make_client()
-    found = []
     with translated(uri, "s3:ListBucket"):
-        for entry in list_objects(client, bucket, prefix):
-            relative = entry.key.removeprefix(prefix)
-            if relative and not relative.endswith("/"):
-                origin = S3File(client, bucket, entry.key, entry.etag)
-                found.append(Item(confined(relative), entry.size, origin))
-    return found
+        client = make_client()
+        files = list_files(client, bucket, prefix, what)
+    return [Item(confined(file.path), file.size, S3File(client, bucket, file.key, file.etag)) for file in files]
 
 
 def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:

@@ -44,6 +44,12 @@ def test_a_line_for_each_stage_and_a_curl_line(endpoint: ServeProcess) -> None:
     assert "Traceback" not in endpoint.log
 
 
+@pytest.mark.skipif(public(installed_versions()["vllm"]) in ("0.9.1", "0.11.0"), reason="this vLLM hides no output")
+def test_what_gloo_and_torch_say_of_themselves_is_not_in_the_log(endpoint: ServeProcess) -> None:
+    assert "[Gloo]" not in endpoint.log
+    assert "CUDA runtime" not in endpoint.log
+
+
 def test_the_log_says_which_vllm_was_found_and_whether_it_was_seen(endpoint: ServeProcess) -> None:
     version = public(installed_versions()["vllm"])
     assert f"vLLM {version} is installed: {SEEN.get(version, UNSEEN)}" in endpoint.log

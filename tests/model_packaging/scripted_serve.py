@@ -48,6 +48,10 @@ def publish() -> None:
         store.publish(Path(made), CompileInputs("ab" * 32, "graph", {"platform": "cpu"}, compile_seconds=3.0))
 
 
+if MODE == "dies":
+    line = {"time": "2026-11-26T10:00:00.000Z", "level": "error", "event": "log", "logger": "x", "message": "it ends"}
+    print(json.dumps(line), flush=True)
+    sys.exit(3)
 if MODE == "refuses":
     print("serve: ENDPOINT_BLOCK_SIZE: 7 is no block size. Use 32.", flush=True)
     sys.exit(2)

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
+from handler.storage.storage_errors import BucketMissing
 from model_packaging.async_reply import NoAnswerYet, put_request, wait_for_answer
 from model_packaging.client import InvocationFailed
 
@@ -64,7 +64,7 @@ def test_what_does_not_come_in_time_is_named(s3: Any, bucket: str) -> None:
 
 
 def test_a_bucket_that_is_none_is_not_waited_for(s3: Any) -> None:
-    with pytest.raises(ClientError, match="NoSuchBucket"):
+    with pytest.raises(BucketMissing, match="NoSuchBucket"):
         wait_for_answer(places("nobody-has-this-bucket"), 60, s3=s3)
 
 

@@ -291,7 +291,7 @@ def test_the_real_process_is_light_and_answers() -> None:
         (("xyzzy",), 2, "No such command 'xyzzy'.\n"),
         (("store", "verify", "file:///no/store"), 1, "there is no directory /no/store"),
         (("store", "ls", "file:///no/store"), 1, "there is no directory /no/store"),
-        (("push", "no/such/dir", "s3://a/b"), 1, "there is no folder no/such/dir"),
+        (("push", "no/such/dir", "s3://a/b"), 1, "there is no directory no/such/dir"),
         (("check", "--instance", "ml.foo", MODEL), 2, "'ml.foo' is not an instance with Neuron cores"),
         (
             ("deploy", "x", "s3://a/b", "--image", "i", "--instance", "ml.foo"),

@@ -61,6 +61,12 @@ def test_a_failed_compile_says_why(tmp_path: Path, mode: str, cause: str) -> Non
     assert cause in caught.value.diagnosis.cause
 
 
+def test_the_log_of_a_failed_compile_is_shown_as_text(tmp_path: Path) -> None:
+    with pytest.raises(CompileEnded) as caught:
+        here.compile_here(environ(tmp_path, "dies"), f"file://{tmp_path}/store", lambda text: None, SERVE)
+    assert caught.value.message.endswith("the container ended with status 3\nThe last lines:\n  ERROR x: it ends")
+
+
 def test_a_jobs_failure_is_told_to_sagemaker(tmp_path: Path) -> None:
     file = tmp_path / "failure"
     for variables, written in (({}, False), ({"TRAINING_JOB_NAME": "x"}, True)):

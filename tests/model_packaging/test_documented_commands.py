@@ -90,10 +90,3 @@ def test_every_option_that_the_pages_name_is_one_of_a_command() -> None:
     known = {"--help"} | {option for each in options() for option in (*each.opts, *each.secondary_opts)}
     for page in ("packaging.md", "kubernetes.md", "scale.md", "tuning.md", "predictions.md", "troubleshooting.md"):
         assert set(OPTION.findall((ROOT / "docs" / page).read_text())) - known == set(), page
-
-
-def test_the_help_of_an_option_says_what_its_value_is() -> None:
-    """A full noun phrase, not a fragment that continues another option's help."""
-    fragment = re.compile(r"(?:Of|Or|With|Without|Instead|Default|For|To|At|Only what|Do not|Scale)\b")
-    own = options(name for name in COMMANDS if name != "local")
-    assert {each.opts[0]: each.help for each in own if not each.help or fragment.match(each.help)} == {}

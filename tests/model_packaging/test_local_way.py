@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from test_terminal import on_terminal
 
 import sample_model
 from model_packaging.cli import main
@@ -73,6 +76,8 @@ def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
     assert one["time_to_first_token"]["p50"] > 0
     assert one["tokens_per_second"] > 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+    bar = on_terminal(120, "bench", "--local", "chat", "--requests", "6", stream="stderr", **shell.environ)
+    assert re.search(r"requests, 4 at a time .* 6/6 +\d+ tokens/s, +0:00:00 left", bar), bar
     assert "fetch model: 6 files" in shell.run("logs", "--local", "chat").stdout
     again = shell.run("deploy", "--local", "chat", PACKAGE, *SETTINGS)
     assert "creating" not in again.stderr
@@ -147,7 +152,10 @@ def test_a_bench_with_failures_exits_4(shell: Shell) -> None:
 
 def test_an_asynchronous_answer_is_waited_for(shell: Shell) -> None:
     output = ("--async-output", "s3://models/answers/")
-    shell.run("deploy", "--local", "later", PACKAGE, *SETTINGS, *output)
+    deployed = shell.run("deploy", "--local", "later", PACKAGE, *SETTINGS, *output)
+    tried, ended = (shlex.split(line.partition(": neuron-endpoint ")[2]) for line in deployed.stdout.splitlines())
+    assert shell.run(*tried).stdout == f"{ANSWER}\n", "the line that deploy prints works as it is"
+    assert ended == ["delete", "--local", "later"]
     asked = ("invoke", "--local", "later", "--async", "s3://models/questions/1.json")
     assert shell.run(*asked, "What?", "--wait").stdout == f"{ANSWER}\n"
     again = shell.run(*asked, "--wait", "--json")  # the object that the first one made

@@ -21,9 +21,9 @@ WAITS = re.compile(r"^\[ *\d+ s\] endpoint .*(Creating|Updating|Deleting)\b.*\n"
 VERSION = re.compile(r"^vLLM \S+ is installed.*\n", re.MULTILINE)
 VARIABLE = re.compile(
     r"\[ *\d+ s\]|\b\d+(\.\d+)? (ms|s|minutes)\b|\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?|\b[\d.]+ tokens/s"
-    r"|\b[0-9a-f]{16}\b|-[0-9a-f]{12}\b|\b[\d.]+ [kM]B (?=│)|\b\d+ files, [\d.]+ [kM]B(?=, in )"
+    r"|\b[0-9a-f]{16}\b|-[0-9a-f]{12}\b|\b[\d.]+ [kM]B(?= {2})|\b\d+ files, [\d.]+ [kM]B(?=, in )"
 )
-TABLE = re.compile(r"[━┃┏┓┗┛┡┩┳┻╇─│├┤┼└┘┴ ]+")
+TABLE = re.compile(r"[ \t]+")
 NAMES = [path.stem for path in notebooks()]
 
 

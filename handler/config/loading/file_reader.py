@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from handler.regular_files import open_regular
 from handler.storage.retry import SMALL_FILES
 from handler.storage.s3_client import make_client
+from handler.storage.s3_errors import translated
+from handler.storage.storage_errors import ArtifactError, EmptyRange, NotFound
 
 # Bytes. The largest real files of this kind, NxDI's saved configurations, have about 20 KB.
 LIMIT = 256 * 1024
@@ -51,17 +53,13 @@ def _from_s3(location: str) -> bytes | None:
     key = parts.path.lstrip("/")
     if not parts.netloc or not key:
         raise Unreadable("it does not name an object: write s3://bucket/key")
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
-        reply = make_client(SMALL_FILES).get_object(Bucket=parts.netloc, Key=key, Range=f"bytes=0-{LIMIT}")
-        return reply["Body"].read(LIMIT + 1)
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
-        if code in {"NoSuchKey", "404"}:
-            return None
-        if code == "InvalidRange":  # an empty object has no bytes to ask for
-            return b""
-        raise Unreadable(f"S3 denies access ({code}): check the bucket, s3:GetObject and s3:ListBucket") from None
-    except (BotoCoreError, ValueError) as error:
-        raise Unreadable(f"S3 cannot be reached ({error})") from None
+        with translated(location, "s3:GetObject"):
+            reply = make_client(SMALL_FILES).get_object(Bucket=parts.netloc, Key=key, Range=f"bytes=0-{LIMIT}")
+            return reply["Body"].read(LIMIT + 1)
+    except NotFound:
+        return None
+    except EmptyRange:  # an empty object has no bytes to ask for
+        return b""
+    except (ArtifactError, ValueError) as error:
+        raise Unreadable(str(error).rstrip(".")) from None

@@ -59,9 +59,10 @@ def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found
                 raise Unreadable("it is a link that leads out of the model's directory")
             body = fetch(location)
         except Unreadable as problem:
-            yield SettingError(location, str(problem), "Make it readable, or remove it.")
             if directory.startswith("s3://"):
+                yield SettingError("the model", str(problem), "Nothing of it could be read.")
                 return  # the next file would fail in the same way
+            yield SettingError(location, str(problem), "Make it readable, or remove it.")
             continue
         for found in () if body is None else _parsed(body, location, location, Origin.MODEL_FILE):
             has_model = partial(_has_model, directory, fetch)
@@ -85,7 +86,7 @@ def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:
         if body is not None:
             yield from artifacts.of_artifacts(document.parse(body, file), file)
     except Unreadable as problem:
-        yield SettingError(file, str(problem), "Make it readable.")
+        yield SettingError("the compiled artifacts", f"{file}: {problem}", "Their settings could not be read.")
     except BadValue as bad:
         yield bad.named(file)
 

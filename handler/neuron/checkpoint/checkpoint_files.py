@@ -7,18 +7,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from handler.errors import SettingError, StartFailed
+from handler.errors import SettingError
 from handler.json_value import Json
 from handler.regular_files import open_regular, regular_files
 from handler.storage.retry import SMALL_FILES
 from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_download import split_uri
+from handler.storage.s3_errors import translated
+from handler.storage.storage_errors import EmptyRange, NotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 SETTING = "ENDPOINT_MODEL"
-STAGE = "read model facts"
 # The index of Llama 3.1 405B, one of the largest, has about 0.1 MB.
 LARGEST_JSON = 64 * 1024 * 1024
 # How the names of files with weights end that vLLM reads from a directory. A GGUF file is read by its own path only
@@ -96,55 +97,31 @@ class S3Files:
         return self._get(name, f"bytes={start}-{start + length - 1}") or b""
 
     def listing(self) -> dict[str, int]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with translated(self.where, "s3:ListBucket"):
             listed = list_objects(self._connected(), self.bucket, self.prefix, recursive=False)
             return {item.key.removeprefix(self.prefix): item.size for item in listed}
-        except ClientError as error:
-            raise self._s3_error(error, "") from None
-        except BotoCoreError as error:
-            raise StartFailed(STAGE, f"{self.where}: {error}") from None
 
     def _get(self, name: str, range_: str | None) -> bytes | None:
-        from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
-
+        where = f"{self.where}/{name}"
         arguments: dict[str, Any] = {"Range": range_} if range_ else {}
         try:
-            reply = self._connected().get_object(Bucket=self.bucket, Key=self.prefix + name, **arguments)
-            with closing(
-                reply["Body"]
-            ) as body:  # entering the body itself gives the raw stream, which accepts short bodies
-                if range_ is None:
-                    _check_size(f"{self.where}/{name}", reply["ContentLength"])
-                # `rclone serve s3` answers a range with 200, and declares it.
-                elif reply["ResponseMetadata"]["HTTPStatusCode"] != 206 and "ContentRange" not in reply:
-                    raise StartFailed(STAGE, f"{self.where}: the server does not serve ranges")
-                return bytes(body.read())
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            if code in {"NoSuchKey", "404"} or (range_ and code in {"InvalidRange", "416"}):
-                return None
-            raise self._s3_error(error, name) from None
-        except ParamValidationError:
-            fix = "Write s3://bucket/prefix with a valid bucket name."
-            raise SettingError(SETTING, f"{self.where[:200]} is not a valid S3 URI", fix) from None
-        except BotoCoreError as error:
-            raise StartFailed(STAGE, f"{self.where}: {error}") from None
+            with translated(where, "s3:GetObject"):
+                reply = self._connected().get_object(Bucket=self.bucket, Key=self.prefix + name, **arguments)
+                # Entering the body itself gives the raw stream, which accepts short bodies.
+                with closing(reply["Body"]) as body:
+                    if range_ is None:
+                        _check_size(where, reply["ContentLength"])
+                    # `rclone serve s3` answers a range with 200, and declares it.
+                    elif reply["ResponseMetadata"]["HTTPStatusCode"] != 206 and "ContentRange" not in reply:
+                        raise StoreUnavailable(where, "the server does not serve ranges")
+                    return bytes(body.read())
+        except (NotFound, EmptyRange):
+            return None
 
     def _connected(self) -> S3Client:
         if self._client is None:
             self._client = make_client(SMALL_FILES)
         return self._client
-
-    def _s3_error(self, error: Exception, name: str) -> SettingError | StartFailed:
-        response = getattr(error, "response", {})
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        code = response.get("Error", {}).get("Code", "")
-        if status >= 500:
-            return StartFailed(STAGE, f"{self.where}/{name}: {code}")
-        fix = "Check the bucket, the region and the role's s3:ListBucket and s3:GetObject."
-        return SettingError(SETTING, f"S3 returned {code or status} for {self.where}/{name}", fix)
 
 
 def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:

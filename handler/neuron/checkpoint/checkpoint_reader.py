@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from handler.errors import SettingError
+from handler.errors import NoDirectory, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, S3Files, read_json
 from handler.neuron.checkpoint.model_config import facts_from
@@ -40,7 +40,7 @@ def read_facts(
     :returns: None for a hub id that is not on this machine (nothing is downloaded), and for a checkpoint in
         Mistral's own format (params.json).
     :raises SettingError: there is no such model, or its JSON or its headers are invalid.
-    :raises StartFailed: S3 cannot be reached.
+    :raises ArtifactError: S3 refused the request, or cannot be reached.
     """
     files = open_checkpoint(model, client=client, environ=environ)
     return None if files is None else _facts(files, local=isinstance(files, LocalFiles) and not files.hub)
@@ -66,13 +66,8 @@ def open_checkpoint(
         raise SettingError(SETTING, problem, "Give a directory, an s3:// URI or a hub id.") from None
     if found:
         return LocalFiles(directory, model)
-    if model.startswith(("/", "./", "../", "~")):
-        raise SettingError(
-            SETTING, f"there is no directory {model}", "Give the model's directory, s3:// URI or hub id."
-        )
-    if ":" in model or model.count("/") > 1:
-        fix = "Give a directory, s3://bucket/prefix or a hub id."
-        raise SettingError(SETTING, f"'{model[:200]}' is not a model", fix)
+    if model.startswith(("/", "./", "../", "~")) or ":" in model or model.count("/") > 1:
+        raise NoDirectory(SETTING, model)
     snapshot = cached_snapshot(model, os.environ if environ is None else environ)
     return LocalFiles(snapshot, model, hub=True) if snapshot else None
 

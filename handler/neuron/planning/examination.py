@@ -142,7 +142,7 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     except SettingError as error:
         return None, tuple(_invalid(one) for one in each(error))
     except EndpointError as error:
-        fix = "Check the network, the credentials and the region."
+        fix = "Nothing of it was read."
         return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
     if facts is not None:
         return facts, ()

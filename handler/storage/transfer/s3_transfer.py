@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from handler.storage.retry import DOWNLOADS
 from handler.storage.s3_client import make_client
 from handler.storage.s3_errors import translated
-from handler.storage.storage_errors import CredentialsRefused, NotFound, StoreUnavailable
+from handler.storage.storage_errors import CredentialsMissing, NotFound, StoreUnavailable
 from handler.storage.transfer.tls_connection import TlsConnection
 from handler.storage.transfer.transfer import Interrupted, Locate, TransferFile
 
@@ -45,7 +45,7 @@ class S3Source:
     :param locate: returns where the object of a digest is. All are in the bucket.
     :param client: the client that gives the bucket's address. By default one is created. That takes as long as
         restoring 60 MB (measured), so the client of the store is shared.
-    :raises CredentialsRefused: there are no credentials.
+    :raises CredentialsMissing: there are no credentials.
     """
 
     def __init__(self, bucket: str, locate: Locate, client: S3Client | None = None) -> None:
@@ -53,7 +53,7 @@ class S3Source:
 
         credentials = boto3.session.Session().get_credentials()
         if credentials is None:
-            raise CredentialsRefused(f"s3://{bucket}", "there are none")
+            raise CredentialsMissing(f"s3://{bucket}")
         self.locate, self._credentials = locate, credentials
         address = _address(client or make_client(), bucket)
         parts = urlsplit(address.url)

@@ -54,6 +54,7 @@ class AsProcess(Runner):
         environment = {
             "TMPDIR": str(scratch),
             "ENDPOINT_SCRATCH": str(scratch / "neuron-endpoint"),
+            "ENDPOINT_LOG_FORMAT": "json",  # as on SageMaker: each line has its time
             **self.environment,
             "SAGEMAKER_BASE_DIR": str(base),
             "SAGEMAKER_BIND_TO_PORT": str(port),

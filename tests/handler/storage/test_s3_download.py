@@ -182,7 +182,7 @@ def test_a_key_that_is_a_file_and_a_folder_is_refused(s3: Any, bucket: str, tmp_
 def test_a_missing_bucket_names_the_bucket_and_the_permissions(s3: Any, tmp_path: Path) -> None:
     with pytest.raises(StartFailed) as caught:
         fetch("s3://no-such-bucket/m", tmp_path / "model")
-    for part in ("no-such-bucket", "NoSuchBucket", "s3:ListBucket", "s3:GetObject"):
+    for part in ("no-such-bucket", "NoSuchBucket", "AWS_REGION"):
         assert part in caught.value.message
     assert everything_below(tmp_path) == []
 

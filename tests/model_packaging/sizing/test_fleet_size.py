@@ -28,7 +28,9 @@ EXAMPLE = re.compile(r"^```text\n\$ neuron-endpoint (size [^\n]+)\n(.*?)^```", r
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["size", *words], env={"COLUMNS": "120"})
+    """As on a terminal without colours."""
+    terminal = {"COLUMNS": "120", "LINES": "50", "TERM": "dumb", "FORCE_COLOR": "1"}
+    return CliRunner().invoke(main, ["size", *words], env=terminal)
 
 
 def rates(tokens_per_second: float, in_flight: int = 1, weights: int = 0, price: float | None = None) -> InstanceRates:

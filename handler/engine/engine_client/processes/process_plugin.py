@@ -9,3 +9,15 @@ def register() -> None:
     """Raises nothing."""
     parent_watch.start()
     cpu_isa.register()
+    _quiet_gloo()
+
+
+def _quiet_gloo() -> None:
+    """Gloo prints a line for each group. As vLLM does itself for some of them, this drops them, except at DEBUG."""
+    try:
+        from torch import distributed
+        from vllm.utils.system_utils import suppress_stdout
+    except ImportError:  # vLLM 0.11 and before
+        return
+    for name in ("init_process_group", "new_group"):
+        setattr(distributed, name, suppress_stdout()(getattr(distributed, name)))

@@ -1,0 +1,271 @@
+"""What the terminal shows: tables, help, errors of S3 and of paths, and what a command refuses, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import boto3
+import click
+import pytest
+from click.testing import CliRunner, Result
+from rich.cells import cell_len
+from rich.console import Console
+
+import sample_model
+from model_packaging.cli import main
+from model_packaging.console.tables import _fitted, plain_table
+from model_packaging.deployment.container_log import as_text
+from model_packaging.local_endpoint import LocalLog
+
+ROOT = Path(__file__).parents[2]
+MODEL = str(sample_model.path())
+TRN2 = ("--instance", "ml.trn2.48xlarge")
+BOX = re.compile("[\u2500-\u257f]")
+KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+def run(*words: str, **environ: str | None) -> Result:
+    return CliRunner().invoke(main, list(words), env={"AWS_DEFAULT_REGION": "us-east-1", **environ})
+
+
+def on_terminal(columns: int, *words: str, stream: str = "stdout", **environ: str) -> str:
+    """What the command writes to a terminal of so many columns."""
+    leader, follower = os.openpty()
+    variables = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "NO_COLOR": "1", **environ}
+    command = [sys.executable, "-m", "model_packaging", *words]
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: follower}
+    process = subprocess.Popen(command, env=variables, cwd=ROOT, **streams)
+    os.close(follower)
+    written = b""
+    with open(leader, "rb", buffering=0) as terminal:
+        try:
+            while piece := terminal.read(65536):
+                written += piece
+        except OSError:  # the last writer has closed it
+            pass
+    process.wait(120)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode()).replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_a_table_fits_the_terminal_and_keeps_its_words(columns: int, tmp_path: Path) -> None:
+    variables = {"ENDPOINT_ARTIFACT_STORE": "s3://models/artifacts", "ENDPOINT_MAX_NUM_SEQS": "4"}
+    settings = tmp_path / "endpoint.env"
+    settings.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    lines = on_terminal(columns, "config", "explain", "--env-file", str(settings), "org/name").splitlines()
+    assert max(map(cell_len, lines)) <= columns
+    assert any(BOX.search(line) for line in lines) is (columns > 80), "narrower, a row is one line for each cell"
+    for word in (*variables, "s3://models/artifacts", "artifact_store"):
+        assert any(word in line for line in lines), f"{word} is broken in\n" + "\n".join(lines)
+
+
+def test_any_table_fits_any_terminal_with_whole_words() -> None:
+    seeded = random.Random(42)
+
+    def text() -> str:
+        return " ".join("w" * seeded.randint(1, 30) for _ in range(seeded.randint(1, 8)))
+
+    for _ in range(300):
+        columns, width = seeded.randint(1, 6), seeded.randint(80, 160)
+        rows = [[text() for _ in range(columns)] for _ in range(4)]
+        console = Console(width=width, file=StringIO())
+        console.print(_fitted(plain_table([text() for _ in range(columns)], rows), width))
+        printed = console.file.getvalue()
+        assert max(map(cell_len, printed.splitlines())) <= width
+        assert {word for row in rows for cell in row for word in cell.split()} <= set(re.findall("w+", printed))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--instance", "ml.inf2.xlarge", MODEL),
+        ("plan", *TRN2, MODEL),
+        ("config", "explain", MODEL),
+        ("migrate", "--instance", "ml.trn2.48xlarge", MODEL),
+        ("size", *TRN2, MODEL),
+        ("size", "--requests", "2", MODEL),
+        ("size", "--log", "trace:chat", *TRN2, MODEL),
+        ("store", "ls", "file://{directory}"),
+    ],
+)
+def test_a_table_in_a_pipe_is_plain_and_tab_separated(words: tuple[str, ...], tmp_path: Path) -> None:
+    output = run(*(word.format(directory=tmp_path) for word in words), COLUMNS="40").output
+    assert "\t" in output
+    assert not BOX.search(output)
+    rows = [line for line in output.splitlines() if "\t" in line]
+    assert not [row for row in rows if len(row.split("\t")) < 2 or row != row.strip("\n")]
+
+
+def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for word in command.list_commands(context):
+        found = command.get_command(context, word)
+        assert found is not None
+        yield from commands(found, f"{name} {word}".strip())
+
+
+VERB = re.compile(
+    "(Act|Add|Allow|Answer|Ask|Assume|Attach|Boot|Check|Compare|Compile|Compress|Create|Cut|Delete|Deploy|Draw|Encrypt|"
+    "End|Generate|Give|Isolate|Keep|Let|Limit|Listen|Make|Migrate|Plan|Poll|Predict|Print|Put|Read|Rent|Replace|Require|"
+    "Return|Route|Run|Sample|Save|Say|Scale|Send|Set|Share|Shorten|Show|Size|Start|Stop|Take|Turn|Use|Wait|Watch|"
+    "Write) "
+)
+
+
+def test_the_help_of_every_option_is_a_sentence() -> None:
+    helps = {
+        f"{name} {option.opts[-1]}": option.help or ""
+        for name, command in commands(main)
+        for option in command.params
+        if isinstance(option, click.Option)
+    }
+    assert len(helps) > 150
+    wrong = {name: text for name, text in helps.items() if not VERB.match(text) or text[-1:] != "."}
+    assert not wrong
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_url: str) -> str:
+    boto3.client(
+        "s3", endpoint_url=s3_url, aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1"
+    ).create_bucket(Bucket="my-models")
+    return s3_url
+
+
+PLACE = "s3://my-modles/sample"
+S3_COMMANDS = [
+    ("check", PLACE),
+    ("plan", *TRN2, PLACE),
+    ("check", "--config", f"{PLACE}/endpoint.yaml", MODEL),
+    ("config", "explain", PLACE),
+    ("migrate", PLACE),
+    ("translate", f"{PLACE}/serving.properties"),
+    ("size", *TRN2, PLACE),
+    ("kubernetes", "x", PLACE, "--image", "i", *TRN2),
+    ("pack", PLACE, "--to", "/nowhere/else"),
+    ("push", PLACE, "s3://my-models/there"),
+    ("push", MODEL, PLACE),
+    ("inspect", PLACE),
+    ("inspect", f"{PLACE}.tar.gz"),
+    ("verify", PLACE),
+    ("store", "ls", PLACE),
+    ("store", "verify", PLACE),
+    ("store", "rm", PLACE, "--keep", "1"),
+    ("compile", MODEL, "--store", PLACE),
+    ("deploy", "x", PLACE, "--image", "i", "--role", "arn:aws:iam::123456789012:role/x", *TRN2),
+    ("invoke", "x", "--async", f"{PLACE}/question.json", "Hello"),
+]
+
+
+@pytest.mark.parametrize("words", S3_COMMANDS, ids=lambda words: " ".join(words)[:40])
+def test_a_bucket_that_is_not_there_is_said_everywhere_alike(words: tuple[str, ...], bucket: str) -> None:
+    result = run(*words, AWS_ENDPOINT_URL=bucket, **KEYS)
+    assert result.exit_code in (1, 3), result.output
+    output = " ".join(result.output.split())
+    assert "there is no such bucket (NoSuchBucket; did you mean my-models?)" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("words", S3_COMMANDS, ids=lambda words: " ".join(words)[:40])
+def test_without_credentials_every_command_says_the_three_ways(
+    words: tuple[str, ...], bucket: str, tmp_path: Path
+) -> None:
+    none = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"))
+    files = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "c"), "AWS_CONFIG_FILE": str(tmp_path / "d")}
+    result = run(*words, AWS_ENDPOINT_URL=bucket, AWS_EC2_METADATA_DISABLED="true", **none, **files)
+    assert result.exit_code in (1, 3), result.output
+    output = " ".join(result.output.split())
+    for way in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "a role gives them"):
+        assert way in output, output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "no/such/dir"),
+        ("check", "./nothing"),
+        ("size", *TRN2, "no/such/dir"),
+        ("pack", "no/such/dir", "--to", "x"),
+        ("push", "no/such/dir", "s3://a/b"),
+        ("push", "no-such/dir", "s3://a/b"),
+        ("inspect", "no/such/dir"),
+        ("verify", "no/such/dir"),
+        ("store", "ls", "file:///no/such/dir"),
+        ("bench", "x", "--plot", "/no/such/dir/x.png"),
+        ("size", "--log", "trace:chat", *TRN2, MODEL, "--plot", "/no/such/dir/x.png"),
+    ],
+    ids=" ".join,
+)
+def test_a_directory_that_is_not_there_is_said_everywhere_alike(words: tuple[str, ...]) -> None:
+    result = run(*words, HF_HUB_OFFLINE="1")
+    assert result.exit_code in (1, 2)
+    assert "there is no directory" in result.output, result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("pack", MODEL, "--to", "model.zip"), ("push", MODEL, "s3://a/model.zip"), ("pack", MODEL, "--to", "m.tar")],
+)
+def test_an_archive_that_sagemaker_does_not_unpack_is_refused(words: tuple[str, ...]) -> None:
+    result = run(*words)
+    assert result.exit_code in (1, 2)
+    assert re.search(r"a package is no (zip|tar) file\. Give a folder's name, or one in \.tar\.gz", result.output)
+    assert not Path("m.zip").exists()
+
+
+def test_an_adapter_is_pushed_as_a_model_is(bucket: str, tmp_path: Path) -> None:
+    adapter = Path(shutil.copytree(sample_model.adapter_path(), tmp_path / "adapter"))
+    pushed = run("push", str(adapter), "s3://my-models/adapter/", AWS_ENDPOINT_URL=bucket, **KEYS)
+    assert (pushed.exit_code, "Pushed 2 files" in pushed.output) == (0, True), pushed.output
+    assert run("verify", "s3://my-models/adapter/", AWS_ENDPOINT_URL=bucket, **KEYS).exit_code == 0
+    (adapter / "adapter_model.safetensors").write_bytes(b"no header")
+    broken = run("push", str(adapter), "s3://my-models/other/", AWS_ENDPOINT_URL=bucket, **KEYS)
+    assert (broken.exit_code, "the adapter cannot be loaded" in broken.output) == (1, True), broken.output
+
+
+def event(second: int, message: str, **fields: object) -> str:
+    time = f"2026-11-26T10:00:{second:02}.250Z"
+    return json.dumps({"time": time, "level": "info", "event": "log", "logger": "x", "message": message, **fields})
+
+
+def test_each_line_of_a_log_has_its_own_time(tmp_path: Path) -> None:
+    file = tmp_path / "chat" / "fleet" / "i-1.log"
+    file.parent.mkdir(parents=True)
+    steps = [{"step": "warm up", "begin_seconds": 0, "end_seconds": 1, "waited_for": []}]
+    lines = [event(1, "one"), "a line of the engine", event(5, "two"), event(6, "", event="timeline", steps=steps)]
+    file.write_text("".join(f"{line}\n" for line in lines))
+    found = LocalLog("chat", tmp_path).new()
+    assert [line.time % 60_000 for line in found] == [1250, 1250, 5250, 6250]
+    assert [line.text for line in found[:3]] == ["INFO x: one", "a line of the engine", "INFO x: two"]
+    assert json.loads(as_text(lines[3]))["steps"] == steps, "logs --timeline draws it"
+
+
+def test_a_purge_frees_the_disk(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "logs").mkdir(parents=True)
+    (state / "logs" / "large").write_bytes(bytes(1_000_000))
+    (state / "mine.txt").write_text("not of the service")
+    result = run("local", "down", "--purge", "--state", str(state))
+    assert (result.exit_code, [*state.iterdir()]) == (0, [state / "mine.txt"]), result.output
+    assert run("local", "down", "--state", str(state)).exit_code == 1
+
+
+def test_the_set_up_says_what_it_is_at_before_each_long_step() -> None:
+    """`make serve` in a new clone, as make would run it."""
+    make = ["make", "--dry-run", "--always-make", "serve", "PORT=18080"]
+    script = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    steps = re.findall(r'^(?:step|install) "?.{12}', script, re.MULTILINE)
+    assert [step.split(" ")[0] for step in steps] == ["step", "install"] * 3 + ["step"]
+    assert "unset PORT" in script, "PORT is make's own, and no setting of the endpoint"
