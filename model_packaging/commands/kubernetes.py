@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,27 +31,41 @@ if TYPE_CHECKING:
 @click.option("--max", "maximum", type=click.IntRange(min=1), help="Maximum replicas. Turns autoscaling on.")
 @click.option("--concurrency", type=float, help="Target of autoscaling: requests in flight per replica.")
 @click.option("--role", metavar="ARN", help="IAM role of the pods (IRSA). Default: the cluster's Pod Identity.")
-@click.option("--kserve", is_flag=True, help="InferenceService instead of Deployment and Service.")
-@click.option("--prometheus", metavar="URL", help="Prometheus that KEDA reads, with --kserve and --max.")
+@click.option("--kserve", "kind", flag_value="inference_service", help="KServe's InferenceService, not a Deployment.")
+@click.option("--llm-service", "kind", flag_value="llm_inference_service", help="KServe's LLMInferenceService.")
+@click.option("--compile-job", "kind", flag_value="compile_job", help="Job that compiles into the artifact store.")
+@click.option("--prometheus", metavar="URL", help="Prometheus that KEDA scales by. Default: the metrics adapter.")
+@click.option("--gateway", metavar="[NAMESPACE/]NAME", help="Gateway, for an InferencePool and an HTTPRoute.")
+@click.option("--dra", is_flag=True, help="Devices by DRA (ResourceClaimTemplate) instead of device plugins.")
+@click.option("--efa", default=0, type=click.IntRange(min=0), help="EFA interfaces of each pod.")
+@click.option("--karpenter", "node_class", metavar="NODECLASS", help="NodePool with this EC2NodeClass.")
+@click.option("--store-class", "storage_class", help="StorageClass of a shared volume for the artifact store.")
 @click.option("--compiled/--compiles", "compiled", default=None, help="Graphs in the store. Default: as listed.")
 @click.option("--startup-seconds", type=click.IntRange(min=60), help="Time limit of a start. Default: from the sizes.")
 def command(name: str, model: str | None, **options: Any) -> None:
-    """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
+    """Prints manifests for a cluster with Neuron devices: `... | kubectl apply -f -`.
 
     Devices, memory, disk and the probes' times are computed from the same configuration and plan that `check` uses. If
     the endpoint would not start, the findings are printed instead.
     """
-    from model_packaging.kubernetes.manifests import as_text, deployment, inference_service, node_group
+    from model_packaging.kubernetes import manifests
 
-    several = options["nodes"] > 1
-    if several and (options["kserve"] or options["maximum"]):
-        raise click.UsageError("--nodes goes with neither --kserve nor --max.")
+    kind, several = options["kind"] or "deployment", options["nodes"] > 1
+    if several and options["kind"]:
+        raise click.UsageError("--nodes goes with neither --kserve nor --llm-service nor --compile-job.")
+    if kind == "llm_inference_service" and options["maximum"]:
+        raise click.UsageError("--llm-service does not go with --max: KServe scales it by its own autoscaler.")
+    if options["gateway"] and options["kind"]:
+        raise click.UsageError("--gateway is for Deployments and --nodes. With --llm-service, KServe makes the route.")
     work = _workload(name, model, options)
-    if several:
-        documents = node_group(work, options["nodes"])
-    else:
-        documents = inference_service(work) if options["kserve"] else deployment(work)
-    click.echo(as_text(work, documents), nl=False)
+    make: dict[str, Callable[[Workload], list[manifests.Members]]] = {
+        "deployment": manifests.deployment,
+        "inference_service": manifests.inference_service,
+        "llm_inference_service": manifests.llm_inference_service,
+        "compile_job": manifests.compile_job,
+    }
+    documents = manifests.node_group(work, options["nodes"]) if several else make[kind](work)
+    click.echo(manifests.as_text(work, documents), nl=False)
 
 
 def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workload:
@@ -84,6 +98,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         name=name,
         image=options["image"],
         size=size,
+        model=config.model,
         environment=variables,
         settings=Path(settings).read_text(encoding="utf-8") if settings else None,
         instance=instance,
@@ -93,6 +108,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         prometheus=options["prometheus"],
         drain=config.drain,
         role=options["role"],
+        **{key: options[key] for key in ("dra", "efa", "gateway", "node_class", "storage_class")},
     )
 
 
