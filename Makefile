@@ -93,7 +93,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines fuzz test-clients test-neuron test-nxdi test-kubernetes plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -111,6 +111,7 @@ help:
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
 	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
 	echo "make test-kubernetes                                 check the manifests of all recipes against published schemas"
+	echo "make test-router | make test-disaggregated           run containers behind vllm-router: replicas; prefill and decode apart"
 	echo "make lint                                            run ruff, mypy and import-linter"
 	echo "make size                                            print the lines of each package, and what its budget allows"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
@@ -251,6 +252,18 @@ test-nxdi: $(READY)
 # Each manifest of each recipe and mode against Kubernetes' schemas and those of the pinned CRDs (tests/kubernetes/schemas).
 test-kubernetes: $(DEV)
 	@$(BIN)/python -m pytest -q tests/kubernetes tests/model_packaging/test_kubernetes_command.py
+
+# A router from PyPI. Its requirements are not the endpoint's, so it has its own venv.
+.venv-router/.ready: requirements/router.txt
+	@[ -x .venv-router/bin/python ] || $(PYTHON) -m venv .venv-router
+	.venv-router/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/router.txt
+	touch $@
+
+# Two containers behind it; prefill and decode apart, paired by it.
+test-router: ROUTED := replicas
+test-disaggregated: ROUTED := disaggregated
+test-router test-disaggregated: $(DEV) .venv-router/.ready
+	@ROUTER='$(abspath .venv-router/bin/vllm-router)' $(BIN)/python -m pytest -q -s tests/endpoint/test_router.py -k $(ROUTED)
 
 # Writes the golden plan of each recipe, which tests/recipes compares, and the examples in kubernetes/.
 plans: $(DEV)

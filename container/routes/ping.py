@@ -22,6 +22,7 @@ STATUS = {ServingStatus.STARTING: 503, ServingStatus.READY: 200, ServingStatus.D
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("health", __name__)
 
+    @routes.get("/health")  # where vLLM answers, so routers ask there
     @routes.get("/ping")
     def ping() -> Response:
         code, body = ping_reply(service)
