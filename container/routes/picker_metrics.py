@@ -18,8 +18,8 @@ from handler.engine.engine import Engine
 
 RUNNING, WAITING, KV_USE = "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"
 HITS, QUERIES, LORA = "vllm:prefix_cache_hits", "vllm:prefix_cache_queries", "vllm:lora_requests_info"
-OLDER_NAMES = {KV_USE: "vllm:gpu_cache_usage_perc", HITS: "vllm:gpu_prefix_cache_hits"}
-OLDER_NAMES |= {QUERIES: "vllm:gpu_prefix_cache_queries"}
+OLDER = ("vllm:gpu_cache_usage_perc", "vllm:gpu_prefix_cache_hits", "vllm:gpu_prefix_cache_queries")
+OLDER_NAMES = dict(zip((KV_USE, HITS, QUERIES), OLDER, strict=True))
 NO_LORA = {"max_lora": "0", "running_lora_adapters": "", "waiting_lora_adapters": ""}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,13 +58,7 @@ def command(name: str, model: str | None, **options: Any) -> None:
     if options["gateway"] and options["kind"]:
         raise click.UsageError("--gateway is for Deployments and --nodes. With --llm-service, KServe makes the route.")
     work = _workload(name, model, options)
-    make: dict[str, Callable[[Workload], list[manifests.Members]]] = {
-        "deployment": manifests.deployment,
-        "inference_service": manifests.inference_service,
-        "llm_inference_service": manifests.llm_inference_service,
-        "compile_job": manifests.compile_job,
-    }
-    documents = manifests.node_group(work, options["nodes"]) if several else make[kind](work)
+    documents = manifests.node_group(work, options["nodes"]) if several else getattr(manifests, kind)(work)
     click.echo(manifests.as_text(work, documents), nl=False)
 
 

@@ -54,13 +54,12 @@ def inference_service(work: Workload) -> list[Members]:
 
 def llm_inference_service(work: Workload) -> list[Members]:
     """KServe's LLMInferenceService. Its controller makes the workload, the InferencePool, the picker and the route."""
-    part_of = {"app.kubernetes.io/part-of": "llminferenceservice", "kserve.io/component": "workload"}
     kserve = {
         "container": "main",  # KServe requires this name and this port, and its own template has a command
         "port": LLM_PORT,
         "command": ["/usr/bin/env"],
         "model_uri": work.model if "://" in work.model else f"hf://{work.model}",
-        "selector": {"app.kubernetes.io/name": work.name, **part_of},
+        "selector": {"app.kubernetes.io/name": work.name, "kserve.io/component": "workload"},
         "env": [*_environment(work), {"name": "SAGEMAKER_BIND_TO_PORT", "value": str(LLM_PORT)}],
     }
     return _manifests(work, "llm_service", kserve)
@@ -91,16 +90,12 @@ def compile_job(work: Workload) -> list[Members]:
 
     :raises SettingError: there is no store that other pods read.
     """
-    store = _store(work)
+    store = f"file://{SHARED_STORE}" if work.storage_class else work.environment.get("ENDPOINT_ARTIFACT_STORE")
     if not store:
         fix = "Give --set ENDPOINT_ARTIFACT_STORE=s3://bucket/prefix, or --store-class."
         raise SettingError("--compile-job", "the artifacts of the job need a store", fix)
-    job = {
-        "args": ["neuron-endpoint", "compile", work.model, "--store", store, "--env"],
-        "serves": False,
-        "restart": "Never",
-        "several": False,
-    }
+    arguments = ["neuron-endpoint", "compile", work.model, "--store", store, "--env"]
+    job = {"args": arguments, "serves": False, "restart": "Never", "several": False}
     return _manifests(work, "compile_job", job)
 
 
@@ -116,7 +111,7 @@ def as_text(work: Workload, documents: Iterable[Members]) -> str:
 
 def _manifests(work: Workload, template: str, changes: Members, nodes: int = 1) -> list[Members]:
     """Fills the templates: what all kinds have, the kind's own, and scaling and routing if they are asked for."""
-    values = _values(work) | _nodes(work, nodes) | changes
+    values = _values(work, nodes) | changes
     (values["pod"],) = fill_template("pod", values)
     templates = ["account", template]
     if "target" in changes:
@@ -125,9 +120,9 @@ def _manifests(work: Workload, template: str, changes: Members, nodes: int = 1) 
     return [document for name in templates for document in fill_template(name, values)]
 
 
-def _values(work: Workload) -> Members:
-    size, scaling = work.size, work.scaling
-    claimed = work.dra and work.instance is not None
+def _values(work: Workload, nodes: int = 1) -> Members:
+    size, scaling, claimed = work.size, work.scaling, work.dra
+    pods_of_node = max(1, work.instance.chips // size.device_group) if work.instance else 1
     gateway_namespace, _, gateway = (work.gateway or "").rpartition("/")
     return {
         "name": work.name,
@@ -164,6 +159,11 @@ def _values(work: Workload) -> Members:
         "aligned": ["neurons", "efas"] if work.efa else ["neurons"],
         "device_group": size.device_group,
         "lnc": size.lnc,
+        "node_class": work.node_class,
+        "family": work.instance.name.partition(".")[0] if work.instance else None,
+        "static_nodes": ceil((scaling.maximum if scaling else work.replicas) * nodes / pods_of_node)
+        if claimed
+        else None,
         "storage_class": work.storage_class,
         "store": SHARED_STORE,
         "replicas": None if scaling else work.replicas,
@@ -185,26 +185,9 @@ def _values(work: Workload) -> Members:
     }
 
 
-def _nodes(work: Workload, nodes: int) -> Members:
-    """The values of a NodePool: the family of the instance and, with DRA, as many nodes as there can be pods."""
-    if work.instance is None:
-        return {"node_class": None, "family": None, "static_nodes": None}
-    pods = (work.scaling.maximum if work.scaling else work.replicas) * nodes
-    of_node = max(1, work.instance.chips // work.size.device_group)
-    return {
-        "node_class": work.node_class,
-        "family": work.instance.name.partition(".")[0],
-        "static_nodes": ceil(pods / of_node) if work.dra else None,
-    }
-
-
 def _query(work: Workload, pods: str) -> str:
     namespace = f',namespace="{work.namespace}"' if work.namespace else ""
     return f'sum(endpoint_requests_in_flight{{pod=~"{pods}"{namespace}}})'
-
-
-def _store(work: Workload) -> str | None:
-    return f"file://{SHARED_STORE}" if work.storage_class else work.environment.get("ENDPOINT_ARTIFACT_STORE")
 
 
 def _environment(work: Workload) -> list[Members]:

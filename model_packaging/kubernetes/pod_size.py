@@ -110,10 +110,7 @@ def pod_size(
         why.append(f"memory: {request - limit} GiB more than the devices' share of the node, so fewer pods fit on one")
         limit = request
     cpus = max(1, int(instance.vcpus * OF_NODE * share))
-    one_lnc = len(instance.lnc) == 1
-    return PodSize(
-        resource, devices, cpus, request, limit, shm, disk, seconds, tuple(why), whole, None if one_lnc else lnc
-    )
+    return PodSize(resource, devices, cpus, request, limit, shm, disk, seconds, tuple(why), whole, lnc)
 
 
 def _degree(plan: EnginePlan) -> int:
@@ -123,19 +120,19 @@ def _degree(plan: EnginePlan) -> int:
     return max(1, tensor * stages // nodes)
 
 
-def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int, int, str, int, float]:
-    """Returns LNC, whole devices, resource, count and the share of the instance.
+def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int, str, int, float]:
+    """Returns LNC if the instance has several, whole devices, resource, count and the share of the instance.
 
     Cores are requested only where a logical core is a physical one: what the device plugin counts on Trn2 was not seen.
     """
     given = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")
     lnc = int(given) if given.isdigit() else instance.lnc[0]
     physical = _degree(plan) * lnc
-    of_chip = instance.physical_cores // instance.chips
+    of_chip, chosen = instance.physical_cores // instance.chips, lnc if len(instance.lnc) > 1 else None
     if physical < of_chip and instance.lnc == (1,):
-        return lnc, 1, CORES, physical, physical / instance.physical_cores
+        return chosen, 1, CORES, physical, physical / instance.physical_cores
     devices = -(-physical // of_chip)
-    return lnc, devices, DEVICES, devices, devices / instance.chips
+    return chosen, devices, DEVICES, devices, devices / instance.chips
 
 
 def _host_gib(memory: Mapping[str, Json] | None) -> float | None:
