@@ -99,7 +99,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines fuzz test-clients test-neuron test-nxdi plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -116,6 +116,8 @@ help:
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
 	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
+	echo "make test-kubernetes                                 check the manifests of all recipes against published schemas"
+	echo "make test-router | make test-disaggregated           run containers behind vllm-router: replicas; prefill and decode apart"
 	echo "make lint                                            run ruff, mypy and import-linter"
 	echo "make size                                            print the lines of each package, and what its budget allows"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
@@ -135,9 +137,9 @@ $(READY): pyproject.toml $(ENGINE) $(LOCK) $(ON_LINE) requirements/cuda.txt
 	@$(call SET_UP,--editable .)
 	touch $@
 
-# What tests, benchmarks and the local SageMaker need as well. kserve's own requirements are not needed: its sources are read.
+# What tests, benchmarks and the local SageMaker need as well.
 $(DEV): pyproject.toml $(ENGINE) $(LOCK) $(ON_LINE) requirements/cuda.txt requirements/dev.in
-	@$(call SET_UP,--editable '.[local]' -r requirements/dev.in,kserve)
+	@$(call SET_UP,--editable '.[local]' -r requirements/dev.in)
 	touch $(READY) $@
 
 setup: $(DEV)
@@ -253,6 +255,24 @@ test-neuron:
 # for a Neuron machine.
 test-nxdi: $(READY)
 	@NXDI_SOURCES='$(abspath $(SOURCES))' $(BIN)/python -m pytest tests/nxdi_sources tests/on_neuron
+
+# Each manifest of each recipe and mode against Kubernetes' schemas and those of the pinned CRDs (tests/kubernetes/schemas).
+test-kubernetes: $(DEV)
+	@$(BIN)/python -m pytest -q tests/kubernetes tests/model_packaging/test_kubernetes_command.py
+
+# A router from PyPI. Its requirements are not the endpoint's, so it has its own venv.
+.venv-router/.ready: requirements/router.txt
+	@[ -x .venv-router/bin/python ] || $(PYTHON) -m venv .venv-router
+	.venv-router/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/router.txt
+	touch $@
+
+# Two containers behind it. Then prefill and decode apart, paired by it, on the first vLLM whose connector works on a CPU.
+test-router: $(DEV) .venv-router/.ready
+	@ROUTER='$(abspath .venv-router/bin/vllm-router)' $(BIN)/python -m pytest -q -s tests/endpoint/test_router.py -k replicas
+
+test-disaggregated: .venv-router/.ready
+	@$(MAKE) --no-print-directory VLLM=0.29.0 setup
+	ROUTER='$(abspath .venv-router/bin/vllm-router)' .venv-0.29.0/bin/python -m pytest -q -s tests/endpoint/test_router.py -k disaggregated
 
 # Writes the golden plan of each recipe, which tests/recipes compares, and the examples in kubernetes/.
 plans: $(DEV)

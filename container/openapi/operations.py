@@ -121,10 +121,12 @@ def _json(name: str) -> Mapping[int, Mapping[str, Schema]]:
     return {200: {JSON: ref(name)}}
 
 
+HEALTH: Final = RouteOperation(
+    "Health: 200 once it serves", {}, {200: {}, 503: {JSON: ref("Progress")}, 500: {JSON: ref("Progress")}}
+)
 OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
-    ("GET", "/ping"): RouteOperation(
-        "Health: 200 once it serves", {}, {200: {}, 503: {JSON: ref("Progress")}, 500: {JSON: ref("Progress")}}
-    ),
+    ("GET", "/ping"): HEALTH,
+    ("GET", "/health"): HEALTH,
     ("POST", "/invocations"): INVOCATION,
     **{("POST", path): _served(route) for path, route in (*((str(each), each) for each in Route), *ALIASES.items())},
     ("POST", str(MessagesRoute.MESSAGES)): RouteOperation(

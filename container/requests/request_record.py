@@ -18,7 +18,7 @@ from handler.schemas.reply import AnyCall, Call
 # The key of a request's record in its WSGI environment.
 KEY = "endpoint.record"
 # The routes that SageMaker, scrapers and the page request every few seconds. They are neither logged nor traced.
-POLLED = frozenset(("/ping", "/metrics", "/page/state", "/page/requests"))
+POLLED = frozenset(("/ping", "/health", "/metrics", "/page/state", "/page/requests"))
 # The header that SageMaker sets, and the keys that clients use in the custom attributes.
 INFERENCE_ID = "HTTP_X_AMZN_SAGEMAKER_INFERENCE_ID"
 TRACE_KEYS = ("trace_id", "traceid", "trace-id", "x-amzn-trace-id")

@@ -27,6 +27,7 @@ def blueprint(service: Service) -> Blueprint:
         code, body = ping_reply(service)
         return Response(body, code, content_type="application/json") if body else Response(status=code)
 
+    routes.add_url_rule("/health", "as_vllm", ping)  # where vLLM answers, so routers ask there
     return routes
 
 

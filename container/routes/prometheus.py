@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from container.routes import neuron_metrics
-from container.routes.merged_engine_metrics import vllm_registry
+from container.routes.picker_metrics import PickerMetrics
 from container.service import Service
 from handler.startup.lifecycle import Lifecycle, ServingStatus
 from handler.startup.multi_model.model_registry import ModelState
@@ -81,10 +81,11 @@ def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("metrics", __name__)
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
+    registry.register(PickerMetrics(service))
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        registries = [registry, service.observer.registry, vllm_registry(service)]
-        return Response(b"".join(map(generate_latest, registries)), content_type=CONTENT_TYPE_LATEST)
+        text = generate_latest(registry) + generate_latest(service.observer.registry)
+        return Response(text, content_type=CONTENT_TYPE_LATEST)
 
     return routes

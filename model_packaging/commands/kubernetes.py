@@ -31,27 +31,35 @@ if TYPE_CHECKING:
 @click.option("--max", "maximum", type=COUNT, help="Turn autoscaling on, up to so many replicas.")
 @click.option("--concurrency", type=float, help="Scale to so many requests in flight per replica.")
 @click.option("--role", metavar="ARN", help="Give the pods this IAM role (IRSA). Default: the cluster's Pod Identity.")
-@click.option("--kserve", is_flag=True, help="Print an InferenceService instead of Deployment and Service.")
-@click.option("--prometheus", metavar="URL", help="Let KEDA read this Prometheus, with --kserve and --max.")
+@click.option("--kserve", "kind", flag_value="inference_service", help="Print KServe's InferenceService.")
+@click.option("--llm-service", "kind", flag_value="llm_inference_service", help="Print KServe's LLMInferenceService.")
+@click.option("--compile-job", "kind", flag_value="compile_job", help="Print a Job that compiles into the store.")
+@click.option("--prometheus", metavar="URL", help="Let KEDA scale by this Prometheus. Default: the metrics adapter.")
+@click.option("--gateway", metavar="[NAMESPACE/]NAME", help="Add an InferencePool and an HTTPRoute of this Gateway.")
+@click.option("--dra", is_flag=True, help="Claim devices by DRA (ResourceClaimTemplate), not by device plugins.")
+@click.option("--efa", default=0, type=click.IntRange(min=0), help="Give each pod so many EFA interfaces.")
+@click.option("--karpenter", "node_class", metavar="NODECLASS", help="Add a NodePool with this EC2NodeClass.")
+@click.option("--store-class", "storage_class", help="Keep the store on a shared volume of this StorageClass.")
 @click.option("--compiled/--compiles", "compiled", default=None, help="Say if a store has graphs. Default: as listed.")
 @click.option("--startup-seconds", type=click.IntRange(min=60), help="Limit a start (s). Default: from the sizes.")
 def command(name: str, model: str | None, **options: Any) -> None:
-    """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
+    """Prints manifests for a cluster with Neuron devices: `... | kubectl apply -f -`.
 
     Devices, memory, disk and the probes' times are computed from the same configuration and plan that `check` uses. If
     the endpoint would not start, the findings are printed instead.
     """
-    from model_packaging.kubernetes.manifests import as_text, deployment, inference_service, node_group
+    from model_packaging.kubernetes import manifests
 
-    several = options["nodes"] > 1
-    if several and (options["kserve"] or options["maximum"]):
-        raise click.UsageError("--nodes goes with neither --kserve nor --max.")
+    kind, several = options["kind"] or "deployment", options["nodes"] > 1
+    if several and options["kind"]:
+        raise click.UsageError("--nodes goes with neither --kserve nor --llm-service nor --compile-job.")
+    if kind == "llm_inference_service" and options["maximum"]:
+        raise click.UsageError("--llm-service does not go with --max: KServe scales it by its own autoscaler.")
+    if options["gateway"] and options["kind"]:
+        raise click.UsageError("--gateway is for Deployments and --nodes. With --llm-service, KServe makes the route.")
     work = _workload(name, model, options)
-    if several:
-        documents = node_group(work, options["nodes"])
-    else:
-        documents = inference_service(work) if options["kserve"] else deployment(work)
-    click.echo(as_text(work, documents), nl=False)
+    documents = manifests.node_group(work, options["nodes"]) if several else getattr(manifests, kind)(work)
+    click.echo(manifests.as_text(work, documents), nl=False)
 
 
 def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workload:
@@ -84,6 +92,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         name=name,
         image=options["image"],
         size=size,
+        model=config.model,
         environment=variables,
         settings=Path(settings).read_text(encoding="utf-8") if settings else None,
         instance=instance,
@@ -93,6 +102,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         prometheus=options["prometheus"],
         drain=config.drain,
         role=options["role"],
+        **{key: options[key] for key in ("dra", "efa", "gateway", "node_class", "storage_class")},
     )
 
 

@@ -1,8 +1,8 @@
-"""Computes the values of the templates: a Deployment, a KServe InferenceService or a LeaderWorkerSet for a workload."""
+"""Computes the values of the templates, and fills them: the manifests of one workload, in the order to apply them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import ceil
 from typing import Any
 
@@ -21,11 +21,17 @@ PULLING = 900
 PROBE_PERIOD = 10
 SETTINGS = "/etc/neuron-endpoint/endpoint.yaml"
 MASTER = "SM_VLLM_MASTER_ADDR"
+PORT = 8080
+# The port on which KServe expects the server of a LLMInferenceService.
+LLM_PORT = 8000
+# Where the volume of a shared artifact store is mounted.
+SHARED_STORE = "/var/neuron-endpoint/artifacts"
 
 
 def deployment(work: Workload) -> list[Members]:
-    """A Deployment with its Service, network policy, disruption budget and autoscaler, in the order to apply them."""
-    return _manifests("deployment", _values(work))
+    """A Deployment with its Service, network policy and autoscaler."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.name}
+    return _manifests(work, "deployment", {"target": target})
 
 
 def inference_service(work: Workload) -> list[Members]:
@@ -37,28 +43,60 @@ def inference_service(work: Workload) -> list[Members]:
     if work.scaling is not None and not work.prometheus:
         fix = "Give --prometheus http://prometheus.monitoring:9090 (yours), or leave --max out."
         raise SettingError("--max", "KServe scales by requests in flight only through KEDA and Prometheus", fix)
-    namespace = f',namespace="{work.namespace}"' if work.namespace else ""
-    values = _values(work) | {
+    kserve = {
         "container": "kserve-container",  # KServe requires this name
         "autoscaler": "keda" if work.scaling else "none",
-        "prometheus": work.prometheus,
-        "query": f'sum(endpoint_requests_in_flight{{pod=~"{work.name}-predictor-.*"{namespace}}})',
+        "query": _query(work, f"{work.name}-predictor-.*"),
+        "selector": {"serving.kserve.io/inferenceservice": work.name},
     }
-    return _manifests("kserve", values)
+    return _manifests(work, "kserve", kserve)
+
+
+def llm_inference_service(work: Workload) -> list[Members]:
+    """KServe's LLMInferenceService. Its controller makes the workload, the InferencePool, the picker and the route."""
+    kserve = {
+        "container": "main",  # KServe requires this name and this port, and its own template has a command
+        "port": LLM_PORT,
+        "command": ["/usr/bin/env"],
+        "model_uri": work.model if "://" in work.model else f"hf://{work.model}",
+        "selector": {"app.kubernetes.io/name": work.name, "kserve.io/component": "workload"},
+        "env": [*_environment(work), {"name": "SAGEMAKER_BIND_TO_PORT", "value": str(LLM_PORT)}],
+    }
+    return _manifests(work, "llm_service", kserve)
 
 
 def node_group(work: Workload, nodes: int) -> list[Members]:
-    """A LeaderWorkerSet.
+    """A LeaderWorkerSet with the Service of its leaders and their autoscaler.
 
     :param nodes: pods that share one model. The workload's replicas are groups of pods.
     """
-    values = _values(work)
-    spread = [*values["env"], {"name": "SM_VLLM_NNODES", "value": str(nodes)}]
+    spread = [*_environment(work), {"name": "SM_VLLM_NNODES", "value": str(nodes)}]
     leader = [*spread, {"name": MASTER, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     worker = [*spread, {"name": MASTER, "value": "$(LWS_LEADER_ADDRESS)"}]
     changes = {"args": ["neuron-endpoint", "node"], "env": worker, "serves": False}
-    (worker_pod,) = fill_template("pod", values | changes)
-    return _manifests("node_group", values | {"env": leader, "nodes": nodes, "worker": worker_pod})
+    (worker_pod,) = fill_template("pod", _values(work) | changes)
+    group = {
+        "env": leader,
+        "nodes": nodes,
+        "worker": worker_pod,
+        "selector": {"app.kubernetes.io/name": work.name, "leaderworkerset.sigs.k8s.io/worker-index": "0"},
+        "target": {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": work.name},
+    }
+    return _manifests(work, "node_group", group, nodes)
+
+
+def compile_job(work: Workload) -> list[Members]:
+    """A Job that compiles into the artifact store, with what its pod needs.
+
+    :raises SettingError: there is no store that other pods read.
+    """
+    store = f"file://{SHARED_STORE}" if work.storage_class else work.environment.get("ENDPOINT_ARTIFACT_STORE")
+    if not store:
+        fix = "Give --set ENDPOINT_ARTIFACT_STORE=s3://bucket/prefix, or --store-class."
+        raise SettingError("--compile-job", "the artifacts of the job need a store", fix)
+    arguments = ["neuron-endpoint", "compile", work.model, "--store", store, "--env"]
+    job = {"args": arguments, "serves": False, "restart": "Never", "several": False}
+    return _manifests(work, "compile_job", job)
 
 
 def as_text(work: Workload, documents: Iterable[Members]) -> str:
@@ -71,27 +109,39 @@ def as_text(work: Workload, documents: Iterable[Members]) -> str:
     return "\n".join([*head, yaml_text(documents)])
 
 
-def _manifests(template: str, values: Mapping[str, Any]) -> list[Members]:
-    (pod,) = fill_template("pod", values)
-    return [*fill_template("account", values), *fill_template(template, {**values, "pod": pod})]
+def _manifests(work: Workload, template: str, changes: Members, nodes: int = 1) -> list[Members]:
+    """Fills the templates: what all kinds have, the kind's own, and scaling and routing if they are asked for."""
+    values = _values(work, nodes) | changes
+    (values["pod"],) = fill_template("pod", values)
+    templates = ["account", template]
+    if "target" in changes:
+        templates += ["scaling"]
+        templates += ["gateway"] if work.gateway else []
+    return [document for name in templates for document in fill_template(name, values)]
 
 
-def _values(work: Workload) -> Members:
-    size, scaling = work.size, work.scaling
+def _values(work: Workload, nodes: int = 1) -> Members:
+    size, scaling, claimed = work.size, work.scaling, work.dra
+    pods_of_node = max(1, work.instance.chips // size.device_group) if work.instance else 1
+    gateway_namespace, _, gateway = (work.gateway or "").rpartition("/")
     return {
         "name": work.name,
         "labels": {"app.kubernetes.io/name": work.name, "app.kubernetes.io/part-of": "neuron-endpoint"},
+        "selector": {"app.kubernetes.io/name": work.name},
         "namespace": work.namespace,
         "role": work.role,
         "settings": work.settings,
         "image": work.image,
         "instance": work.instance.name if work.instance else None,
         "container": "endpoint",
+        "command": None,
         "args": ["serve"],
+        "port": PORT,
         "serves": True,
+        "restart": None,
         "env": _environment(work),
         # The annotations that a Prometheus with the usual configuration reads.
-        "scrape": {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": "8080"},
+        "scrape": {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(PORT)},
         "grace": DEREGISTRATION + ceil(work.drain) + ENDING,
         "deregistration": DEREGISTRATION,
         "start_probes": ceil(size.startup / PROBE_PERIOD),
@@ -101,16 +151,43 @@ def _values(work: Workload) -> Members:
         "memory_limit": size.memory_limit,
         "shm": size.shm,
         "disk": size.disk,
-        "devices": size.devices if size.resource == DEVICES else None,
-        "cores": size.devices if size.resource == CORES else None,
+        "devices": size.devices if size.resource == DEVICES and not claimed else None,
+        "cores": size.devices if size.resource == CORES and not claimed else None,
+        "efa": None if claimed else work.efa or None,
+        "claimed": size.whole_devices if claimed else None,
+        "claimed_efa": work.efa if claimed else 0,
+        "aligned": ["neurons", "efas"] if work.efa else ["neurons"],
+        "device_group": size.device_group,
+        "lnc": size.lnc,
+        "node_class": work.node_class,
+        "family": work.instance.name.partition(".")[0] if work.instance else None,
+        "static_nodes": ceil((scaling.maximum if scaling else work.replicas) * nodes / pods_of_node)
+        if claimed
+        else None,
+        "storage_class": work.storage_class,
+        "store": SHARED_STORE,
         "replicas": None if scaling else work.replicas,
+        "surge": 0 if claimed and work.node_class else 1,  # a fixed number of nodes has no room for one more pod
+        "unavailable": 1 if claimed and work.node_class else 0,
         "several": work.fewest > 1,
         "scaled": scaling is not None,
+        "by_adapter": scaling is not None and not work.prometheus,
+        "by_keda": scaling is not None and bool(work.prometheus),
+        "prometheus": work.prometheus,
+        "query": _query(work, f"{work.name}-.*"),
         "minimum": work.fewest,
         "maximum": scaling.maximum if scaling else work.fewest,
         "concurrency": f"{scaling.concurrency:g}" if scaling else None,
         "concurrency_milli": round(scaling.concurrency * 1000) if scaling else None,
+        "gateway": gateway,
+        "gateway_namespace": gateway_namespace or None,
+        "picker_labels": {"app.kubernetes.io/name": f"{work.name}-picker"},
     }
+
+
+def _query(work: Workload, pods: str) -> str:
+    namespace = f',namespace="{work.namespace}"' if work.namespace else ""
+    return f'sum(endpoint_requests_in_flight{{pod=~"{pods}"{namespace}}})'
 
 
 def _environment(work: Workload) -> list[Members]:
@@ -123,6 +200,8 @@ def _environment(work: Workload) -> list[Members]:
     }
     if work.settings:
         variables["ENDPOINT_CONFIG"] = SETTINGS
+    if work.storage_class:
+        variables["ENDPOINT_ARTIFACT_STORE"] = f"file://{SHARED_STORE}"
     if work.instance is not None:
         variables.setdefault("ENDPOINT_INSTANCE", work.instance.name)
     secrets = [{"name": name, "valueFrom": {"secretKeyRef": {"name": work.name, "key": name}}} for name in work.secrets]

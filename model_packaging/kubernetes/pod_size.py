@@ -17,6 +17,8 @@ from handler.neuron.hardware.instance_type import InstanceType
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 
 DEVICES, CORES = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
+# The sizes of the groups of connected devices that the Neuron DRA driver names.
+CONNECTED = (1, 4, 8, 16)
 # The share of a node for pods. The kubelet and the node's daemons use the rest.
 OF_NODE = 0.9
 # The serving process, the engine's core and their libraries: 0.9 GB measured on the CPU engine, and a reserve.
@@ -35,6 +37,8 @@ class PodSize:
     """The resources and the start time of a pod.
 
     :param devices: the number of `resource`; 0 without an accelerator.
+    :param whole_devices: the number of devices for an allocator that does not divide them.
+    :param lnc: the logical NeuronCore configuration. None: the instance has only one.
     :param cpus: requested CPUs. There is no limit.
     :param memory, memory_limit: GiB.
     :param shm: GiB; part of the memory.
@@ -52,6 +56,13 @@ class PodSize:
     disk: int
     startup: int
     reasons: tuple[str, ...]
+    whole_devices: int = 0
+    lnc: int | None = None
+
+    @property
+    def device_group(self) -> int:
+        """The smallest group of connected devices that has all of the pod's."""
+        return next((group for group in CONNECTED if group >= self.whole_devices), CONNECTED[-1])
 
 
 def pod_size(
@@ -79,13 +90,13 @@ def pod_size(
         weights = -(-2 * sizes.weights // GIB)
         need = CPU_GIB + weights
         return PodSize("", 0, CPU_CORES, need, 2 * need, 1, disk, seconds, tuple(why))
-    resource, devices, share = _devices(plan, instance)
-    limit = int(instance.host_gib * OF_NODE * share)
+    lnc, whole, resource, devices, share = _devices(plan, instance)
+    limit, node = int(instance.host_gib * OF_NODE * share), int(instance.host_gib * OF_NODE)
     shm = max(1, min(SHM_GIB, limit // 8))
     needed = _host_gib(memory)
     request = limit if needed is None else ceil(needed) + PROCESSES_GIB + shm
-    if needed is not None and request > limit:
-        problem = f"loading takes {needed:.0f} GiB of the host, and a pod there has {limit} GiB"
+    if needed is not None and request > node:
+        problem = f"loading takes {needed:.0f} GiB of the host, and a pod there has {node} GiB"
         fix = "Store the weights sharded (save_sharded_checkpoint), or use an instance with more memory."
         raise SettingError("--instance", problem, fix)
     count = f"{devices} {'devices' if resource == DEVICES else 'cores'}"
@@ -95,8 +106,11 @@ def pod_size(
         + (f", of which {needed:.0f} GiB load the weights" if needed is not None else ", the pod's share of the node")
         + f"; at most {limit} GiB, which is {share:.0%} of {OF_NODE:.0%} of {instance.host_gib} GiB",
     ]
+    if request > limit:
+        why.append(f"memory: {request - limit} GiB more than the devices' share of the node, so fewer pods fit on one")
+        limit = request
     cpus = max(1, int(instance.vcpus * OF_NODE * share))
-    return PodSize(resource, devices, cpus, request, limit, shm, disk, seconds, tuple(why))
+    return PodSize(resource, devices, cpus, request, limit, shm, disk, seconds, tuple(why), whole, lnc)
 
 
 def _degree(plan: EnginePlan) -> int:
@@ -106,18 +120,19 @@ def _degree(plan: EnginePlan) -> int:
     return max(1, tensor * stages // nodes)
 
 
-def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[str, int, float]:
-    """Returns resource, count and the share of the instance.
+def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int, str, int, float]:
+    """Returns LNC if the instance has several, whole devices, resource, count and the share of the instance.
 
     Cores are requested only where a logical core is a physical one: what the device plugin counts on Trn2 was not seen.
     """
-    lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")
-    physical = _degree(plan) * (int(lnc) if lnc.isdigit() else instance.lnc[0])
-    of_chip = instance.physical_cores // instance.chips
+    given = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")
+    lnc = int(given) if given.isdigit() else instance.lnc[0]
+    physical = _degree(plan) * lnc
+    of_chip, chosen = instance.physical_cores // instance.chips, lnc if len(instance.lnc) > 1 else None
     if physical < of_chip and instance.lnc == (1,):
-        return CORES, physical, physical / instance.physical_cores
+        return chosen, 1, CORES, physical, physical / instance.physical_cores
     devices = -(-physical // of_chip)
-    return DEVICES, devices, devices / instance.chips
+    return chosen, devices, DEVICES, devices, devices / instance.chips
 
 
 def _host_gib(memory: Mapping[str, Json] | None) -> float | None:

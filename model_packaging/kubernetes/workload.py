@@ -21,16 +21,24 @@ class Workload:
     """One model on a cluster.
 
     :param image: of this project, with its registry.
+    :param model: where the container fetches the model: s3:// or a hub id.
     :param environment: the container's variables. Secret variables are read from the Secret `<name>`.
     :param settings: the endpoint's settings as a document. None: the variables and the model's `endpoint.yaml`.
     :param drain: seconds in which requests may end after SIGTERM (ENDPOINT_DRAIN).
     :param role: ARN of an IAM role for the service account (IRSA). None: the cluster's Pod Identity.
     :param instance: None for the CPU engine.
+    :param prometheus: URL of the Prometheus that KEDA reads. None: the autoscaler asks the cluster's metrics adapter.
+    :param dra: devices and EFA interfaces by a ResourceClaimTemplate, instead of the device plugins' resources.
+    :param efa: EFA interfaces of each pod.
+    :param gateway: `name` or `namespace/name` of the Gateway that routes to the pods by an InferencePool.
+    :param node_class: Karpenter's EC2NodeClass, for a NodePool of the instance's family.
+    :param storage_class: of a volume for the artifact store that all pods share.
     """
 
     name: str
     image: str
     size: PodSize
+    model: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: str | None = None
     instance: InstanceType | None = None
@@ -40,6 +48,11 @@ class Workload:
     prometheus: str | None = None
     drain: float = 25.0
     role: str | None = None
+    dra: bool = False
+    efa: int = 0
+    gateway: str | None = None
+    node_class: str | None = None
+    storage_class: str | None = None
 
     def __post_init__(self) -> None:
         for setting, name in (("NAME", self.name), ("--namespace", self.namespace)):
@@ -51,6 +64,15 @@ class Workload:
             raise SettingError("--min", problem, "Give 1 <= --min <= --max.")
         if self.scaling is not None and self.scaling.concurrency <= 0:
             raise SettingError("--concurrency", "it must be above 0", "Half of max_num_seqs is a good start.")
+        for setting, value in (("--dra", self.dra), ("--efa", self.efa), ("--karpenter", self.node_class)):
+            if value and self.instance is None:
+                raise SettingError(setting, "the CPU engine has no Neuron devices", "Give --instance.")
+        if self.dra and self.instance is not None and self.instance.platform == "inf2":
+            problem = "the Neuron DRA driver has Trainium's devices only"
+            raise SettingError("--dra", problem, "Leave --dra out on Inferentia: the device plugin has its devices.")
+        if self.dra and self.efa > self.size.device_group:
+            problem = f"{self.efa} interfaces are not beside one group of {self.size.device_group} connected devices"
+            raise SettingError("--efa", problem, f"Give at most {self.size.device_group}, or leave --dra out.")
 
     @property
     def fewest(self) -> int:

@@ -36,6 +36,22 @@ EXAMPLES: dict[str, tuple[str, tuple[str, ...]]] = {
             *("--max", "3", "--concurrency", "4", "--prometheus", "http://prometheus.monitoring:9090"),
         ),
     ),
+    "gateway-dra-trn2.yaml": (
+        "qwen3-8b-trn2.48xlarge",
+        (
+            *("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--gateway", "infra/inference"),
+            *("--max", "4", "--concurrency", "16", "--prometheus", "http://prometheus.monitoring:9090"),
+            *("--dra", "--efa", "1", "--karpenter", "neuron"),
+        ),
+    ),
+    "llm-service-trn2.yaml": (
+        "qwen3-8b-trn2.48xlarge",
+        ("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--llm-service", "--replicas", "2"),
+    ),
+    "compile-job-trn2.yaml": (
+        "qwen3-8b-trn2.48xlarge",
+        ("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--compile-job"),
+    ),
     "node-group-trn2.yaml": (
         "",
         (
