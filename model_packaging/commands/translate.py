@@ -17,7 +17,8 @@ class _EitherSide(click.Command):
     """Takes options of its own from before and after the words. With `--`, everything after it is words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {name: option.is_flag for option in self.get_params(ctx) for name in option.opts if name[0] == "-"}
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        own = {name: option.is_flag for option in options for name in option.opts}
         end = len(args)
         while end and "--" not in args:
             name, has_value, _ = args[end - 1].partition("=")
