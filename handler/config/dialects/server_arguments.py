@@ -42,7 +42,7 @@ def translate(name: str, value: str) -> list[Assignment]:
     if optimum and argument in OPTIMUM_FIELDS:
         return [assign(OPTIMUM_FIELDS[argument], value, name)] if value.strip() else []
     if optimum and argument == NON_CACHED:
-        why = "the line decides: optimum compiles no model (it is exported, or in the hub's cache), the others always do"
+        why = "optimum takes a model that is exported or in the hub's cache; every other line compiles what it needs"
         return [unused(name, why)]
     if optimum and argument == TASK:
         if value in {"", "generate"}:
