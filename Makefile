@@ -173,9 +173,14 @@ test: $(DEV)
 	@$(BIN)/python -m tests.runner
 
 # Starts everything that a document, a recipe or a guide's row calls working, and writes tests/starts/record.json.
-test-starts: $(DEV)
+test-starts: $(DEV) $(addprefix test-starts-,$(filter-out %-tnx,$(LINES)))
 	@STARTS=all $(BIN)/python -m pytest -q tests/starts
 	$(BIN)/python -m tests.guides.guide_pages
+
+# The rows of lines that have an environment of their own.
+test-starts-%:
+	@$(MAKE) --no-print-directory LINE=$* setup
+	STARTS=all .venv-$*/bin/python -m pytest -q tests/starts/test_starts.py
 
 # Without the tests that need an engine or take seconds of CPU time. They need little memory, and many wait.
 test-fast: $(DEV)

@@ -13,7 +13,25 @@ from model_packaging.console.options import json_option, plan_options
 from model_packaging.console.output import print_json
 
 
-@click.command("translate", context_settings={"allow_interspersed_args": False})
+class _EitherSide(click.Command):
+    """Takes options of its own from before and after the words. With `--`, everything after it is words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        own = {name: option.is_flag for option in options for name in option.opts}
+        end = len(args)
+        while end and "--" not in args:
+            name, has_value, _ = args[end - 1].partition("=")
+            if own.get(name) is (not has_value):
+                end -= 1
+            elif own.get(args[end - 2] if end > 1 else "") is False:
+                end -= 2
+            else:
+                break
+        return super().parse_args(ctx, [*args[end:], *args[:end]])
+
+
+@click.command("translate", cls=_EitherSide, context_settings={"allow_interspersed_args": False})
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print YAML for --config, instead of an environment file.")
 @click.option("--check", "checks", is_flag=True, help="Check the settings, as `neuron-endpoint check` does.")
 @plan_options
@@ -26,8 +44,9 @@ def command(
 
     It takes a file, the text itself or standard input: a command (`vllm serve`, `python -m vllm.entrypoints...`,
     `inference_demo`, `optimum-cli neuron serve`, `docker run -e`), a Python script with a call of LLM or
-    AsyncEngineArgs, variables, or serving.properties. Options of this command stand before it. Comments name the
-    source of each setting, and what has no counterpart. The exit status is 1 if something could not be read.
+    AsyncEngineArgs, variables, or serving.properties. Options of this command stand before or after it; after `--`
+    everything is the command's. Comments name the source of each setting, and what has no counterpart. The exit status
+    is 1 if something could not be read.
     """
     from handler.config.finding import Severity
     from model_packaging.translation.source_text import read_text

@@ -40,16 +40,17 @@ worker ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows 
 the graphs' lengths and batches fit the requests, and that the endpoint's own limits do. It does not show what a device
 computes. In the place of a large model stands a tiny one of the same architecture (`tests/starts/start_models.py`).
 
-On the other lines "planned" means that `plan` writes the arguments. `make test-lines` serves `optimum`, `fork-0.9.1`
-and `fork-0.9.1-tnx`; the rest are for plans only. `models/NAME` in a setting is a directory with the `config.json` of
-such a model.
+`optimum`, `fork-0.9.1` and `fork-0.9.1-tnx` are started by their own Python over a double of what is compiled
+(`tests/lines`, which `make test-lines` serves whole). For `optimum` the tiny model is an export of the plan's shape.
+"planned" means that `plan` writes the arguments: the line is for plans only, or nobody has started the row yet.
+`models/NAME` in a setting is a directory with the `config.json` of such a model.
 
 Not listed are the steps that set up an instance, a virtual environment or a build from source: they belong to the base
 image. Some facts no file tells, so no check finds them: whether a draft is tuned for instructions as its target is, and
 whether an adapter or a draft was trained well. Compare the answers (`neuron-endpoint accuracy`).
 
-{starts} different sets of settings were started: {guides} of the guides, {recipes} recipes, and {lines} of the rows of
-[the lines' page](neuron-lines.md).
+{starts} different sets of settings were started: {guides} of the guides, {recipes} recipes, {commands} of the guides'
+commands (as `neuron-endpoint translate` reads them), and {lines} of the rows of [the lines' page](neuron-lines.md).
 
 | guide | facts | started and answered | planned only | shown by a test or a command | rejected | the engine's |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -63,11 +64,10 @@ def index() -> str:
         numbers = [len(guide.facts), *(count[name] for name in ("started", "planned", "tested", "rejected", "engine"))]
         rows.append(f"| [{guide.title}](guides/{guide.name}.md) | {' | '.join(map(str, numbers))} |\n")
     numbers_of = Counter(re.split(r"[ -]", entry["number"])[0] for entry in recorded().values())
-    recipes, lines = numbers_of["recipe"], numbers_of["lines"]
+    others = {f"{name}s": numbers_of[name] for name in ("recipe", "command")} | {"lines": numbers_of["lines"]}
     total = numbers_of.total()
-    return INDEX.format(
-        test=TEST, starts=total, guides=total - recipes - lines, recipes=recipes, lines=lines
-    ) + "".join(rows)
+    guides_own = total - sum(others.values())
+    return INDEX.format(test=TEST, starts=total, guides=guides_own, **others) + "".join(rows)
 
 
 def kind(fact: Fact) -> str:

@@ -36,11 +36,12 @@ INSTANCE = "ml.trn1.2xlarge"
 SHAPE = {"SM_VLLM_MAX_NUM_SEQS": str(SLOTS), "SM_VLLM_MAX_MODEL_LEN": str(LENGTH)}
 EXPORTED = {"SM_VLLM_MAX_NUM_SEQS": "", "SM_VLLM_MAX_MODEL_LEN": ""}
 COMPILES = "the double of the compiler compiles"
-EXPORT = f"""
+EXPORT = """
 import sys
 from optimum.neuron import NeuronModelForCausalLM as Model
-model, directory = sys.argv[1:]
-shape = Model.get_neuron_config(model, batch_size={SLOTS}, sequence_length={LENGTH}, tensor_parallel_size=2)
+model, directory, *shape = sys.argv[1:]
+batch, length, degree = map(int, shape)
+shape = Model.get_neuron_config(model, batch_size=batch, sequence_length=length, tensor_parallel_size=degree)
 Model.export(model, neuron_config=shape).save_pretrained(directory)
 """
 PROMPTS = [f"Question: {fact.questions[0]}\nAnswer:" for fact in load()[: 2 * SLOTS]]
@@ -102,7 +103,7 @@ def model(line: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("model")
     if not line.exports:
         return Path(shutil.copytree(sample_model.path(), directory, dirs_exist_ok=True))
-    command = [sys.executable, "-c", EXPORT, str(sample_model.path()), str(directory)]
+    command = [sys.executable, "-c", EXPORT, str(sample_model.path()), str(directory), str(SLOTS), str(LENGTH), "2"]
     done = subprocess.run(command, env={**os.environ, **line.double}, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert COMPILES in done.stdout

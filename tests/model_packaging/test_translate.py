@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -246,6 +247,26 @@ def test_a_file_words_and_standard_input(tmp_path: Path) -> None:
     assert "it is a directory" in run(str(tmp_path)).stderr
     file.write_bytes(b"vllm serve \xff")
     assert "it is not UTF-8" in run(str(file)).stderr
+
+
+@pytest.mark.parametrize("own", ["--yaml", "--json", "--json --line cpu", "--yaml --instance=ml.trn1.2xlarge"])
+@pytest.mark.parametrize("words", ["serve.sh", "vllm serve org/m -tp 2", "'vllm serve org/m'", "-"])
+def test_options_stand_on_either_side(own: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("serve.sh").write_text("vllm serve org/m -tp 2\n")
+    orders = (f"{own} {words}", f"{words} {own}", f"{own} -- {words}")
+    results = [run(*shlex.split(order), text="vllm serve org/m") for order in orders]
+    assert len({(result.exit_code, result.output) for result in results}) == 1, results[1].output
+    assert results[0].exit_code == 0
+
+
+def test_after_two_dashes_every_option_is_the_commands() -> None:
+    """And so is one between its words."""
+    for words in (["--", "vllm", "serve", "m", "--check"], ["vllm", "serve", "m", "--check", "--seed", "1"]):
+        result = run(*words)
+        assert result.exit_code == 1
+        assert "--check" in result.stdout
+    assert run("vllm", "serve", "m", "--help").stdout == run("--help").stdout
 
 
 def test_check_goes_on_to_check() -> None:

@@ -1,7 +1,8 @@
 """What the documents call working, as starts: rows of the guides, recipes, and the settings of docs/neuron-lines.md.
 
-A start belongs to a line for which there is an engine here: the CPU's, or a stand-in for the plugin. Rows and recipes
-of the other lines are planned, and not started.
+A start belongs to a line for which there is an engine here: the CPU's, a stand-in for the plugin, or the line's own
+Python over a double of what is compiled, in an environment of its own. Rows and recipes of the other lines are planned,
+and not started.
 """
 
 from __future__ import annotations
@@ -31,15 +32,30 @@ from handler.config.loading.config_loader import load
 from handler.neuron.hardware.instance_catalogue import find_for_plan
 from handler.neuron.planning.plan_request_reader import read_request
 from handler.neuron.planning.planner import default_line
+from model_packaging.translation.source_text import read_text
+from model_packaging.translation.translation import translated
 
 ROOT = Path(__file__).parents[2]
 # Line -> what NEURON_STAND_IN is for it; None for the CPU, which needs no stand-in.
 ENGINES: Mapping[str, str | None] = {"cpu": None, "nxdi-0.16": "nxdi", "native-0.24": "native", "native-0.29": "native"}
+# Lines of vLLM's own backend, which serves two frameworks.
+FRAMEWORKS = ("fork-0.9.1", "fork-0.7.2")
+# Lines that are started by their own Python (tests/lines).
+SERVED = ("optimum", "fork-0.9.1", "fork-0.9.1-tnx")
 INSTANCES: Mapping[str, str] = {
     "nxdi-0.16": "ml.trn1.32xlarge",
     "native-0.24": "ml.trn2.48xlarge",
     "native-0.29": "ml.trn2.48xlarge",
 }
+COMMANDS = yaml.safe_load((ROOT / "tests" / "model_packaging" / "guide_commands.yaml").read_text(encoding="utf-8"))
+# Name, line and instance of each guide's commands. Without a line: what the command itself means.
+COMMAND_LINES = (
+    ("user-guide", "", "ml.trn1.32xlarge"),
+    ("installation", "", "ml.trn1.32xlarge"),
+    ("transformers-neuronx", "fork-0.9.1-tnx", "ml.trn1.32xlarge"),
+    ("405b-tutorial", "nxdi-0.16", "ml.trn2.48xlarge"),
+    ("inf2-proposal", "fork-0.9.1-tnx", "ml.inf2.48xlarge"),
+)
 EAGER = {"SM_VLLM_ENFORCE_EAGER": "true", "SM_VLLM_MAX_MODEL_LEN": "1024"}
 RECORD = Path(__file__).with_name("record.json")
 SETTINGS_PAGE = ROOT / "docs" / "neuron-lines.md"
@@ -101,8 +117,11 @@ def started(fact: Fact) -> Start | None:
         return None
     environ = environment(fact)
     line = fact.line or _default_line(environ, fact.model)
+    if line in FRAMEWORKS and (fact.env or {}).get("VLLM_NEURON_FRAMEWORK") == "transformers-neuronx":
+        line = f"{line}-tnx"
     requests = (dict(fact.request),) if fact.request and not fact.param else ()
-    return Start(fact.number, line, fact.instance, fact.model, environ, requests) if line in ENGINES else None
+    started_here = line in ENGINES or line in SERVED
+    return Start(fact.number, line, fact.instance, fact.model, environ, requests) if started_here else None
 
 
 @cache
@@ -122,7 +141,8 @@ def _default_line(environ: Mapping[str, str], model: str) -> str:
 def starts() -> tuple[Start, ...]:
     """Every start, each set of settings once."""
     found: dict[str, Start] = {}
-    for start in (*_of_guides(), *_of_recipes(), *_of_lines()):
+    commands = (start for start, rejected in of_commands() if not rejected)
+    for start in (*_of_guides(), *_of_recipes(), *_of_lines(), *commands):
         same = found.get(start.settings)
         requests = (*same.requests, *start.requests) if same else start.requests
         found[start.settings] = replace(same or start, requests=requests)
@@ -134,6 +154,26 @@ def _of_guides() -> Iterator[Start]:
         start = started(fact)
         if start is not None:
             yield start
+
+
+def of_commands() -> Iterator[tuple[Start, str]]:
+    """What `neuron-endpoint translate` makes of the guides' commands, variables and calls, as far as it is whole.
+
+    The second is the setting that `check` rejects it by, or "".
+    """
+    for cases, (guide, line, instance) in zip(COMMANDS.values(), COMMAND_LINES, strict=True):
+        for number, case in enumerate(cases):
+            if "settings" not in case or "errors" in case:
+                continue
+            made = translated(read_text(case["text"]))
+            environ = {name: given.text for name, given in made.given.items()}
+            model_name = made.config.source("model").name
+            if environ.get(model_name, "").startswith("/"):
+                environ[model_name] = "models/405b"
+            model = environ.get(model_name, "models/llama")
+            environ |= {"ENDPOINT_INSTANCE": instance, **({"ENDPOINT_LINE": line} if line else {})}
+            found = line or _default_line(environ, model)
+            yield Start(f"command {guide}-{number + 1}", found, instance, model, environ), case.get("rejected", "")
 
 
 def _of_recipes() -> Iterator[Start]:

@@ -78,7 +78,7 @@ def write_tiny(config: Mapping[str, Any], directory: Path) -> None:
     (directory / "config.json").write_text(json.dumps(small))
     read = AutoConfig.from_pretrained(directory)
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(read, dtype=torch.bfloat16).save_pretrained(directory)
+    AutoModelForCausalLM.from_config(read).to(torch.bfloat16).save_pretrained(directory)
     (directory / "config.json").write_text(json.dumps(small))
     (directory / "generation_config.json").unlink(missing_ok=True)
     for name in TOKENIZER:

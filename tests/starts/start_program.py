@@ -5,15 +5,19 @@ The plan is made of the full model's configuration. Then the same start is made 
 the warm-up. Arguments: a JSON job, and the file for its answer.
 
 job: {"environ": {name: value}, "model": directory or hub id, "tiny": directory, "small": {what: what stands for it},
-"requests": the sampling fields of bodies that are accepted}
+"requests": the sampling fields of bodies that are accepted, "export": a script that exports the tiny model, or ""}
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 import threading
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,9 +67,17 @@ def answered(engine: Any, **sampling: Any) -> dict[str, Any]:
     return {"tokens": answer.tokens, "finish": answer.finish}
 
 
-def started(job: dict[str, Any]) -> dict[str, Any]:
-    from vllm.entrypoints.openai.parser import harmony_utils
+def exported(job: dict[str, Any], arguments: Mapping[str, Any]) -> str:
+    """The tiny model as it is exported with the plan's shape."""
+    directory = Path(job["environ"]["ENDPOINT_SCRATCH"], "exported")
+    shape = [str(arguments[name]) for name in ("max_num_seqs", "max_model_len", "tensor_parallel_size")]
+    subprocess.run([sys.executable, "-c", job["export"], job["tiny"], str(directory), *shape], check=True)
+    for file in Path(job["tiny"]).glob("tokenizer*"):
+        shutil.copy(file, directory)
+    return str(directory)
 
+
+def started(job: dict[str, Any]) -> dict[str, Any]:
     from handler.config.loading.config_loader import load
     from handler.engine.event_loop import LoopThread
     from handler.startup import start as startup
@@ -83,10 +95,16 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
     plan = checked_plan(load(job["environ"], model=job["model"]))
     plan = replace(plan, engine_args={**json.loads(small(json.dumps(dict(plan.engine_args)))), **HOST})
     environ = {name: small(value) for name, value in job["environ"].items()}
-    config = load(environ, model=job["tiny"])
+    tiny = exported(job, plan.engine_args) if job.get("export") else job["tiny"]
+    plan = replace(plan, engine_args={**plan.engine_args, "model": tiny})
+    config = load(environ, model=tiny)
     state = ServingState(config, LoopThread.start("serving"), Lifecycle(), Admission(1))
-    harmony = patch.object(harmony_utils, "get_encoding", HarmonyEncoding)
-    with patch.object(startup, "checked_plan", lambda config: plan), harmony:
+    with ExitStack() as patches:
+        with suppress(ModuleNotFoundError):  # 0.9 and 0.11 have it elsewhere, and their lines do not serve gpt-oss
+            from vllm.entrypoints.openai.parser import harmony_utils
+
+            patches.enter_context(patch.object(harmony_utils, "get_encoding", HarmonyEncoding))
+        patches.enter_context(patch.object(startup, "checked_plan", lambda config: plan))
         startup.start(state)
     status = state.lifecycle.status
     answer: dict[str, Any] = {"line": plan.line, "state": status.state.value, "reason": status.reason}

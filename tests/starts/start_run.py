@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "lines"))
+
 from start_list import CONFIGS, ENGINES, MODELS, ROOT, Start
 from start_models import write_tiny, write_tiny_adapter
+from test_served_lines import EXPORT, LINES
 
 from tests.neuron_contract.engine_run import run_engine
 
 PROGRAM = Path(__file__).with_name("start_program.py")
 # What a serving process imports, and the core's process beside it.
-PRELOADED = (
-    "handler.startup.start",
-    "handler.engine.v1.adapter",
-    "handler.engine.engine_client.engine_arguments",
-    "handler.engine.v1.serving.serving_start",
-    "vllm.v1.worker.cpu_worker",
-)
+PRELOADED = ("handler.startup.start", "handler.engine.engine_client.engine_arguments")
+V1 = ("handler.engine.v1.adapter", "handler.engine.v1.serving.serving_start", "vllm.v1.worker.cpu_worker")
+V0 = ("handler.engine.v0.adapter",)
 WITHIN = 900.0
 # What stands for a model and for a draft that a row reads from the hub.
 HUB, HUB_DRAFT = "models/llama", "models/eagle"
@@ -58,18 +58,23 @@ class StartRunner:
         for name in _named(environ, self.full) - CONFIGS.keys():
             write_tiny_adapter(self.tiny / model, self.tiny / name)
         own = {"ENDPOINT_SCRATCH": str(work / "scratch"), "SAGEMAKER_BASE_DIR": str(work)}
+        served = {line.line: line for line in LINES}.get(start.line)
         job = {
             "environ": {**environ, **own},
             "model": str(self.full / model) if start.model in CONFIGS else start.model,
             "tiny": str(self.tiny / model),
             "small": small,
             "requests": [dict(request) for request in start.requests],
+            "export": EXPORT if served is not None and served.exports else "",
         }
-        stand_in = ENGINES[start.line]
+        stand_in = ENGINES.get(start.line)
         # The CPU in the place of a device compiles nothing.
         on = {"NEURON_STAND_IN": stand_in, "TORCHDYNAMO_DISABLE": "1"} if stand_in else {}
         environment = {**on, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": start.platform}
-        run = run_engine(self._directory / "site", work, environment, WITHIN, PROGRAM, PRELOADED, **job)
+        if served is not None:
+            environment |= {**served.double, "DOUBLE_DEVICES": "16"}  # as trn1.32xlarge has
+        generation = V0 if start.line.startswith("fork-") else V1
+        run = run_engine(self._directory / "site", work, environment, WITHIN, PROGRAM, (*PRELOADED, *generation), **job)
         shutil.rmtree(work / "scratch", ignore_errors=True)
         return StartRun(run.answer, run.log)
 

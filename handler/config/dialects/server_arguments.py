@@ -42,7 +42,8 @@ def translate(name: str, value: str) -> list[Assignment]:
     if optimum and argument in OPTIMUM_FIELDS:
         return [assign(OPTIMUM_FIELDS[argument], value, name)] if value.strip() else []
     if optimum and argument == NON_CACHED:
-        return [unused(name, "this endpoint always compiles a model that is in no cache")]
+        why = "optimum takes a model that is exported or in the hub's cache; every other line compiles what it needs"
+        return [unused(name, why)]
     if optimum and argument == TASK:
         if value in {"", "generate"}:
             return []

@@ -23,6 +23,8 @@ REJECTED: Final[Rejected] = {
     "kv_transfer_config": ((None,), "the plugin moves no KV cache"),
     "structured_outputs": ((None, False), "the plugin applies no grammar"),
     "logprobs": ((None, False), "the plugin returns no log probabilities"),
+    "task": ((None, "auto", "generate"), "embeddings are served from vLLM 0.16 on"),
+    "runner": ((None, "auto", "generate"), "embeddings are served from vLLM 0.16 on"),
 }
 MODEL_TYPES: Final = ("granite", "llama", "llama4_text", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3")
 # Platform -> what the exporter calls it.

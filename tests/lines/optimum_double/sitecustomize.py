@@ -1,9 +1,10 @@
-"""Runs first in each Python process of the tests: a Trainium chip, and the packages that optimum-neuron imports."""
+"""Runs first in each Python process of the tests: Trainium chips, and the packages that optimum-neuron imports."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Any
 
 from closed_packages import ClosedPackages
 
+DEVICES = int(os.environ.get("DOUBLE_DEVICES", "1"))
 CLOSED = frozenset({"torch_xla", "torch_neuronx", "libneuronxla", "neuronxcc", "neuronx_distributed"})
 # What optimum-neuron's modules find of /proc/devices, /dev, the machine's firmware and the driver's files.
 DEVICE: Mapping[str, Mapping[str, Any]] = {
     "optimum.neuron.utils.system": {
         "get_neuron_major": lambda: 245,
-        "get_neuron_devices_count": lambda: 1,
-        "get_instance_name": lambda: "trn1.2xlarge",
+        "get_neuron_devices_count": lambda: DEVICES,
+        "get_instance_name": lambda: "trn1.2xlarge" if DEVICES == 1 else "trn1.32xlarge",
     },
     "optimum.neuron.utils.neuron_device_memory": {"SYSFS_NEURON_BASE": Path(__file__).parent},
 }

@@ -41,6 +41,8 @@ def export(**changes: Any) -> dict[str, Any]:
         ("not-on-optimum", {"engine_args": {"speculative_config": {"method": "ngram"}}}, "speculative_config"),
         ("not-on-optimum", {"structured_outputs": True}, "structured_outputs"),
         ("not-on-optimum", {"logprobs": True}, "logprobs"),
+        ("not-on-optimum", {"engine_args": {"task": "embed"}}, "task"),
+        ("not-on-optimum", {"engine_args": {"runner": "pooling"}}, "runner"),
         ("unsupported-model", {"facts": llama(model_type="mamba")}, "model"),
         ("token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         ("artifacts-differ-sequence-length", {**export(), "max_model_len": 4096}, "max_model_len"),
