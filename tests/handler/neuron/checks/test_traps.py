@@ -8,7 +8,9 @@ import pytest
 from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
 from handler.config.finding import Severity
+from handler.config.loading.config_loader import load
 from handler.config.vllm_verdicts import rejections
+from handler.neuron.planning.planner import make_plan
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}
@@ -604,3 +606,27 @@ def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
 def test_vllm_may_not_check_the_names_of_variables(line: str, starts: bool) -> None:
     result = outcome(line, facts=llama(), tensor_parallel_size=8, engine_args={"fail_on_environ_validation": True})
     assert (result.plan is not None) is starts
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "setting", "severity"),
+    [
+        ("nxdi-0.16", {"BASE_COMPILE_WORK_DIR": "/opt/ml/model/work"}, "BASE_COMPILE_WORK_DIR", ERROR),
+        ("nxdi-0.16", {"NEURON_COMPILE_CACHE_URL": "/opt/ml/model/cache"}, "NEURON_COMPILE_CACHE_URL", ERROR),
+        ("native-0.29", {"NEURON_LIBTORCH_CACHE_ROOT": "/models/a/b", "ENDPOINT_MODEL": "/models/a"}, None, ERROR),
+        ("native-0.24", {"ENDPOINT_SCRATCH": "/opt/ml/model/../model/x"}, "ENDPOINT_SCRATCH", ERROR),
+        ("nxdi-0.16", {"NEURON_COMPILED_ARTIFACTS": "/opt/ml/model/neff"}, "NEURON_COMPILED_ARTIFACTS", WARNING),
+        ("nxdi-0.16", {"NEURON_COMPILED_ARTIFACTS": "/opt/ml/modelled"}, None, None),
+        ("nxdi-0.16", {"BASE_COMPILE_WORK_DIR": "/tmp/work"}, None, None),
+    ],
+)
+def test_nothing_is_written_below_the_model(
+    line: str, settings: dict[str, str], setting: str | None, severity: Severity | None
+) -> None:
+    """`check` knows that SageMaker mounts the model's directory read-only."""
+    environment = {"ENDPOINT_LINE": line, "ENDPOINT_INSTANCE": "ml.trn2.48xlarge", **settings}
+    config = load(environment)
+    findings = [each for each in make_plan(config, llama(), TRN2).findings if each.code == "read-only-place"]
+    assert [each.severity for each in findings] == ([severity] if severity else [])
+    assert setting is None or findings[0].setting == setting
+    assert all("read-only" in each.why and "/tmp" in each.fix or severity is WARNING for each in findings)
