@@ -19,6 +19,7 @@ import psutil
 from tests.argument_verdicts import Questions, message
 
 GIB = 1024**3
+DRAFT = "/opt/draft"
 NATIVE = os.environ.get("NEURON_STAND_IN", "").startswith("native")
 
 
@@ -76,6 +77,15 @@ def kv_error(job: dict[str, Any], config: Any) -> str | None:
     return None
 
 
+def drafts(directory: str, model: dict[str, Any]) -> str:
+    """A directory with the draft model that users name DRAFT."""
+    path = Path(directory, f"draft-{model['max_position_embeddings']}")
+    path.mkdir(exist_ok=True)
+    own = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "num_hidden_layers": 1}
+    (path / "config.json").write_text(json.dumps({**model, **own, "draft_vocab_size": 32000}))
+    return str(path)
+
+
 def main() -> None:
     jobs = json.loads(Path(sys.argv[1]).read_text())
     questions = Questions.of_process()
@@ -89,6 +99,9 @@ def main() -> None:
             (model / "config.json").write_text(json.dumps(job["model"]))
             os.environ.update(job["env"])
             whole = {**job["arguments"], "model": str(model), "skip_tokenizer_init": True}
+            draft = whole.get("speculative_config")
+            if isinstance(draft, dict) and draft.get("model") == DRAFT:
+                whole["speculative_config"] = {**draft, "model": drafts(directory, job["model"])}
             config, error = questions.configure(whole)
             for name in job["env"]:
                 os.environ.pop(name, None)

@@ -10,6 +10,7 @@ from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, rejections
+from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.feature import Feature, requested_features
 from handler.neuron.lines.line import ConfigKeys
@@ -111,6 +112,11 @@ def rejected_together(context: CheckContext) -> Iterator[Finding]:
     if local is not None and local > max(1, engines):
         why = f"data_parallel_size_local ({local}) is more than data_parallel_size ({engines})"
         yield error("several-engines", context.setting("data_parallel_size_local"), why, "Remove it.")
+    devices: Json = draft.args.get("device_ids")
+    ids = [str(each).strip() for each in (devices if isinstance(devices, list) else str(devices or "0").split(","))]
+    if len(set(ids)) < len(ids) or not all(each.removeprefix("-").isdecimal() for each in ids):
+        why = f"{shown(devices)} is not a list of different numbers"
+        yield error("device-ids", context.setting("device_ids"), why, "Give numbers, as in 0,1, or remove it.")
     block = draft.number("mamba_block_size")
     if block is not None and (block < 1 or draft.args.get("enable_prefix_caching") is False):
         why = "it is a length of 1 token or more, and goes with prefix caching only"

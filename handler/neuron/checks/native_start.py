@@ -89,6 +89,9 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", context.setting("kv_cache_dtype"), why, "Remove it.")
     connector = _transfer(context).get("kv_connector")
+    if connector is None and context.draft.args.get("kv_transfer_config") is not None:
+        setting = f"{context.setting('kv_transfer_config')}.kv_connector"
+        yield error("not-on-native", setting, "vLLM does not start without a connector", f"Use {CONNECTORS[0]}.")
     if connector is not None and connector not in CONNECTORS:
         why = f"{str(connector)[:60]} does not run on Neuron, where the cache moves between devices only"
         setting = f"{context.setting('kv_transfer_config')}.kv_connector"

@@ -462,6 +462,34 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"engine_args": {"decode_context_parallel_size": 0}}, "degree", "decode_context_parallel_size"),
     ({"engine_args": {"data_parallel_size_local": 4}}, "several-engines", "data_parallel_size_local"),
     ({"engine_args": {"mamba_block_size": 0}}, "mamba-block", "mamba_block_size"),
+    ({"engine_args": {"device_ids": "0,x"}}, "device-ids", "device_ids"),
+    ({"engine_args": {"device_ids": "1,1"}}, "device-ids", "device_ids"),
+    (
+        {"engine_args": {"kv_transfer_config": {"kv_buffer_device": "cpu"}}},
+        "not-on-native",
+        "kv_transfer_config.kv_connector",
+    ),
+    ({"engine_args": {"data_parallel_size_local": -2}}, "rejected-by-vllm", "data_parallel_size_local"),
+    (
+        {"engine_args": {"attention_config": {"flash_attn_version": "2"}}},
+        "rejected-by-vllm",
+        "attention_config.flash_attn_version",
+    ),
+    (
+        {"engine_args": {"compilation_config": {"cudagraph_mode": "1"}}},
+        "rejected-by-vllm",
+        "compilation_config.cudagraph_mode",
+    ),
+    (
+        {"engine_args": {"reasoning_config": {"reasoning_parser": "auto"}}},
+        "rejected-by-vllm",
+        "reasoning_config.reasoning_parser",
+    ),
+    (
+        {"engine_args": {"reasoning_config": {"reasoning_parser": False}}},
+        "rejected-by-vllm",
+        "reasoning_config.reasoning_parser",
+    ),
     ({"engine_args": {"default_mm_loras": {"image": "/lora"}}}, "adapters-of-media", "default_mm_loras"),
 ]
 
@@ -582,6 +610,16 @@ def test_a_text_of_any_length_has_a_verdict(text: str) -> None:
         ({"data_parallel_backend": "mp"}, False),
         ({"config_format": "auto"}, False),
         ({"optimization_level": "2"}, False),
+        ({"optimization_level": "fast"}, True),
+        ({"show_hidden_metrics_for_version": "0.15.1"}, False),
+        ({"show_hidden_metrics_for_version": "auto"}, True),
+        ({"mamba_ssu_algorithm": "simple"}, True),
+        ({"mamba_ssu_algorithm": "simple", "mamba_backend": "flashinfer"}, False),
+        ({"attention_config": {"flash_attn_version": 3}}, False),
+        ({"attention_config": {"flash_attn_version": 5}}, True),
+        ({"reasoning_parser": "mine"}, True),
+        ({"reasoning_parser": "mine", "reasoning_parser_plugin": "/opt/mine.py"}, False),
+        ({"reasoning_config": {"reasoning_parser": "qwen3"}}, False),
         ({"speculative_config": {"method": "eagle3", "model": "/d", "quantization": "fp8"}}, False),
         ({"structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True}}, False),
     ],
@@ -629,4 +667,4 @@ def test_nothing_is_written_below_the_model(
     findings = [each for each in make_plan(config, llama(), TRN2).findings if each.code == "read-only-place"]
     assert [each.severity for each in findings] == ([severity] if severity else [])
     assert setting is None or findings[0].setting == setting
-    assert all("read-only" in each.why and "/tmp" in each.fix or severity is WARNING for each in findings)
+    assert all(("read-only" in each.why and "/tmp" in each.fix) or severity is WARNING for each in findings)
