@@ -1,7 +1,7 @@
 """Asks the installed vLLM about every engine argument, one value at a time, and writes what it rejects.
 
     python -m tests.argument_verdicts            # writes handler/config/vllm_arguments/verdicts/<version>.json
-    python -m tests.argument_verdicts --only convert,seed   # prints the verdicts on some arguments
+    python -m tests.argument_verdicts --only convert,seed   # prints the verdicts on some (--write: writes)
 
 A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
 model. What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
@@ -52,7 +52,7 @@ LEFT_OUT: Final = frozenset(
             "numa_bind_cpus",
         ),
         *("device_ids", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
-        *("mamba_block_size",),
+        *("mamba_block_size", "per_request_spec_decode_metrics"),
     )
 )
 # vLLM's messages on a key's own value, whatever is beside it.
@@ -112,7 +112,7 @@ def candidates(name: str) -> Iterator[Any]:
         "bool": (True, False),
         "int": tuple(number for number in NUMBERS if isinstance(number, int)),
         "float": tuple(map(float, NUMBERS)),
-        "str": (*UNKNOWN, *SPELLED[:2]),
+        "str": (*UNKNOWN, *(("auto",) if name == "attention_backend" else ()), *SPELLED[:2]),
         "json": ({}, {"unknown_key": 1}, *UNKNOWN, [1]),
     }[kind]
     values = argument.by_version[_version()] or values
@@ -460,7 +460,13 @@ def main() -> None:
             command = [sys.executable, "-m", "tests.argument_verdicts", line, str(answer), only]
             subprocess.run(command, cwd=ROOT, env=environment, check=True)
             tables[platform] = json.loads(answer.read_text())
-    if only:
+    if "--write" in sys.argv:
+        written = json.loads((VERDICTS / f"{version}.json").read_text())
+        for platform in ("neuron", "cpu"):
+            rows = written[platform].items()
+            others = {name: row for name, row in rows if name.partition(".")[0] not in only.split(",")}
+            tables[platform] = dict(sorted({**others, **tables[platform]}.items()))
+    elif only:
         print("|" + text(tables), end="")
         return
     VERDICTS.mkdir(exist_ok=True)

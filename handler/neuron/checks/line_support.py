@@ -117,6 +117,16 @@ def rejected_together(context: CheckContext) -> Iterator[Finding]:
     if len(set(ids)) < len(ids) or not all(each.removeprefix("-").isdecimal() for each in ids):
         why = f"{shown(devices)} is not a list of different numbers"
         yield error("device-ids", context.setting("device_ids"), why, "Give numbers, as in 0,1, or remove it.")
+    reasoning: Json = draft.args.get("reasoning_config")
+    parsed = isinstance(reasoning, dict) and (reasoning.get("reasoning_parser") or draft.args.get("reasoning_parser"))
+    marks = ("reasoning_start_str", "reasoning_end_str")
+    marked = parsed or not isinstance(reasoning, dict) or all(reasoning.get(mark) for mark in marks)
+    if not marked and context.vllm == "0.24.0":  # vllm/config/reasoning.py: later versions do without
+        why = "vLLM 0.24.0 needs a reasoning_parser, or both reasoning_start_str and reasoning_end_str"
+        yield error("reasoning-marks", context.setting("reasoning_config"), why, "Give them, or remove it.")
+    name = "per_request_spec_decode_metrics"
+    if draft.args.get(name) in ("summary", "detailed") and "speculative_config" not in draft.args:
+        yield error("metrics-of-speculation", context.setting(name), "there is no speculative_config", "Remove it.")
     block = draft.number("mamba_block_size")
     if block is not None and (block < 1 or draft.args.get("enable_prefix_caching") is False):
         why = "it is a length of 1 token or more, and goes with prefix caching only"

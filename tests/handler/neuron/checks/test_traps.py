@@ -668,3 +668,38 @@ def test_nothing_is_written_below_the_model(
     assert [each.severity for each in findings] == ([severity] if severity else [])
     assert setting is None or findings[0].setting == setting
     assert all(("read-only" in each.why and "/tmp" in each.fix) or severity is WARNING for each in findings)
+
+
+@pytest.mark.parametrize(("line", "starts"), [("native-0.24", False), ("native-0.29", True)])
+def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None:
+    for reasoning, right in (
+        ({"reasoning_end_str": "</think>"}, starts),
+        ({}, starts),
+        ({"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}, True),
+        ({"reasoning_parser": "qwen3"}, True),
+    ):
+        result = outcome(line, facts=llama(), tensor_parallel_size=8, engine_args={"reasoning_config": reasoning})
+        assert ("reasoning-marks" not in {finding.code for finding in result.findings}) is right
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "starts"),
+    [
+        ("native-0.24", {"max_logprobs": -2}, True),
+        ("native-0.29", {"max_logprobs": -1}, True),
+        ("native-0.29", {"max_logprobs": -2}, False),
+        ("native-0.29", {"prefill_context_parallel_size": 2}, False),
+        ("native-0.29", {"per_request_spec_decode_metrics": "summary"}, False),
+        (
+            "native-0.29",
+            {
+                "per_request_spec_decode_metrics": "summary",
+                "speculative_config": {"method": "eagle3", "model": "/d", "num_speculative_tokens": 3},
+            },
+            True,
+        ),
+    ],
+)
+def test_arguments_of_one_version(line: str, arguments: dict[str, Any], starts: bool) -> None:
+    result = outcome(line, facts=llama(), tensor_parallel_size=8, engine_args=arguments)
+    assert (not result.errors) is starts, result.errors
