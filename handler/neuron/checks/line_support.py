@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -124,6 +125,10 @@ def rejected_together(context: CheckContext) -> Iterator[Finding]:
     if not marked and context.vllm == "0.24.0":  # vllm/config/reasoning.py: later versions do without
         why = "vLLM 0.24.0 needs a reasoning_parser, or both reasoning_start_str and reasoning_end_str"
         yield error("reasoning-marks", context.setting("reasoning_config"), why, "Give them, or remove it.")
+    swap, host = draft.args.get("swap_space"), context.instance.host_gib if context.instance else math.inf
+    if context.vllm == "0.16.0" and isinstance(swap, int | float) and swap * ranks > 0.7 * host:  # vllm/config/cache.py
+        why = f"{swap:g} GiB for each of {ranks} ranks is more than 70 % of the host's {host} GiB"
+        yield error("swap-space", context.setting("swap_space"), why, "Lower it, or remove it: Neuron does not swap.")
     name = "per_request_spec_decode_metrics"
     if draft.args.get(name) in ("summary", "detailed") and "speculative_config" not in draft.args:
         yield error("metrics-of-speculation", context.setting(name), "there is no speculative_config", "Remove it.")

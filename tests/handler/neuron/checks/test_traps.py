@@ -685,6 +685,8 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
 @pytest.mark.parametrize(
     ("line", "arguments", "starts"),
     [
+        ("nxdi-0.16", {"swap_space": 179, "enable_prefix_caching": False}, True),
+        ("nxdi-0.16", {"swap_space": 180, "enable_prefix_caching": False}, False),
         ("native-0.24", {"max_logprobs": -2}, True),
         ("native-0.29", {"max_logprobs": -1}, True),
         ("native-0.29", {"max_logprobs": -2}, False),
@@ -701,5 +703,5 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
     ],
 )
 def test_arguments_of_one_version(line: str, arguments: dict[str, Any], starts: bool) -> None:
-    result = outcome(line, facts=llama(), tensor_parallel_size=8, engine_args=arguments)
+    result = outcome(line, facts=llama(), tensor_parallel_size=8, instance=TRN2, engine_args=arguments)
     assert (not result.errors) is starts, result.errors
