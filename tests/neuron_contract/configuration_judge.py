@@ -108,7 +108,7 @@ def main() -> None:
             for name in job["env"]:
                 os.environ.pop(name, None)
             if str(error).startswith(NO_RAY):
-                error = None
+                config, error = questions.configure({name: each for name, each in whole.items() if each != "ray"})
             answers.append(error if config is None else plugin_error(job, config))
     Path(sys.argv[2]).write_text(json.dumps(answers))
 
