@@ -99,7 +99,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines release-drill fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -110,6 +110,7 @@ help:
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-arguments [VLLM=0.29.0]                    ask that vLLM about each engine argument, and write what it rejects"
+	echo "make release-drill VLLM=0.32.0 [FROM=0.29.0]         take in a vLLM as a release: tables, changes, tests, with times"
 	echo "make test-versions                                   run a slice of the tests with each other vLLM"
 	echo "make test-lines                                      serve a Neuron line by its own Python, over a double of what is not on PyPI"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
@@ -191,6 +192,18 @@ test-fast: $(DEV)
 test-arguments: $(DEV)
 	@$(BIN)/python -m tests.argument_verdicts
 	SEARCH=$${SEARCH:-500} $(BIN)/python -m pytest -q -s tests/neuron_contract/test_seeded_search.py
+
+# What a release of vLLM needs after its requirements and its lock (CONTRIBUTING.md): both tables, the list of edits
+# against the version before (build/line-changes.md), and the slice of the tests, with the seconds of each step.
+FROM ?= 0.29.0
+release-drill: $(DEV)
+	@mkdir -p build
+	step() { local began=$$SECONDS; "$$@"; echo "$$(( SECONDS - began )) s: $$*" >&2; }
+	step $(BIN)/python -m requirements.vllm_arguments
+	step $(BIN)/python requirements/line_changes.py $(FROM) $(VLLM) > build/line-changes.md
+	step $(BIN)/python -m tests.argument_verdicts 2> build/argument-verdicts.log
+	step $(BIN)/python -m pytest -q tests/test_vllm_arguments.py @tests/versions.txt
+	git status --short -- handler/config/vllm_arguments
 
 # A slice of the tests on each vLLM: that of every engine (tests/versions-plain.txt), and a larger one where vLLM's serving
 # classes are known (tests/versions.txt).

@@ -1,6 +1,7 @@
 """Asks the installed vLLM about every engine argument, one value at a time, and writes what it rejects.
 
     python -m tests.argument_verdicts            # writes handler/config/vllm_arguments/verdicts/<version>.json
+    python -m tests.argument_verdicts --only convert,seed   # prints the verdicts on some (--write: writes)
 
 A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
 model. What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
@@ -28,7 +29,7 @@ from typing import Any, Final
 import sample_model
 from handler.config.fields import fields
 from handler.config.vllm_argument_table import known, versions
-from handler.config.vllm_verdicts import EXPERTS, VERDICTS, value_class
+from handler.config.vllm_verdicts import EXPERTS, VERDICTS, tried_class
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.vllm_versions import public
 
@@ -36,7 +37,7 @@ ROOT: Final = Path(__file__).parents[1]
 NEURON: Final = {"0.16.0": "nxdi", "0.24.0": "native", "0.29.0": "native"}
 LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
 # Arguments whose verdict depends on numbers of others, on the model or on the machine. They have rules of their own, as
-# have those that are fields of the endpoint's configuration.
+# have those that are fields of the endpoint's configuration. What the parser says of their own values holds.
 LEFT_OUT: Final = frozenset(
     (
         *("kv_transfer_config.kv_connector", "kv_transfer_config.kv_role", "speculative_config.model"),
@@ -51,7 +52,7 @@ LEFT_OUT: Final = frozenset(
             "numa_bind_cpus",
         ),
         *("device_ids", "dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size"),
-        *("mamba_block_size",),
+        *("mamba_block_size", "per_request_spec_decode_metrics"),
     )
 )
 # vLLM's messages on a key's own value, whatever is beside it.
@@ -63,12 +64,18 @@ OF_VALUE: Final = re.compile(
 WORDS: Final = {"data_parallel_backend": ["mp", "ray"], "config_format": ["auto", "hf", "mistral"]}
 # Those by which no text at all is accepted.
 NO_TEXT: Final = re.compile(
-    r"Input should be (a valid|an object)|is not supported|unable to (parse|interpret)|invalid \w+ value"
-    r"|Unexpected keyword|not a valid argument"
+    r"Input should be (a valid|an object|\d)|Invalid version|is not supported|unable to (parse|interpret)"
+    r"|invalid \w+ value|Unexpected keyword|not a valid argument"
 )
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
-EVERY: Final = (True, -1, 0, 1, 2, 128, *UNKNOWN, ["a"], {})
+# Texts that spell a number or a switch. vLLM reads some of them as that.
+SPELLED: Final = ("1", "2", "true")
+EVERY: Final = (True, False, -1, 0, 1, 2, 128, *UNKNOWN, *SPELLED, ["a"], {})
+# Numbers of which vLLM has a list, and names that a plugin of the user may add to vLLM's list.
+LISTED: Final = re.compile(r"Input should be \d")
+PARSERS: Final = "Available parsers"
+PLUGIN: Final = {"reasoning_parser_plugin": "text"}
 # Objects that need some keys before vLLM reads the others, and the class of those that are only typed as objects.
 CONTENT: Final[Mapping[str, dict[str, Any]]] = {
     "speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2},
@@ -93,6 +100,7 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {"kv_transfer_config.kv_role": "kv_both"},
     {"ec_transfer_config.ec_connector": "ECExampleConnector", "ec_transfer_config.ec_role": "ec_both"},
     {"ec_transfer_config.ec_role": "ec_both"},
+    {"mamba_backend": "flashinfer"},
 )
 
 
@@ -104,19 +112,19 @@ def candidates(name: str) -> Iterator[Any]:
         "bool": (True, False),
         "int": tuple(number for number in NUMBERS if isinstance(number, int)),
         "float": tuple(map(float, NUMBERS)),
-        "str": (*UNKNOWN, "1"),
+        "str": (*UNKNOWN, *(("auto",) if name == "attention_backend" else ()), *SPELLED[:2]),
         "json": ({}, {"unknown_key": 1}, *UNKNOWN, [1]),
     }[kind]
     values = argument.by_version[_version()] or values
     yield from ([value] for value in values) if argument.kind == "list" else values
 
 
-def words(annotation: Any) -> Iterator[str]:
-    """The texts of an annotation's literals and enumerations."""
+def words(annotation: Any) -> Iterator[str | int]:
+    """The texts and numbers of an annotation's literals, and the texts of its enumerations."""
     if isinstance(annotation, typing.TypeAliasType if sys.version_info >= (3, 12) else ()):
         annotation = annotation.__value__
     if typing.get_origin(annotation) is typing.Literal:
-        yield from (value for value in typing.get_args(annotation) if isinstance(value, str))
+        yield from (value for value in typing.get_args(annotation) if isinstance(value, str | int))
     elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         yield from annotation.__members__
         yield from (member.value for member in annotation if isinstance(member.value, str))
@@ -178,7 +186,7 @@ class Questions:
         self.parser = _SettingsParser(prog="serve", add_help=False, allow_abbrev=False)
         AsyncEngineArgs.add_cli_args(self.parser)
         self.options = {option for action in self.parser._actions for option in action.option_strings}
-        self.asked, self.parsed = 0, False
+        self.asked, self.parsed, self.seconds = 0, False, 30
 
     @classmethod
     def of_process(cls) -> Questions:
@@ -210,7 +218,7 @@ class Questions:
         environment = dict(os.environ)
         self.asked += 1
         self.parsed = False
-        signal.alarm(30)
+        signal.alarm(self.seconds)
         try:
             options = [option_words(name, value) for name, value in whole.items()]
             argv = [word for said in options for word in said if said[0][:5] != "--no-" or said[0] in self.options]
@@ -235,7 +243,7 @@ class Questions:
                 parsed.add(json.dumps(value))
         classes: dict[str, list[Any]] = {}
         for value in values:
-            classes.setdefault(value_class(value), []).append(value)
+            classes.setdefault(tried_class(value), []).append(value)
         rejected: dict[str, str] = {}
         needs: dict[str, list[dict[str, str]]] = {}
         accepted: list[str] = []
@@ -245,11 +253,12 @@ class Questions:
             unknown = [value for value in UNKNOWN if value in members and value in wrong]
             if kind == "text" and unknown and len(unknown) == sum(value in members for value in UNKNOWN):
                 rejected[kind] = str(errors[json.dumps(unknown[0])])
-                accepted = right
+                accepted += right
                 keyed = {kind: unknown[:1]}
                 keyed.update({json.dumps(value): [value] for value in wrong if value not in UNKNOWN})
-            elif wrong and not right:
+            elif wrong and (not right or LISTED.search(str(errors[json.dumps(wrong[0])]))):
                 keyed = {kind: wrong}
+                accepted += right
             else:
                 keyed = {json.dumps(value): [value] for value in wrong}
             for key, tried in keyed.items():
@@ -257,6 +266,8 @@ class Questions:
                 # Of many names that this platform does not have, none is right beside another argument.
                 several = (kind == "text" and len(wrong) > 4) or outer in CLASSES
                 met = [] if several else self.met(name, tried, wrap, json.dumps(tried[0]) in parsed)
+                if PARSERS in rejected[key] and name.endswith("reasoning_parser"):
+                    met, accepted = [PLUGIN], reasoning_parsers()
                 if met:
                     needs[key] = met
         return {key: value for key, value in (("rejected", rejected), ("needs", needs), ("words", accepted)) if value}
@@ -268,12 +279,12 @@ class Questions:
         """
         found: list[dict[str, str]] = []
         outer = name.split(".")[0]
-        for companion in COMPANIONS:
+        for companion in COMPANIONS if outer not in LEFT_OUT else ():
             inner = {key: value for key, value in companion.items() if key.startswith(f"{outer}.")}
             nested = any("." in key for key in companion.keys() - {EXPERTS})
             if name in companion or (nested and not inner) or not (inner or parsed):
                 continue
-            need = {key: value_class(value) for key, value in companion.items()}
+            need = {key: tried_class(value) for key, value in companion.items()}
             if any(one.items() <= need.items() for one in found):
                 continue
             beside = {key: value for key, value in companion.items() if key not in inner}
@@ -311,6 +322,12 @@ class Questions:
                     yield f"{name}.{key}", found
 
 
+def reasoning_parsers() -> list[str]:
+    from vllm.reasoning import ReasoningParserManager
+
+    return sorted(ReasoningParserManager.list_registered())
+
+
 def message(error: BaseException) -> str:
     """The first sentence of vLLM's message, without what differs between two runs."""
     text = str(error) or type(error).__name__
@@ -330,8 +347,8 @@ def _version() -> str:
     return public(installed_versions()["vllm"])
 
 
-def ask(line: str) -> dict[str, Any]:
-    """The verdicts of the platform that this process has."""
+def ask(line: str, only: str = "") -> dict[str, Any]:
+    """The verdicts of the platform that this process has, on all arguments or on those that are named."""
     import vllm.config
     from vllm.engine.arg_utils import EngineArgs
 
@@ -340,8 +357,8 @@ def ask(line: str) -> dict[str, Any]:
     assert wrong is None, wrong
     annotations = hints(EngineArgs)
     table: dict[str, dict[str, Any]] = {}
-    for name in sorted(known()):
-        if _version() not in known()[name].versions or name in LEFT_OUT or name in fields():
+    for name in only.split(",") if only else sorted(known()):
+        if _version() not in known()[name].versions or name in fields():
             continue
         found_words = words(annotations.get(name)) if known()[name].kind == "str" else ()
         values = (
@@ -350,13 +367,14 @@ def ask(line: str) -> dict[str, Any]:
             else [*candidates(name)]
         )
         print(f"{line}: {questions.asked} {name}", file=sys.stderr)
+        questions.seconds = 2 if name in LEFT_OUT else 30
         verdicts = questions.verdicts(name, values)
         cls = getattr(vllm.config, CLASSES.get(name, ""), None) or dataclass_of(annotations.get(name))
         if cls is not None:
             content = CONTENT.get(name, {})
             for key, inner in questions.nested(name, cls, lambda value, content=content: {**content, **value}):
                 table.setdefault(key, {}).update(inner)
-        elif known()[name].kind == "json" and name != "default_mm_loras":
+        elif known()[name].kind == "json" and name not in LEFT_OUT:
             row = questions.verdicts(f"{name}.*", [*EVERY], lambda value: {"unknown_key": value})
             table.update({f"{name}.*": row} if row else {})
         if verdicts:
@@ -372,7 +390,7 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """
     kept: dict[str, Any] = {}
     for name, row in sorted(table.items()):
-        if name in LEFT_OUT or name.partition(".")[0] in LEFT_OUT or name in fields():
+        if name in fields():
             continue
         if name in WORDS:
             row = {**row, "words": row.get("words", WORDS[name])}
@@ -389,12 +407,20 @@ def holds(name: str, key: str, why: str, row: Mapping[str, Any]) -> bool:
 
     Of texts a few were tried. Others may be right, unless those that are right are known or a text never is.
     """
-    if key == "text" and "words" not in row:
+    if name in LEFT_OUT and not OF_VALUE.search(why):
+        return False
+    is_text = key.startswith("text")
+    chosen = "." not in name and known()[name].by_version[_version()] and row.get("needs", {}).get(key)
+    every_text = "words" in row or chosen
+    if is_text and not every_text:
         return bool(NO_TEXT.search(why))
-    if "." in name and key != "text" and not OF_VALUE.search(why) and not row.get("needs", {}).get(key):
+    if "." in name and not is_text and not OF_VALUE.search(why) and not row.get("needs", {}).get(key):
         return False
     return (
-        key[0] in '"<>[' or key in ("true", "false", "text", "0", "1", "fraction") or (key == "object" and "." in name)
+        is_text
+        or key[0] in '"<>['
+        or key in ("true", "false", "0", "1", "fraction")
+        or (key == "object" and "." in name)
     )
 
 
@@ -408,9 +434,10 @@ def text(tables: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
+    only = sys.argv[2] if sys.argv[1:2] == ["--only"] else ""
+    if len(sys.argv) > 1 and not only:
         with contextlib.redirect_stdout(sys.stderr):
-            table = ask(sys.argv[1])
+            table = ask(sys.argv[1], sys.argv[3])
         Path(sys.argv[2]).write_text(json.dumps(table))
         return
     version = _version()
@@ -430,9 +457,18 @@ def main() -> None:
                 **switch,
             }
             answer = Path(directory, "answer.json")
-            command = [sys.executable, "-m", "tests.argument_verdicts", line, str(answer)]
+            command = [sys.executable, "-m", "tests.argument_verdicts", line, str(answer), only]
             subprocess.run(command, cwd=ROOT, env=environment, check=True)
             tables[platform] = json.loads(answer.read_text())
+    if "--write" in sys.argv:
+        written = json.loads((VERDICTS / f"{version}.json").read_text())
+        for platform in ("neuron", "cpu"):
+            rows = written[platform].items()
+            others = {name: row for name, row in rows if name.partition(".")[0] not in only.split(",")}
+            tables[platform] = dict(sorted({**others, **tables[platform]}.items()))
+    elif only:
+        print("|" + text(tables), end="")
+        return
     VERDICTS.mkdir(exist_ok=True)
     (VERDICTS / f"{version}.json").write_text(text(tables))
     print(f"{VERDICTS / version}.json: {len(tables['neuron'])} and {len(tables['cpu'])} arguments and keys")

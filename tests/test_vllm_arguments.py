@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from handler.config.problems import BadValue
 from handler.config.vllm_argument_table import TABLES, known, server_arguments, versions
+from handler.config.vllm_verdicts import VERDICTS
 from requirements.vllm_arguments import from_source, text
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +41,20 @@ def test_the_table_of_the_installed_vllm_is_up_to_date() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.rpartition("|")[2] == file.read_text()
+
+
+@pytest.mark.skipif(not (VERDICTS / f"{installed_version()}.json").is_file(), reason="needs a vLLM with verdicts")
+@pytest.mark.engine
+def test_the_installed_vllm_gives_the_verdicts_of_its_table() -> None:
+    """Of ten arguments, and an object with keys; `make test-arguments` asks about all."""
+    tables = json.loads((VERDICTS / f"{installed_version()}.json").read_text())
+    platform = "neuron" if tables["neuron"] else "cpu"
+    plain = [name for name in tables[platform] if "." not in name and not name.startswith(("data_parallel", "nnodes"))]
+    names = [*random.Random(40).sample([name for name in plain if known()[name].kind != "json"], 10), "pooler_config"]
+    command = [sys.executable, "-m", "tests.argument_verdicts", "--only", ",".join(names)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    expected = {name: row for name, row in tables[platform].items() if name.partition(".")[0] in names}
+    assert json.loads(done.stdout.partition("|")[2])[platform] == expected
 
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.name)

@@ -53,6 +53,12 @@ def value_class(value: Json) -> str:
     return "object" if isinstance(value, dict) else "text"
 
 
+def tried_class(value: Json) -> str:
+    """The class by which a table has a value that was tried: that of a text that spells another class is its own."""
+    meant = _class_of_text(value) if isinstance(value, str) else None
+    return value_class(value) if meant is None else f"text:{meant}"
+
+
 def rejections(version: str, platform: str, arguments: Mapping[str, Json]) -> Iterator[Rejection]:
     """What this version rejects of engine arguments; nothing if it has no table.
 
@@ -70,19 +76,18 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
     verdicts = table.get(name, {})
     if value is None:
         return
-    meant = _class_of_text(value) if isinstance(value, str) else None
-    tried = json.dumps(value) in verdicts.get("rejected", ())
-    if meant is not None and not tried and meant not in verdicts.get("rejected", ()):
-        return  # vLLM reads such a text as a number or a switch, where it wants one
-    for key in (json.dumps(value), value_class(value)):
+    keys, kind = [json.dumps(value), tried_class(value)], value_class(value)
+    if kind == keys[1] or keys[1].removeprefix("text:") in verdicts.get("rejected", ()):
+        keys.append(kind)  # where vLLM wants a number or a switch, it reads a text that spells one
+    for key in keys:
         if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
             needs = tuple(verdicts.get("needs", {}).get(key, ()))
-            yield Rejection(name, value, verdicts["rejected"][key], needs, tuple(verdicts.get("words", ())))
+            yield Rejection(name, value, verdicts["rejected"][key], needs, tuple(map(str, verdicts.get("words", ()))))
             return
-    keys = verdicts.get("keys", ())
+    allowed = verdicts.get("keys", ())
     for key, item in value.items() if isinstance(value, dict) else ():
-        if keys and key not in keys:
-            yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), tuple(keys))
+        if allowed and key not in allowed:
+            yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), tuple(allowed))
         else:
             yield from _of_value(table, f"{name}.*" if f"{name}.*" in table else f"{name}.{key}", item)
 
@@ -98,7 +103,7 @@ def _class_of_text(text: str) -> str | None:
     try:
         return value_class(float(spelled))
     except ValueError:
-        return None
+        return ">1" if all(part.isdecimal() for part in spelled.split(".")) else None  # a version
 
 
 def _met(need: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:

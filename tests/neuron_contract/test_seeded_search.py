@@ -36,6 +36,9 @@ COUNT, SEED = int(os.environ.get("SEARCH", "100")), int(os.environ.get("SEARCH_S
 LINES = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
 # What the software takes without a word and does not use: `check` refuses it, and a start does not.
 SILENT = ("kv-cache-dtype", "vllm-quantization", "unknown-neuron-key", "neuron-key-type", "unsupported-by-line")
+# The same on the native line: what vLLM's own worker uses, and the plugin has a worker of its own (vllm-neuron,
+# platform.py, check_and_update_config); and log probabilities, of which asynchronous scheduling returns none.
+UNUSED = ("cpu_offload_gb", "calculate_kv_scales", "needs-synchronous-scheduling ENDPOINT_ASYNC_MODE: asynchronous")
 # The judge of nxdi loads no weights: it has no memory, and sees none of what NxD Inference raises then.
 AT_LOAD = "when the model is loaded"
 # The real plugin switches this check of vLLM off (vllm-neuron 0.5.0, platform.py), and the judge's stand-in does not.
@@ -78,10 +81,10 @@ def check(typed: Typed, directory: Path, number: int) -> tuple[Checked, dict[str
     with patch.object(planner, "PlanDraft", Recorded):
         outcome = planner.make_plan(config, facts, instance)
     refused = [f"{finding.code} {finding.setting}: {finding.why}" for finding in outcome.errors]
-    chosen = {name: drafts[0].args.get(name) for name in ("tensor_parallel_size", "max_model_len", "max_num_seqs")}
+    numbers = {name: drafts[0].args.get(name) for name in ("tensor_parallel_size", "max_model_len", "max_num_seqs")}
     if outcome.plan is not None:
-        known = {name: value for name, value in chosen.items() if isinstance(value, int)}
-        memory = estimate(facts, _with(config, known), instance)
+        typed_numbers = {name: value for name, value in numbers.items() if isinstance(value, int)}
+        memory = estimate(facts, _with(config, typed_numbers), instance)
         assert memory is not None
         if memory.verdict is Verdict.DOES_NOT_FIT:
             refused.append(f"memory: {memory.refused or memory.total}")
@@ -91,8 +94,10 @@ def check(typed: Typed, directory: Path, number: int) -> tuple[Checked, dict[str
     except SettingError:
         cores, memory_bytes = 0, 0
     plan = drafts[0].plan()
+    # vLLM's own arguments, as typed, that a refused plan leaves out.
+    left_out = {name: value for name, value in typed.arguments() if name not in plan.engine_args} if refused else {}
     job = {
-        "arguments": plan.engine_args,
+        "arguments": {**plan.engine_args, **left_out},
         "env": dict(plan.env),
         "model": MODELS[typed.model],
         "cores": cores,
@@ -111,7 +116,8 @@ def _with(config: EndpointConfig, known: dict[str, int]) -> EndpointConfig:
 def unseen(refusal: str, plugin: str) -> bool:
     """Whether the judge cannot see why `check` refuses: the setting is taken in silence, or fails as weights load."""
     at_load = refusal.startswith(("memory", "several-nodes", "prefix-caching-batch")) or AT_LOAD in refusal
-    return refusal.startswith(SILENT) or (plugin == "nxdi" and at_load)
+    unused = plugin == "native" and any(name in refusal for name in UNUSED)
+    return unused or refusal.startswith(SILENT) or (plugin == "nxdi" and at_load)
 
 
 @pytest.mark.engine

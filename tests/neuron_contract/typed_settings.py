@@ -185,6 +185,16 @@ class Typed:
     environment: dict[str, str]
     document: dict[str, Any] | None = None
 
+    def arguments(self) -> Iterator[tuple[str, Any]]:
+        """vLLM's own arguments that are texts or numbers, as they were typed."""
+        for name, value in self.environment.items():
+            argument = known().get(name.removeprefix("SM_VLLM_").lower())
+            if name.startswith("SM_VLLM_") and argument is not None and argument.kind in ("str", "int", "float"):
+                yield argument.name, value
+        for name, value in (self.document or {}).get("engine_args", {}).items():
+            if known()[name].kind in ("str", "int", "float"):
+                yield name, value
+
 
 def searched(line: str, version: str, count: int, seed: int) -> Iterator[Typed]:
     """`count` configurations for a line. The same for the same seed."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
 from handler.config.finding import Finding
+from handler.config.loading.model_file_rules import MOUNT
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 
+# The variables of directories that a compile or an engine writes.
+WRITTEN: Final = ("BASE_COMPILE_WORK_DIR", "NEURON_COMPILE_CACHE_URL", "NEURON_LIBTORCH_CACHE_ROOT")
 RUNTIME_LORA: Final = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 
 
@@ -139,7 +143,28 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
         yield info("artifacts-fixed", setting, why, fix)
 
 
+def written_places(context: CheckContext) -> Iterator[Finding]:
+    """What a start writes cannot be below the model's directory, which SageMaker mounts read-only."""
+    env, config = context.draft.env, context.config
+    places = {name: env[name] for name in WRITTEN if name in env} | {context.setting("scratch"): str(config.scratch)}
+    where = "below the model's directory, which is read-only on SageMaker"
+    fix = "Give a directory elsewhere, as in /tmp/neuron-endpoint, or remove it."
+    for setting, place in places.items():
+        if _below_model(place, config.model):
+            yield error("read-only-place", setting, f"{place[:120]} is {where}: a start cannot write there", fix)
+    artifacts = config.compiled_artifacts
+    if artifacts and config.on_miss != "fail" and _below_model(artifacts, config.model):
+        why = f"{artifacts[:120]} is {where}: it must hold compiled artifacts, because nothing can be compiled into it"
+        fix = "If they are not in the model's archive, name a directory elsewhere, or remove it."
+        yield warning("read-only-place", context.setting("compiled_artifacts"), why, fix)
+
+
+def _below_model(place: str, model: str) -> bool:
+    return any(Path(place).is_relative_to(root) for root in {MOUNT, model})
+
+
 MODELS: Final = (
+    written_places,
     speculative_edge,
     flags_without_draft,
     other_method,

@@ -85,10 +85,19 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if context.draft.args.get(ENVIRON_CHECK) and context.line.name == "native-0.29":
         why = "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND), and does not start"
         yield error("not-on-native", context.setting(ENVIRON_CHECK), why, "Remove it.")
+    if context.line.name == "native-0.29" and (context.draft.number("max_logprobs") or 0) < -1:
+        why = "the least is -1, for no limit"
+        yield error("not-on-native", context.setting("max_logprobs"), why, "Give -1 or more, or remove it.")
+    if context.line.name == "native-0.29" and (context.draft.number("prefill_context_parallel_size") or 1) > 1:
+        why = "the model runner does not have prefill context parallelism"
+        yield error("not-on-native", context.setting("prefill_context_parallel_size"), why, "Remove it.")
     if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", context.setting("kv_cache_dtype"), why, "Remove it.")
     connector = _transfer(context).get("kv_connector")
+    if connector is None and context.draft.args.get("kv_transfer_config") is not None:
+        setting = f"{context.setting('kv_transfer_config')}.kv_connector"
+        yield error("not-on-native", setting, "vLLM does not start without a connector", f"Use {CONNECTORS[0]}.")
     if connector is not None and connector not in CONNECTORS:
         why = f"{str(connector)[:60]} does not run on Neuron, where the cache moves between devices only"
         setting = f"{context.setting('kv_transfer_config')}.kv_connector"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from neuron_stand_in.native.platform import NativeStandInPlatform
+from neuron_stand_in.native.platform import NativeStandInPlatform, place_connector
 from neuron_stand_in.nxdi.forced_arguments import force
 from neuron_stand_in.nxdi.platform import NxdiStandInPlatform
 
@@ -16,7 +16,13 @@ from neuron_stand_in.nxdi.platform import NxdiStandInPlatform
 class NativeConfigurationPlatform(NativeStandInPlatform):
     @classmethod
     def check_and_update_config(cls, vllm_config: Any) -> None:
-        """Nothing of the plugin's."""
+        """Nothing of the plugin's, but the place of its connector."""
+        place_connector(vllm_config)
+
+    @classmethod
+    def support_static_graph_mode(cls) -> bool:
+        """As vLLM's own platform class, which the plugin's extends. That for CPUs has graphs."""
+        return False
 
 
 class NxdiConfigurationPlatform(NxdiStandInPlatform):

@@ -8,7 +8,9 @@ import pytest
 from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
 from handler.config.finding import Severity
+from handler.config.loading.config_loader import load
 from handler.config.vllm_verdicts import rejections
+from handler.neuron.planning.planner import make_plan
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}
@@ -460,6 +462,34 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"engine_args": {"decode_context_parallel_size": 0}}, "degree", "decode_context_parallel_size"),
     ({"engine_args": {"data_parallel_size_local": 4}}, "several-engines", "data_parallel_size_local"),
     ({"engine_args": {"mamba_block_size": 0}}, "mamba-block", "mamba_block_size"),
+    ({"engine_args": {"device_ids": "0,x"}}, "device-ids", "device_ids"),
+    ({"engine_args": {"device_ids": "1,1"}}, "device-ids", "device_ids"),
+    (
+        {"engine_args": {"kv_transfer_config": {"kv_buffer_device": "cpu"}}},
+        "not-on-native",
+        "kv_transfer_config.kv_connector",
+    ),
+    ({"engine_args": {"data_parallel_size_local": -2}}, "rejected-by-vllm", "data_parallel_size_local"),
+    (
+        {"engine_args": {"attention_config": {"flash_attn_version": "2"}}},
+        "rejected-by-vllm",
+        "attention_config.flash_attn_version",
+    ),
+    (
+        {"engine_args": {"compilation_config": {"cudagraph_mode": "1"}}},
+        "rejected-by-vllm",
+        "compilation_config.cudagraph_mode",
+    ),
+    (
+        {"engine_args": {"reasoning_config": {"reasoning_parser": "auto"}}},
+        "rejected-by-vllm",
+        "reasoning_config.reasoning_parser",
+    ),
+    (
+        {"engine_args": {"reasoning_config": {"reasoning_parser": False}}},
+        "rejected-by-vllm",
+        "reasoning_config.reasoning_parser",
+    ),
     ({"engine_args": {"default_mm_loras": {"image": "/lora"}}}, "adapters-of-media", "default_mm_loras"),
 ]
 
@@ -580,6 +610,16 @@ def test_a_text_of_any_length_has_a_verdict(text: str) -> None:
         ({"data_parallel_backend": "mp"}, False),
         ({"config_format": "auto"}, False),
         ({"optimization_level": "2"}, False),
+        ({"optimization_level": "fast"}, True),
+        ({"show_hidden_metrics_for_version": "0.15.1"}, False),
+        ({"show_hidden_metrics_for_version": "auto"}, True),
+        ({"mamba_ssu_algorithm": "simple"}, True),
+        ({"mamba_ssu_algorithm": "simple", "mamba_backend": "flashinfer"}, False),
+        ({"attention_config": {"flash_attn_version": 3}}, False),
+        ({"attention_config": {"flash_attn_version": 5}}, True),
+        ({"reasoning_parser": "mine"}, True),
+        ({"reasoning_parser": "mine", "reasoning_parser_plugin": "/opt/mine.py"}, False),
+        ({"reasoning_config": {"reasoning_parser": "qwen3"}}, False),
         ({"speculative_config": {"method": "eagle3", "model": "/d", "quantization": "fp8"}}, False),
         ({"structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True}}, False),
     ],
@@ -604,3 +644,64 @@ def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
 def test_vllm_may_not_check_the_names_of_variables(line: str, starts: bool) -> None:
     result = outcome(line, facts=llama(), tensor_parallel_size=8, engine_args={"fail_on_environ_validation": True})
     assert (result.plan is not None) is starts
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "setting", "severity"),
+    [
+        ("nxdi-0.16", {"BASE_COMPILE_WORK_DIR": "/opt/ml/model/work"}, "BASE_COMPILE_WORK_DIR", ERROR),
+        ("nxdi-0.16", {"NEURON_COMPILE_CACHE_URL": "/opt/ml/model/cache"}, "NEURON_COMPILE_CACHE_URL", ERROR),
+        ("native-0.29", {"NEURON_LIBTORCH_CACHE_ROOT": "/models/a/b", "ENDPOINT_MODEL": "/models/a"}, None, ERROR),
+        ("native-0.24", {"ENDPOINT_SCRATCH": "/opt/ml/model/../model/x"}, "ENDPOINT_SCRATCH", ERROR),
+        ("nxdi-0.16", {"NEURON_COMPILED_ARTIFACTS": "/opt/ml/model/neff"}, "NEURON_COMPILED_ARTIFACTS", WARNING),
+        ("nxdi-0.16", {"NEURON_COMPILED_ARTIFACTS": "/opt/ml/modelled"}, None, None),
+        ("nxdi-0.16", {"BASE_COMPILE_WORK_DIR": "/tmp/work"}, None, None),
+    ],
+)
+def test_nothing_is_written_below_the_model(
+    line: str, settings: dict[str, str], setting: str | None, severity: Severity | None
+) -> None:
+    """`check` knows that SageMaker mounts the model's directory read-only."""
+    environment = {"ENDPOINT_LINE": line, "ENDPOINT_INSTANCE": "ml.trn2.48xlarge", **settings}
+    config = load(environment)
+    findings = [each for each in make_plan(config, llama(), TRN2).findings if each.code == "read-only-place"]
+    assert [each.severity for each in findings] == ([severity] if severity else [])
+    assert setting is None or findings[0].setting == setting
+    assert all(("read-only" in each.why and "/tmp" in each.fix) or severity is WARNING for each in findings)
+
+
+@pytest.mark.parametrize(("line", "starts"), [("native-0.24", False), ("native-0.29", True)])
+def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None:
+    for reasoning, right in (
+        ({"reasoning_end_str": "</think>"}, starts),
+        ({}, starts),
+        ({"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}, True),
+        ({"reasoning_parser": "qwen3"}, True),
+    ):
+        result = outcome(line, facts=llama(), tensor_parallel_size=8, engine_args={"reasoning_config": reasoning})
+        assert ("reasoning-marks" not in {finding.code for finding in result.findings}) is right
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "starts"),
+    [
+        ("nxdi-0.16", {"swap_space": 179, "enable_prefix_caching": False}, True),
+        ("nxdi-0.16", {"swap_space": 180, "enable_prefix_caching": False}, False),
+        ("native-0.24", {"max_logprobs": -2}, True),
+        ("native-0.29", {"max_logprobs": -1}, True),
+        ("native-0.29", {"max_logprobs": -2}, False),
+        ("native-0.29", {"prefill_context_parallel_size": 2}, False),
+        ("native-0.29", {"per_request_spec_decode_metrics": "summary"}, False),
+        (
+            "native-0.29",
+            {
+                "per_request_spec_decode_metrics": "summary",
+                "speculative_config": {"method": "eagle3", "model": "/d", "num_speculative_tokens": 3},
+            },
+            True,
+        ),
+    ],
+)
+def test_arguments_of_one_version(line: str, arguments: dict[str, Any], starts: bool) -> None:
+    result = outcome(line, facts=llama(), tensor_parallel_size=8, instance=TRN2, engine_args=arguments)
+    assert (not result.errors) is starts, result.errors

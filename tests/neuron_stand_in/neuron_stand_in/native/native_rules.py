@@ -18,6 +18,7 @@ MODELS = (
     "Qwen3ForCausalLM",
     "Qwen3VLForConditionalGeneration",
 )
+CACHE_DTYPES = ("auto", "bfloat16", "float16", "float32", "fp8", "fp8_e4m3")
 QUANTIZATIONS = ("neuron_quant", "compressed-tensors", "modelopt")
 
 
@@ -120,6 +121,10 @@ def _devices(asked: NativeConfiguration) -> bool:
     return count != asked.tensor_parallel_size
 
 
+def _pools(asked: NativeConfiguration) -> bool:
+    return asked.args.get("runner") == "pooling" or asked.args.get("convert") in ("embed", "classify")
+
+
 P, V, R = Place, ValueError, RuntimeError
 RULES: tuple[Rule, ...] = (
     # vLLM 0.24's own parser and `create_engine_config`.
@@ -196,6 +201,16 @@ RULES: tuple[Rule, ...] = (
         P.RUNNER,
         V,
         lambda asked: (asked.args.get("speculative_config") or {}).get("method", "eagle3") != "eagle3",
+    ),
+    # "KV cache quantization": FP8 in one format, or the float types.
+    Rule("kv-cache-dtype", P.RUNNER, V, _argument("kv_cache_dtype", CACHE_DTYPES)),
+    # pooling_adapter.py
+    Rule("classify", P.RUNNER, NotImplementedError, lambda asked: asked.args.get("convert") == "classify"),
+    Rule(
+        "pooling-fp8",
+        P.RUNNER,
+        V,
+        lambda asked: _pools(asked) and str(asked.args.get("kv_cache_dtype", "auto")).startswith("fp8"),
     ),
     Rule("policy", P.SCHEDULER, V, _argument("scheduling_policy", ("fcfs",))),
     Rule("scheduled-tokens", P.SCHEDULER, R, _scheduled),

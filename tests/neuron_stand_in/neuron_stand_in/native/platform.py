@@ -30,9 +30,7 @@ class NativeStandInPlatform(DevicePlatform):
             return
         asked = NativeConfiguration.of(vllm_config, os.environ)
         enforce(asked, *PLACES)
-        transfer = vllm_config.kv_transfer_config
-        if transfer is not None and transfer.kv_connector == "NeuronNixlConnector":
-            transfer.kv_connector_module_path = CONNECTOR
+        place_connector(vllm_config)
         vllm_config.additional_config = {**asked.additional, ASYNC: asked.async_scheduling}
         if hasattr(vllm_config.cache_config, "user_specified_block_size"):  # vLLM 0.24.0
             vllm_config.cache_config.user_specified_block_size = False
@@ -41,3 +39,10 @@ class NativeStandInPlatform(DevicePlatform):
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
         cls.finish_on_cpu(vllm_config)
+
+
+def place_connector(vllm_config: Any) -> None:
+    """The module of the plugin's connector, so that users give its name alone (vllm_neuron/vllm/platform.py)."""
+    transfer = vllm_config.kv_transfer_config
+    if transfer is not None and transfer.kv_connector == "NeuronNixlConnector":
+        transfer.kv_connector_module_path = CONNECTOR
