@@ -16,19 +16,19 @@ from handler.json_value import Json
 MULTIMODAL_KEYS = ("text_neuron_config", "vision_neuron_config")
 
 
-def translate(given: Mapping[str, Json], setting: str, via: str = "") -> list[Assignment]:
-    """One assignment for each key.
+def translate(config: Mapping[str, Json], setting: str, via: str = "") -> list[Assignment]:
+    """One assignment for each key. All keys have underscores: a hyphen is read as one.
 
     :param via: the keys between the setting and this object, as the user spelled them.
     :raises SettingError: an empty key, or a multimodal configuration that is not an object.
     """
-    found = []
-    for key, value in given.items():
-        path = f"{via}.{key}" if via else key
+    assignments = []
+    for spelled, value in config.items():
+        path, key = f"{via}.{spelled}" if via else spelled, spelled.replace("-", "_")
         if not key.strip():
             raise SettingError(f"{setting}.{path}", "it is an empty key", "Give the key a name, or remove it.")
         if key in MULTIMODAL_KEYS:
-            found.append(assign(key, value, setting, path))
+            assignments.append(assign(key, value, setting, path))
         else:
-            found.append(Assignment("neuron_config", value, key=key, via=path))
-    return found
+            assignments.append(Assignment("neuron_config", value, key=key, via=path))
+    return assignments

@@ -30,6 +30,8 @@ SPECULATIVE: Mapping[str, str] = {
     "num_speculative_tokens": "num_speculative_tokens",
     "method": "speculation",
 }
+# vLLM 0.24's separate flags -> keys of `speculative_config`.
+SPECULATIVE_FLAGS = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or commas between them, or a JSON list'
 FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
@@ -59,6 +61,10 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
             raise unknown(setting, name, names(), "", "an engine argument of vLLM")
         if name in fields():
             return [assign(name, value, setting)]
+        if name in SPECULATIVE_FLAGS:
+            key = SPECULATIVE_FLAGS[name]
+            foreign = key == "method" and value not in fields()["speculation"].metadata.choices
+            return _speculative({key: value}, setting) if foreign else [assign(SPECULATIVE[key], value, setting)]
         return [Assignment("engine_args", argument.convert(value), key=name)]
     except BadValue as bad:
         raise bad.named(setting) from None

@@ -22,11 +22,8 @@ def planned_buckets(plan: EnginePlan, config: EndpointConfig, length: int, seque
     """
     if plan.line != CPU.name:
         return compiled_buckets(plan)
-    from handler.neuron.planning.plan_request_reader import read_request
-    from handler.neuron.planning.planner import default_line, make_plan
+    from handler.neuron.planning.planner import make_plan
 
-    instance = lookup(config.instance or LARGEST)
     config = replace(config, line=None, max_model_len=length, max_num_seqs=sequences)
-    request, _ = read_request(config)
-    planned = make_plan(config, None, instance, line=default_line(request, instance, {})).plan
+    planned = make_plan(config, None, lookup(config.instance or LARGEST)).plan
     return None if planned is None else compiled_buckets(planned)

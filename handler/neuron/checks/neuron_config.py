@@ -10,6 +10,7 @@ from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
+from handler.neuron.lines.plan_draft import additional_config
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.feature_rules import FEATURE_RULES
 from handler.neuron.neuron_config.kernel_rules import KERNEL_RULES
@@ -71,8 +72,8 @@ def spelling(context: CheckContext) -> Iterator[Finding]:
     if context.nxd:
         yield from check_override(context.draft.override, context.key)
         if context.plugin:
-            given = {key: context.draft.additional[key] for key in context.draft.request.additional}
-            yield from check_keys(given, ADDITIONAL, lambda key: f"{context.setting('additional_config')}.{key}")
+            additional = additional_config(context.config)
+            yield from check_keys(additional, ADDITIONAL, lambda key: f"{context.setting('additional_config')}.{key}")
     elif context.line.keys is ConfigKeys.NATIVE:
         yield from _native_spelling(context)
 

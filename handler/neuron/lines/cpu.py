@@ -9,8 +9,7 @@ from handler.neuron.lines.cpu_dtype import choose_dtype
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_vllm
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import pin_grammar_backend, remove_legacy, spell_environment, spell_vllm
+from handler.neuron.lines.plan_draft import PlanDraft, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 
 FEATURES: Final = frozenset(
@@ -32,35 +31,23 @@ FEATURES: Final = frozenset(
         Feature.LORA,
     }
 )
-COPIED: Final = (
-    "enable_prefix_caching",
-    "enable_chunked_prefill",
-    "block_size",
-    "num_gpu_blocks_override",
-    "quantization",
-)
 
 
 def spell(draft: PlanDraft) -> None:
     """Writes vLLM's arguments. vLLM chooses what the user did not set, except the data type on some CPUs."""
     spell_vllm(draft)
-    remove_legacy(draft)
     pin_grammar_backend(draft)
-    spell_environment(draft)
     draft.env.pop("NEURON_COMPILED_ARTIFACTS", None)
     config = draft.config
-    for name in COPIED:
-        value = getattr(config, name)
-        if value is not None:
-            draft.args[name] = value
+    draft.copy("enable_prefix_caching", "enable_chunked_prefill", "block_size")
+    draft.copy("num_gpu_blocks_override", "quantization")
     choose_dtype(draft)
     choose_cache(draft)
     if config.async_mode is not None:
         draft.args["async_scheduling"] = config.async_mode
-    if draft.request.extra.get("speculative_config") is None:
-        speculative = speculative_config(draft)
-        if speculative is not None:
-            draft.args["speculative_config"] = speculative
+    speculative = speculative_config(draft)
+    if speculative is not None:
+        draft.args["speculative_config"] = speculative
     spell_lora_vllm(draft)
     if draft.additional:
         draft.args["additional_config"] = dict(draft.additional)

@@ -40,7 +40,7 @@ def choose_cache(draft: PlanDraft) -> None:
             size, why = max(size, -(-one // GIB)), f"{whole}, and {why}, or hold one sequence"
         if size * GIB * ranks > cpu.free // 2 and size > 1:
             fix = "Lower max_model_len, or use a machine with more memory."
-            draft.warn("kv-cache-small", draft.request.setting("max_model_len"), f"{why}: too little is free", fix)
+            draft.warn("kv-cache-small", draft.config.setting("max_model_len"), f"{why}: too little is free", fix)
     draft.env[SPACE] = str(size)
     draft.inform("completed", SPACE, f"{why}; the plan sets it to {size} GiB", FIX)
 

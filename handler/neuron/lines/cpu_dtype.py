@@ -26,7 +26,7 @@ def choose_dtype(draft: PlanDraft) -> None:
     if draft.args.get("dtype") not in (None, "auto") or draft.args.get("quantization") or facts.quantized:
         return
     dtype = facts.torch_dtype
-    setting = draft.request.setting("dtype")
+    setting = draft.config.setting("dtype")
     slow = f"this machine's CPU has no {dtype} arithmetic and computes {dtype} several times slower than float32"
     obstacle = _obstacle(draft, facts, cpu)
     if obstacle:

@@ -19,17 +19,7 @@ from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_fork
 from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
 from handler.neuron.lines.nxd_keys import spell_neuron_config
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import (
-    DEFAULT_CHUNK,
-    agree,
-    complete_degree,
-    complete_length,
-    complete_sequences,
-    remove_additional,
-    spell_environment,
-    spell_vllm,
-)
+from handler.neuron.lines.plan_draft import DEFAULT_CHUNK, PlanDraft, agree, complete_shape, spell_fork
 from handler.neuron.lines.speculation import method_of, speculative_config
 
 UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
@@ -37,18 +27,13 @@ UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Fe
 
 def spell(draft: PlanDraft) -> None:
     """Writes the fork's engine arguments and environment."""
-    spell_vllm(draft)
-    remove_additional(draft)
-    spell_environment(draft, fork=True)
-    draft.args["device"] = "neuron"
+    spell_fork(draft)
     draft.env[FRAMEWORK_VARIABLE] = NXD_INFERENCE
     agree(draft, "max_model_len")
     agree(draft, "max_num_seqs")
     if not draft.config.nodes:
         agree(draft, "tensor_parallel_size")
-    complete_length(draft)
-    complete_sequences(draft)
-    complete_degree(draft)
+    complete_shape(draft)
     spell_neuron_config(draft)
     if draft.config.on_device_sampling is False:
         draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
@@ -106,7 +91,7 @@ def whole_sequence_blocks(draft: PlanDraft) -> None:
     length, given = draft.number("max_model_len"), draft.config.block_size
     if given is not None and given != length:
         why = f"the fork replaces block_size {given} with max_model_len {length}: a block holds a whole sequence"
-        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Remove it.")
+        draft.warn("block-size-unused", draft.config.setting("block_size"), why, "Remove it.")
     draft.args["block_size"] = length
     if draft.config.num_gpu_blocks_override is not None:
         draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override

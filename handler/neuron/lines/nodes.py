@@ -24,7 +24,7 @@ def known_role(draft: PlanDraft) -> str | None:
     role = draft.config.disaggregation
     if role is not None and role not in ROLES:
         why = f"'{role[:40]}' is not a role of disaggregated inference"
-        draft.error("unknown-role", draft.request.setting("disaggregation"), why, "Use prefill or decode.")
+        draft.error("unknown-role", draft.config.setting("disaggregation"), why, "Use prefill or decode.")
         return None
     return role
 

@@ -16,20 +16,15 @@ from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_plugin
 from handler.neuron.lines.nxd_keys import is_multimodal, spell_neuron_config
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import (
+from handler.neuron.lines.plan_draft import (
     DEFAULT_CHUNK,
+    PlanDraft,
     agree,
-    complete_degree,
-    complete_length,
-    complete_sequences,
+    complete_shape,
     pin_grammar_backend,
-    remove_legacy,
-    spell_environment,
     spell_vllm,
 )
 from handler.neuron.lines.speculation import speculative_config
-from handler.neuron.plan_request import conflict
 
 SCHEDULER = "DISABLE_NEURON_CUSTOM_SCHEDULER"
 SAMPLING_VARIABLE = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
@@ -49,18 +44,14 @@ COMMON: Final = frozenset(Feature) - UNSUPPORTED
 def spell(draft: PlanDraft) -> None:
     """Writes the engine arguments and the environment of vLLM 0.13 and 0.16 with the NxDI plugin."""
     spell_vllm(draft)
-    remove_legacy(draft)
     pin_grammar_backend(draft)
-    spell_environment(draft)
     _translate_sampling_variable(draft)
     _spell_async_scheduling(draft)
     agree(draft, "max_model_len")
     agree(draft, "tensor_parallel_size")
     if draft.raw.get("chunked_prefill_config") is None:
         agree(draft, "max_num_seqs")
-    complete_length(draft)
-    complete_sequences(draft)
-    complete_degree(draft)
+    complete_shape(draft)
     spell_neuron_config(draft)
     speculative = speculative_config(draft)
     if speculative is not None:
@@ -88,7 +79,7 @@ def _spell_async_scheduling(draft: PlanDraft) -> None:
     """
     if draft.line == NXDI_016.name and draft.args.setdefault("async_scheduling", False):
         why = "with it the engine reports another error in place of the worker's own"
-        draft.warn("async-scheduling", draft.request.setting("async_scheduling"), why, "Remove it.")
+        draft.warn("async-scheduling", draft.config.setting("async_scheduling"), why, "Remove it.")
 
 
 def _check_multimodal_override(draft: PlanDraft) -> None:
@@ -101,7 +92,7 @@ def _check_multimodal_override(draft: PlanDraft) -> None:
 
 def chunks(draft: PlanDraft) -> bool:
     """Whether chunked prefill is requested, in any of its three spellings."""
-    variable = draft.request.env.get(SCHEDULER, "0").strip() not in ("", "0")
+    variable = draft.config.neuron_env.get(SCHEDULER, "0").strip() not in ("", "0")
     return bool(draft.config.enable_chunked_prefill) or variable or draft.raw.get("chunked_prefill_config") is not None
 
 
@@ -125,15 +116,15 @@ def _translate_sampling_variable(draft: PlanDraft) -> None:
     """Replaces the variable, which fails with a TypeError in plugin 0.5.0, by a null `on_device_sampling_config`."""
     value = draft.env.pop(SAMPLING_VARIABLE, "0").strip()
     translated = (
-        draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING_VARIABLE
+        draft.config.on_device_sampling is False and draft.config.setting("on_device_sampling") == SAMPLING_VARIABLE
     )
     if value in ("", "0") and not translated:
         return
     why = f"{SAMPLING_VARIABLE}=1 raises a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null"
     draft.warn("sampling-variable", SAMPLING_VARIABLE, why, "Set on_device_sampling to false and remove the variable.")
     if draft.config.on_device_sampling:
-        draft.findings.append(conflict(SAMPLING_VARIABLE, value, draft.request.setting("on_device_sampling"), True))
-    draft.request = replace(draft.request, config=replace(draft.config, on_device_sampling=False))
+        draft.conflict(SAMPLING_VARIABLE, value, draft.config.setting("on_device_sampling"), True)
+    draft.config = replace(draft.config, on_device_sampling=False)
 
 
 def _complete_prompt_length(draft: PlanDraft) -> None:

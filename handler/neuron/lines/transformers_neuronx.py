@@ -17,15 +17,7 @@ from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSFO
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fork import FORK_072, FORK_091, spell_speculation, whole_sequence_blocks
 from handler.neuron.lines.line import ConfigKeys, Line
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import (
-    complete_degree,
-    complete_length,
-    complete_sequences,
-    remove_additional,
-    spell_environment,
-    spell_vllm,
-)
+from handler.neuron.lines.plan_draft import PlanDraft, complete_shape, spell_fork
 
 # What the name of a line with transformers-neuronx ends with.
 SUFFIX: Final = "-tnx"
@@ -52,14 +44,9 @@ QUANTIZATION: Final = ("int8", "s8", "neuron_quant")
 
 def spell(draft: PlanDraft) -> None:
     """Writes the fork's engine arguments and the framework's variables."""
-    spell_vllm(draft)
-    remove_additional(draft)
-    spell_environment(draft, fork=True)
-    draft.args["device"] = "neuron"
+    spell_fork(draft)
     draft.env.pop(FRAMEWORK_VARIABLE, None)
-    complete_length(draft)
-    complete_sequences(draft)
-    complete_degree(draft)
+    complete_shape(draft)
     whole_sequence_blocks(draft)
     _buckets(draft)
     _quantization(draft)
@@ -86,7 +73,7 @@ def _quantization(draft: PlanDraft) -> None:
         return
     if quantization.lower() not in QUANTIZATION:
         why = f"transformers-neuronx quantizes to INT8 only, not to '{quantization[:40]}'"
-        draft.error("unsupported-quantization", draft.request.setting("quantization"), why, "Use int8, or remove it.")
+        draft.error("unsupported-quantization", draft.config.setting("quantization"), why, "Use int8, or remove it.")
         return
     draft.args["quantization"] = "neuron_quant"
     draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")

@@ -13,7 +13,7 @@ from handler.neuron.checkpoint.model_config import number
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import GIB, default_degree, default_lnc
 from handler.neuron.hardware.instance_type import InstanceType
-from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
+from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
 
 SMALLEST_BUCKET = 128
 # The native plugin's own block size, in tokens.

@@ -15,7 +15,6 @@ from typing import Final
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
-from handler.neuron.planning.plan_request_reader import read_request
 
 KEY: Final = "lora_ckpt_json"
 LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
@@ -23,11 +22,9 @@ LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
 
 def adapter_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     """What NxD Inference would refuse of the adapters that are files on this machine."""
-    request = read_request(config)[0]
-    given, host = request.raw.get(KEY), request.extra.get("max_cpu_loras")
-    most = host if isinstance(host, int) else request.config.max_loras or 1
-    found = [*_listed(given, most, request.key(KEY), config)] if isinstance(given, str) else []
-    return tuple(found)
+    path, host = config.neuron_config.get(KEY), config.engine_args.get("max_cpu_loras")
+    most = host if isinstance(host, int) else config.max_loras or 1
+    return tuple(_listed(path, most, config.raw_key(KEY), config)) if isinstance(path, str) else ()
 
 
 def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Iterator[Finding]:

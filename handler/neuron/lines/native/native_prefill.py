@@ -38,10 +38,7 @@ def spell_prefill(draft: PlanDraft) -> None:
     plugin does not start.
     """
     config, length = draft.config, draft.number("max_model_len")
-    for name in ("enable_prefix_caching", "enable_chunked_prefill"):
-        value = getattr(config, name)
-        if value is not None:
-            draft.args[name] = value
+    draft.copy("enable_prefix_caching", "enable_chunked_prefill")
     if length is None:
         return
     if draft.args.get(TOKENS) is None:

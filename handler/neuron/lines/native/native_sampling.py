@@ -13,7 +13,6 @@ from typing import Final
 from handler.config.neuron_keys import native_key
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.plan_request import conflict
 from handler.neuron.sampling_limits import KEY as SAMPLING
 
 # Sampling on the device by the parameters of each request.
@@ -24,13 +23,13 @@ ASYNC: Final = "async_scheduling"
 
 def spell_sampling(draft: PlanDraft) -> None:
     """Writes where tokens are sampled, and `async_scheduling`. Both are always in the plan."""
-    config, request = draft.config, draft.request
+    config = draft.config
     device = config.on_device_sampling
     if SAMPLING in draft.raw:
         draft.override[SAMPLING] = draft.raw[SAMPLING]
         if device is not None and device is not (draft.raw[SAMPLING] is not None):
-            one, other = request.key(SAMPLING), request.setting("on_device_sampling")
-            draft.findings.append(conflict(one, draft.raw[SAMPLING], other, device))
+            setting = config.raw_key(SAMPLING)
+            draft.conflict(setting, draft.raw[SAMPLING], config.setting("on_device_sampling"), device)
     else:
         draft.override[SAMPLING] = dict(PER_REQUEST) if device is not False else None
         if device is None:
@@ -44,9 +43,9 @@ def spell_sampling(draft: PlanDraft) -> None:
 
 def _spell_scheduling(draft: PlanDraft) -> None:
     given, argument = draft.config.async_mode, draft.args.get(ASYNC)
-    setting = draft.request.setting(ASYNC if given is None else "async_mode")
+    setting = draft.config.setting(ASYNC if given is None else "async_mode")
     if given is not None and argument is not None and argument != given:
-        draft.findings.append(conflict(draft.request.setting(ASYNC), argument, setting, given))
+        draft.conflict(draft.config.setting(ASYNC), argument, setting, given)
     if given is None:
         given = argument if isinstance(argument, bool) else None
     reasons = list(_synchronous(draft))
