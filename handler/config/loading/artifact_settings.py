@@ -8,11 +8,11 @@ unchanged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from handler.config.assignment import assign
+from handler.config.assignment import Assignment, assign
 from handler.config.fields import fields
 from handler.config.neuron_keys import saved_keys
-from handler.config.sourced_assignment import SourcedAssignment
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -20,7 +20,7 @@ from handler.json_value import Json
 FILE = "neuron_config.json"
 
 
-def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[SourcedAssignment | SettingError]:
+def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Assignment | SettingError]:
     """The settings that the artifacts were compiled with, as far as they have a field."""
     inner = saved.get("neuron_config")
     config = inner if isinstance(inner, dict) else saved
@@ -30,7 +30,7 @@ def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[SourcedAssig
             continue
         done.add(field)
         try:
-            yield SourcedAssignment(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
+            yield replace(assign(field, value, key), source=ValueSource(Origin.ARTIFACTS, key, where))
         except SettingError as error:
             fix = "Compile again: neither NxD Inference nor optimum-neuron writes such a file."
             yield SettingError(f"{error.setting} in {where}", error.problem, fix)

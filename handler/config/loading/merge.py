@@ -8,93 +8,68 @@ beat a stronger source's field.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import Any
 
+from handler.config.assignment import Assignment
 from handler.config.fields import fields
 from handler.config.neuron_keys import competing_keys
 from handler.config.problems import MASK
-from handler.config.sourced_assignment import SourcedAssignment
 from handler.config.value_source import Overridden, ValueSource
 from handler.errors import SettingError
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The values that are used, by field, in the types of the dataclass."""
-
-    values: Mapping[str, object]
-    sources: Mapping[str, ValueSource]
-    overridden: Mapping[str, tuple[Overridden, ...]]
-    unused: Mapping[str, str]
-    errors: tuple[SettingError, ...]
-
-
-def merge(assignments: Iterable[SourcedAssignment]) -> Merged:
-    """Merges assignments into one value a field, with its source, and an error for every contradiction."""
-    groups: dict[tuple[str, str], list[SourcedAssignment]] = {}
+def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[SettingError]]:
+    """The values of `EndpointConfig`'s fields, with their sources, and an error for every contradiction."""
+    rivals: dict[tuple[str, str], list[Assignment]] = {}
     unused: dict[str, str] = {}
-    for one in assignments:
-        if one.assignment.field == "unused":
-            unused.setdefault(one.assignment.key, str(one.assignment.value))
+    for assignment in assignments:
+        if assignment.field == "unused":
+            unused.setdefault(assignment.key, str(assignment.value))
         else:
-            groups.setdefault(_slot(one), []).append(one)
-    values: dict[str, object] = {}
+            rivals.setdefault(_slot(assignment), []).append(assignment)
     sources: dict[str, ValueSource] = {}
     overridden: dict[str, tuple[Overridden, ...]] = {}
+    values: dict[str, Any] = {"sources": sources, "overridden": overridden, "unused": unused}
     errors: list[SettingError] = []
     # The variable's own value comes first, then the flags that other settings add to it.
-    for _, group in sorted(groups.items(), key=lambda item: item[0][1]):
-        group.sort(key=lambda one: one.source.origin)
-        winner = group[0]
-        others = [one for one in group[1:] if _plain(one) != _plain(winner)]
-        for rival in others:
-            if rival.source.origin is winner.source.origin:
-                errors.append(_contradiction(winner, rival))
+    for _, group in sorted(rivals.items(), key=lambda item: item[0][1]):
+        winner, *others = sorted(group, key=lambda assignment: assignment.source.origin)
+        different = [other for other in others if _text(other) != _text(winner)]
+        errors += [_conflict(winner, other) for other in different if other.source.origin is winner.source.origin]
         _put(values, winner)
-        sources.setdefault(winner.assignment.target, winner.source)
-        weaker = tuple(Overridden(one.assignment.value, one.source) for one in others)
-        if weaker:
-            overridden[winner.assignment.target] = weaker
-    return Merged(values, sources, overridden, unused, tuple(errors))
+        sources.setdefault(winner.target, winner.source)
+        if different:
+            overridden[winner.target] = tuple(Overridden(other.value, other.source) for other in different)
+    return values, errors
 
 
-def _slot(given: SourcedAssignment) -> tuple[str, str]:
+def _slot(assignment: Assignment) -> tuple[str, str]:
     """Assignments with the same result compete for one value."""
-    one = given.assignment
-    if one.field == "neuron_config":
-        field = fields().get(competing_keys().get(one.key, one.key))
+    if assignment.field == "neuron_config":
+        field = fields().get(competing_keys().get(assignment.key, assignment.key))
         if field is not None and not field.metadata.merged:
             return field.name, ""
-    return one.target, one.part
+    return assignment.target, assignment.part
 
 
-def _put(values: dict[str, object], winner: SourcedAssignment) -> None:
-    one = winner.assignment
-    if not one.key:
-        values[one.field] = one.value
+def _put(values: dict[str, Any], winner: Assignment) -> None:
+    if not winner.key:
+        values[winner.field] = winner.value
         return
-    mapping = values.setdefault(one.field, {})
-    assert isinstance(mapping, dict)
-    if one.field == "neuron_env" and one.key in mapping:
-        mapping[one.key] = f"{mapping[one.key]} {one.value}".strip()
-    else:
-        mapping[one.key] = one.value
+    mapping = values.setdefault(winner.field, {})
+    flags = winner.field == "neuron_env" and winner.key in mapping
+    mapping[winner.key] = f"{mapping[winner.key]} {winner.value}".strip() if flags else winner.value
 
 
-def _plain(given: SourcedAssignment) -> str:
+def _text(assignment: Assignment) -> str:
     """The value as JSON, in which equal settings are equal: `8` of a field and `8` in NeuronConfig."""
-    return json.dumps(given.assignment.value, sort_keys=True, default=str)
+    return json.dumps(assignment.value, sort_keys=True, default=str)
 
 
-def _contradiction(winner: SourcedAssignment, rival: SourcedAssignment) -> SettingError:
-    first, second = winner.source, rival.source
-    field = fields().get(winner.assignment.field)
-    secret = field is not None and field.metadata.secret
-    one, other = (MASK, MASK) if secret else (_short(winner), _short(rival))
-    return SettingError(str(second), f"is {other}, but {first} is {one}", "Keep one of the two.")
-
-
-def _short(given: SourcedAssignment) -> str:
-    text = _plain(given)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _conflict(winner: Assignment, other: Assignment) -> SettingError:
+    field = fields().get(winner.field)
+    texts = (_text(other), _text(winner))
+    short = [text if len(text) <= 80 else f"{text[:77]}..." for text in texts]
+    value, winning = (MASK, MASK) if field is not None and field.metadata.secret else short
+    return SettingError(str(other.source), f"is {value}, but {winner.source} is {winning}", "Keep one of the two.")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from handler.config.assignment import Assignment
+from handler.config.assignment import Assignment, sourced
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
@@ -21,17 +21,16 @@ from handler.config.loading import java_properties
 from handler.config.loading import model_file_rules as rules
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.problems import BadValue
-from handler.config.sourced_assignment import SourcedAssignment, sourced
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.regular_files import leads_out
 
-Found = SourcedAssignment | SettingError
+Setting = Assignment | SettingError
 MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
 
 
-def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
+def of_named_document(location: str, fetch: Fetch) -> Iterator[Setting]:
     """The settings of the document that ENDPOINT_CONFIG names: a path, an s3:// URI, or inline JSON."""
     if not location:
         return
@@ -49,7 +48,7 @@ def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
     yield from _parsed(body, location, f"{ours.CONFIG} ({location[:200]})", Origin.DOCUMENT)
 
 
-def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found]:
+def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Setting]:
     """The settings of the files beside the model. For a hub id: in the directory where SageMaker would put a model."""
     directory = model if is_location(model) else default
     for name in (MODEL_FILE, LMI_FILE):
@@ -63,9 +62,9 @@ def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found
             if directory.startswith("s3://"):
                 return  # the next file would fail in the same way
             continue
-        for found in () if body is None else _parsed(body, location, location, Origin.MODEL_FILE):
+        for setting in () if body is None else _parsed(body, location, location, Origin.MODEL_FILE):
             has_model = partial(_has_model, directory, fetch)
-            yield (isinstance(found, SourcedAssignment) and rules.rejected(found, directory, has_model)) or found
+            yield (isinstance(setting, Assignment) and rules.rejected(setting, directory, has_model)) or setting
 
 
 def _has_model(directory: str, fetch: Fetch) -> bool:
@@ -75,7 +74,7 @@ def _has_model(directory: str, fetch: Fetch) -> bool:
         return True
 
 
-def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:
+def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Setting]:
     """The settings that the named artifacts were compiled with."""
     if not location or not is_location(location):
         return
@@ -90,12 +89,12 @@ def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:
         yield bad.named(file)
 
 
-def _parsed(body: bytes, name: str, setting: str, origin: Origin) -> Iterator[Found]:
+def _parsed(body: bytes, name: str, setting: str, origin: Origin) -> Iterator[Setting]:
     try:
         if name.endswith(".properties"):
             properties = java_properties.parse(body.decode("utf-8-sig"))
-            given = {key: value for key, value in properties.items() if value}
-            yield from sourced(given, lmi.translate_key, origin, name)
+            filled = {key: value for key, value in properties.items() if value}
+            yield from sourced(filled, lmi.translate_key, origin, name)
         else:
             yield from sourced(document.parse(body, name), _document_key, origin, name)
     except UnicodeDecodeError:
