@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from handler.config import port_range as ports
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.field_metadata import METADATA, FieldMetadata
 from handler.config.problems import BadValue
-from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_str
+from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_port_range, to_str
 from handler.json_value import Json
 
 INT_BOUNDS = (1, 2**31 - 1)
@@ -72,7 +71,7 @@ class ConfigField:
         if bounds and isinstance(converted, (int, float)) and not bounds[0] <= converted <= bounds[1]:
             raise BadValue(f"{shown(value)} is out of range", "Give another value")
         if self.name == "safe_port_range":
-            ports.parse(str(converted))
+            to_port_range(str(converted))
         if self.metadata.choices and converted not in self.metadata.choices:
             raise BadValue(f"{shown(value)} is not one of its values", "Give another value")
         return converted

@@ -14,9 +14,14 @@ from typing import Any
 
 from handler.errors import SettingError
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET
-from handler.neuron.hardware.cpu_instance import CpuInstance, cpu_instance
-from handler.neuron.hardware.instance_catalogue import TRAINING, find, find_for_plan
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import (
+    TRAINING,
+    CpuInstance,
+    InstanceType,
+    cpu_instance,
+    find,
+    find_for_plan,
+)
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from model_packaging.deployment.definition.request import Network
 from model_packaging.deployment.definition.resources import tag_list

@@ -11,8 +11,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_catalogue import INSTANCES, degrees
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import INSTANCES, InstanceType, degrees
 from model_packaging.sizing.fleet import Demand
 from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict
 from model_packaging.sizing.sized_plan import make_sized_plan

@@ -14,8 +14,7 @@ from handler.json_value import Json
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.chip_rates import REQUEST_SECONDS
-from handler.neuron.hardware.instance_catalogue import default_lnc
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType, default_lnc
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
 from handler.neuron.lines.native.native_prefill import SEGMENTS, TOKENS
 from model_packaging.sizing.line_buckets import choose_buckets

@@ -19,7 +19,7 @@ from handler.config.assignment import converted
 from handler.config.dialects.vllm_names import canonical, is_known
 from handler.config.fields import fields
 from handler.config.finding import Severity
-from handler.config.loading import java_properties
+from handler.config.loading.line_formats import parse_properties
 from handler.config.neuron_keys import saved_keys
 from handler.config.problems import BadValue
 from handler.config.values import clean, parse_json, plain
@@ -70,7 +70,7 @@ def read_text(text: str) -> Iterator[Read]:
     stripped = (line.strip() for line in converted(clean, text, "the input").splitlines())
     lines = [line for line in stripped if line and not line.startswith("#")]
     if PROPERTIES.search(text):
-        for key, value in converted(java_properties.parse, text, "the input").items():
+        for key, value in converted(parse_properties, text, "the input").items():
             _, dot, name = key.rpartition("option.")
             yield Given(key, f"{'OPTION' if dot else 'SERVING'}_{name.upper()}", value)
     elif SCRIPT.search(text):

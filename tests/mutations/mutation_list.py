@@ -121,7 +121,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a plugin that is missing",
-        "handler/neuron/planning/missing_plugin.py",
+        "handler/neuron/planning/platform_findings.py",
         "or not here or",
         "or here or",
         ("tests/handler/neuron/planning",),

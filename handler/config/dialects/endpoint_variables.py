@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.dialects import neuron_variables as neuron
-from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.container_variables import one_process
-from handler.config.dialects.near_miss import unknown
 from handler.config.endpoint_config import MIB
 from handler.config.fields import fields
+from handler.config.problems import unknown
 from handler.config.values import clean, to_int, to_mapping, to_str
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -62,7 +61,7 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
         return [assign(field, value, setting)]
     inner = converted(to_mapping, {} if value is None else value, setting)
     if field == "neuron_config":
-        return raw_neuron.translate(inner, setting)
+        return engine.raw_neuron_config(inner, setting)
     translate_key = _engine_key if field == "engine_args" else _environment_key
     return [assignment for key, item in inner.items() for assignment in translate_key(key, item, f"{setting}.{key}")]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from handler.config.assignment import Assignment, assign, unused
 from handler.config.dialects import vllm_names as engine
-from handler.config.dialects.near_miss import unknown
+from handler.config.problems import unknown
 from handler.errors import SettingError
 
 PREFIX, OPTIMUM_PREFIX = "SM_VLLM_", "SM_ON_"

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from handler.config.assignment import Assignment, assign, converted
-from handler.config.dialects import raw_neuron_config as raw_neuron
-from handler.config.dialects.near_miss import unknown
 from handler.config.fields import fields
-from handler.config.problems import BadValue
+from handler.config.problems import BadValue, unknown
 from handler.config.values import parse_json, shown, to_bool, to_mapping
 from handler.config.vllm_argument_table import known, server_arguments
 from handler.errors import SettingError
@@ -23,6 +21,8 @@ from handler.json_value import Json
 # Arguments that vLLM's tables do not have. The native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
+# The keys of a multimodal model's override, which may hold no others.
+MULTIMODAL_KEYS = ("text_neuron_config", "vision_neuron_config")
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
 # Keys of `speculative_config` -> fields.
 SPECULATIVE: Mapping[str, str] = {
@@ -102,12 +102,33 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({*known(), *OPENED, *front_end_arguments()}))
 
 
+def raw_neuron_config(config: Mapping[str, Json], setting: str, via: str = "") -> list[Assignment]:
+    """Translates a raw NeuronConfig: one assignment for each key. Keys without a field stay raw.
+
+    The plugin ignores the hyphenated `override-neuron-config` inside `additional_config`, although the official guide
+    prints it, and hyphenated keys. All are read here. The sources keep the spelling, so that a check can warn the user.
+
+    :param via: the keys between the setting and this object, as the user spelled them.
+    :raises SettingError: an empty key, or a multimodal configuration that is not an object.
+    """
+    assignments = []
+    for spelled, value in config.items():
+        path, key = f"{via}.{spelled}" if via else spelled, spelled.replace("-", "_")
+        if not key.strip():
+            raise SettingError(f"{setting}.{path}", "it is an empty key", "Give the key a name, or remove it.")
+        if key in MULTIMODAL_KEYS:
+            assignments.append(assign(key, value, setting, path))
+        else:
+            assignments.append(Assignment("neuron_config", value, key=key, via=path))
+    return assignments
+
+
 def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
     if name == "lora_modules":
         return [assign(name, _lora_modules(value), setting)]
     given = to_mapping(value)
     if name in NEURON_CONFIGS:
-        return raw_neuron.translate(given, setting)
+        return raw_neuron_config(given, setting)
     return _additional(given, setting) if name == "additional_config" else _speculative(given, setting)
 
 
@@ -118,7 +139,7 @@ def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
     for key, value in given.items():
         if canonical(key) in NEURON_CONFIGS:
             inner = converted(to_mapping, {} if value is None else value, f"{setting}.{key}")
-            found += raw_neuron.translate(inner, setting, via=key)
+            found += raw_neuron_config(inner, setting, via=key)
         elif key == "vision_neuron_config":
             found.append(assign(key, value, setting, key))
         else:

@@ -5,29 +5,29 @@ Each function yields settings and errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from handler.config.assignment import Assignment, sourced
+from handler.config.assignment import Assignment, assign, sourced
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
-from handler.config.dialects.near_miss import unknown
 from handler.config.fields import fields
-from handler.config.loading import artifact_settings as artifacts
 from handler.config.loading import document_text as document
-from handler.config.loading import java_properties
 from handler.config.loading import model_file_rules as rules
 from handler.config.loading.file_reader import Fetch, Unreadable
-from handler.config.problems import BadValue
-from handler.config.value_source import Origin
+from handler.config.loading.line_formats import parse_properties
+from handler.config.neuron_keys import saved_keys
+from handler.config.problems import BadValue, unknown
+from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.regular_files import leads_out
 
 Setting = Assignment | SettingError
-MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
+MODEL_FILE, LMI_FILE, ARTIFACTS_FILE = "endpoint.yaml", "serving.properties", "neuron_config.json"
 
 
 def of_named_document(location: str, fetch: Fetch) -> Iterator[Setting]:
@@ -78,21 +78,58 @@ def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Setting]:
     """The settings that the named artifacts were compiled with."""
     if not location or not is_location(location):
         return
-    file = f"{location.rstrip('/')}/{artifacts.FILE}"
+    file = f"{location.rstrip('/')}/{ARTIFACTS_FILE}"
     try:
         body = fetch(file)
         if body is not None:
-            yield from artifacts.of_artifacts(document.parse(body, file), file)
+            yield from _artifact_settings(document.parse(body, file), file)
     except Unreadable as problem:
         yield SettingError(file, str(problem), "Make it readable.")
     except BadValue as bad:
         yield bad.named(file)
 
 
+def _artifact_settings(saved: Mapping[str, Json], where: str) -> Iterator[Assignment | SettingError]:
+    """The settings in the artifacts' own file, as far as they have a field.
+
+    NxD Inference saves `{"neuron_config": {...}, ...model...}` (models/config.py, InferenceConfig.save); optimum-neuron
+    saves a flat object. Null values and keys without a field are ignored, because artifacts are loaded unchanged.
+    """
+    inner = saved.get("neuron_config")
+    config = inner if isinstance(inner, dict) else saved
+    done: set[str] = set()
+    for key, field, value in _saved_values(config):
+        if field in done or value is None or value == [] or (value == 0 and fields()[field].kind == "int"):
+            continue
+        done.add(field)
+        try:
+            yield replace(assign(field, value, key), source=ValueSource(Origin.ARTIFACTS, key, where))
+        except SettingError as error:
+            fix = "Compile again: neither NxD Inference nor optimum-neuron writes such a file."
+            yield SettingError(f"{error.setting} in {where}", error.problem, fix)
+
+
+def _saved_values(config: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
+    for key, field in saved_keys():
+        if key in config:
+            yield key, field, config[key]
+    if config.get("quantized") is True:
+        yield "quantization_dtype", "quantization", config.get("quantization_dtype") or "int8"
+    if config.get("enable_fused_speculation") is True:  # NxDI writes every key: false means that the feature is off
+        yield "enable_fused_speculation", "fused_speculation", True
+    if config.get("is_block_kv_layout") is True:
+        yield "pa_block_size", "block_size", config.get("pa_block_size")
+    if "on_device_sampling_config" in config:
+        sampling = config["on_device_sampling_config"]
+        yield "on_device_sampling_config", "on_device_sampling", sampling is not None
+        if isinstance(sampling, dict):
+            yield "on_device_sampling_config.global_topk", "global_topk", sampling.get("global_topk")
+
+
 def _parsed(body: bytes, name: str, setting: str, origin: Origin) -> Iterator[Setting]:
     try:
         if name.endswith(".properties"):
-            properties = java_properties.parse(body.decode("utf-8-sig"))
+            properties = parse_properties(body.decode("utf-8-sig"))
             filled = {key: value for key, value in properties.items() if value}
             yield from sourced(filled, lmi.translate_key, origin, name)
         else:

@@ -11,18 +11,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 from typing import Final
 
+from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.instance_catalogue import lookup
+from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
 from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, PREFILL_BUCKETS, SEGMENTS, TOKENS, numbers
 
 SMALLEST: Final = 128
+# The instance that is planned for if none is configured: the largest one that SageMaker hosts.
+LARGEST: Final = "trn2.48xlarge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +144,17 @@ def _rounded_powers(last: int) -> list[int]:
 def _section(sections: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     found = sections.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def planned_buckets(plan: EnginePlan, config: EndpointConfig, length: int, sequences: int) -> CompiledBuckets | None:
+    """The buckets by which an endpoint counts padding. On the CPU: those of the Neuron line that it is planned for.
+
+    :param length, sequences: the engine's max_model_len and max_num_seqs.
+    """
+    if plan.line != CPU.name:
+        return compiled_buckets(plan)
+    from handler.neuron.planning.planner import make_plan
+
+    config = replace(config, line=None, max_model_len=length, max_num_seqs=sequences)
+    planned = make_plan(config, None, lookup(config.instance or LARGEST)).plan
+    return None if planned is None else compiled_buckets(planned)

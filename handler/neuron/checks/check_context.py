@@ -10,7 +10,7 @@ from handler.config.finding import Finding, Severity
 from handler.config.neuron_keys import field_of_key, field_of_native_key
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.feature import Feature

@@ -13,7 +13,7 @@ from handler.config.finding import Finding
 from handler.errors import SettingError
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.hardware import instance_catalogue as catalogue
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.line import ConfigKeys
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"

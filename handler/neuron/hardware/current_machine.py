@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.neuron.hardware.instance_catalogue import find_for_plan, lookup
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType, find_for_plan, lookup
 
 # EC2's Nitro machines have their instance type here. Containers see the host's.
 PRODUCT_NAMES = ("/sys/devices/virtual/dmi/id/product_name", "/sys/class/dmi/id/product_name")

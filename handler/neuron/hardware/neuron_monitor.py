@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from handler.neuron.hardware.device_health import DeviceHealth
-from handler.neuron.hardware.monitor_report import MonitorReport, parse
+from handler.neuron.hardware.monitor_report import DeviceHealth, MonitorReport, parse
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.cpu_cache import choose_cache
-from handler.neuron.lines.cpu_dtype import choose_dtype
+from handler.neuron.lines.cpu_choices import choose_cache, choose_dtype
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_vllm

@@ -14,11 +14,10 @@ from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INF
 from handler.json_value import Json
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_fork
 from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
-from handler.neuron.lines.nxd_keys import spell_neuron_config
+from handler.neuron.lines.nxd_keys import spell_fp8, spell_neuron_config
 from handler.neuron.lines.plan_draft import DEFAULT_CHUNK, PlanDraft, agree, complete_shape, spell_fork
 from handler.neuron.lines.speculation import method_of, speculative_config
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from handler.config.neuron_keys import copied_keys, field_of_key
@@ -13,6 +14,7 @@ FP8: Final = ("fp8", "f8e4m3")
 # The KV cache in FP8. Since SDK 2.28 `kv_cache_quant` alone changes only compiler flags (NxDI 0.10,
 # modules/kvcache/kv_cache_manager.py:145, models/model_wrapper.py:153).
 KV_IN_FP8: Final[dict[str, Json]] = {"direct_cast": True}
+FP8_VARIABLES: Final = ("XLA_HANDLE_SPECIAL_SCALAR", "UNSAFE_FP8FNCAST")
 # Sampling by each request's parameters, as in the plugin's default. Any configuration replaces that default.
 PER_REQUEST: Final[dict[str, Json]] = {"dynamic": True, "deterministic": False}
 # vllm-project/vllm-neuron, vllm_neuron/worker/constants.py, and the models added in 2.28 (release notes of NxDI).
@@ -139,3 +141,24 @@ def _complete_vision_length(draft: PlanDraft, vision: dict[str, Json]) -> None:
     vision["max_context_length"] = length
     why = f"the vision model would inherit a max_context_length of {inherited}, which is above its seq_len of {length}"
     draft.inform("completed", "vision_neuron_config.max_context_length", why, "Set it to choose yourself.")
+
+
+def uses_fp8(keys: Mapping[str, Json]) -> bool:
+    """Whether NeuronConfig keys put weights, activations or the KV cache into FP8."""
+    text = keys.get("text_neuron_config")
+    if isinstance(text, dict) and uses_fp8(text):
+        return True
+    weights = bool(keys.get("quantized")) and str(keys.get("quantization_dtype")) in ("f8e4m3", "f8e5m2")
+    cache = keys.get("kv_cache_quant") or keys.get("kv_quant_config") is not None
+    return weights or bool(cache) or bool(keys.get("quantized_mlp_kernel_enabled"))
+
+
+def spell_fp8(draft: PlanDraft) -> None:
+    """Sets the two variables that FP8 needs on NxD Inference. It is an error if one is set to anything but 1."""
+    if not uses_fp8(draft.override):
+        return
+    for name in FP8_VARIABLES:
+        value = draft.env.setdefault(name, "1")
+        if value != "1":
+            why = f"FP8 needs {name}=1; with {value[:20]!r} special values are compiled wrongly"
+            draft.error("fp8-variable", name, why, "Set it to 1, or remove it.")

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_plugin
-from handler.neuron.lines.nxd_keys import is_multimodal, spell_neuron_config
+from handler.neuron.lines.nxd_keys import is_multimodal, spell_fp8, spell_neuron_config
 from handler.neuron.lines.plan_draft import (
     DEFAULT_CHUNK,
     PlanDraft,

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.config_values import FOLLOWS

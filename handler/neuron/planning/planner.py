@@ -17,7 +17,7 @@ from handler.neuron.checks.check_context import CheckContext, effective, effecti
 from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.host_cpu import HostCpu
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.feature import requested_features
 from handler.neuron.lines.line import ConfigKeys, Line

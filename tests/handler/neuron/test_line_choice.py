@@ -13,7 +13,7 @@ from neuron_plans import INF2, TRN1, TRN2
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.neuron.hardware.installed_packages import installed_versions
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.planning.planner import make_plan
 
 PLUGIN = "vllm-neuron"

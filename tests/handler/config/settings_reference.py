@@ -80,7 +80,9 @@ def _lines() -> Iterator[str]:
         row = (f"`{name}`", _takes(field), _default(field), field.metadata.text, further)
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n"
     yield WITHOUT_COUNTERPART
-    yield from (f"| {names} | {reason} |\n" for names, reason in containers.without_counterpart())
+    for reason in dict.fromkeys(containers.NO_COUNTERPART.values()):
+        names = [f"`{variable}`" for variable, other in containers.NO_COUNTERPART.items() if other == reason]
+        yield f"| {', '.join(names)} | {reason} |\n"
 
 
 def _takes(field: ConfigField) -> str:
