@@ -11,7 +11,7 @@ from handler.json_value import Json
 from handler.neuron.checks.native_start import NEW, OLD, REJECTED, RENAMED
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
 from handler.neuron.lines.plan_draft import additional_config
-from handler.neuron.neuron_config.native_keys import TOP_LEVEL, VISION_KEYS
+from handler.neuron.neuron_config.keys import TOP_LEVEL, VISION_KEYS
 from handler.neuron.planning.vllm_versions import OF_LINE
 from model_packaging.migration import nxdi_settings
 from model_packaging.migration.migrated_setting import Outcome, SettingTable

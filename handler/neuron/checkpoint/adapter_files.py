@@ -10,7 +10,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import CheckpointFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import header_of, open_checkpoint, shards_or_all
-from handler.neuron.checkpoint.model_config import text_part
+from handler.neuron.checkpoint.model_facts import text_part
 
 CONFIG = "adapter_config.json"
 # Only safetensors is supported: PEFT's other format is a pickle.

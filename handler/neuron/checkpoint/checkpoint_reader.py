@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, S3Files, read_json
-from handler.neuron.checkpoint.model_config import facts_from
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, facts_from
 from handler.storage.safetensors_header import BrokenFile, Tensor, read_header, total_sizes
 
 if TYPE_CHECKING:

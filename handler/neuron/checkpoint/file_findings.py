@@ -18,7 +18,7 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.chat_template import FILE, own_template
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
-from handler.neuron.checkpoint.model_config import number, text_part
+from handler.neuron.checkpoint.model_facts import number, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
 from handler.neuron.checkpoint.text_trial import tried
 from handler.storage.safetensors_header import PREFIX, Tensor

@@ -22,7 +22,7 @@ from handler.neuron.lines.native.native_prefill import (
     TOKENS,
     numbers,
 )
-from handler.neuron.neuron_config.native_keys import DECODE_STEP
+from handler.neuron.neuron_config.keys import DECODE_STEP
 
 # The plugin's own default, in tokens.
 PLUGIN_BLOCK: Final = 32

@@ -13,16 +13,16 @@ from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECT
 from handler.neuron.lines.plan_draft import additional_config
 from handler.neuron.neuron_config.class_rules import CLASS_RULES, NESTED_RULES
 from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.keys import ConfigKey
-from handler.neuron.neuron_config.model_rules import MODEL_RULES
-from handler.neuron.neuron_config.native_keys import (
+from handler.neuron.neuron_config.keys import (
     KEYS_021,
     NATIVE_KEYS,
     NATIVE_SAMPLING_KEYS,
     SWALLOWED,
     TOP_LEVEL,
     VISION_KEYS,
+    ConfigKey,
 )
+from handler.neuron.neuron_config.model_rules import MODEL_RULES
 from handler.neuron.neuron_config.rule import ConfigRule
 from handler.neuron.neuron_config.spelling import Named, check_keys, check_override
 from handler.neuron.sampling_limits import KEY

@@ -1,16 +1,19 @@
-"""The fork with NxD Inference on the engine V0: vLLM 0.9.1, and for plans only 0.7.2, with `override_neuron_config`.
+"""The fork on the engine V0: vLLM 0.9.1, and for plans only 0.7.2, with NxD Inference or transformers-neuronx.
 
 Sources: vLLM 0.9.1, worker/neuronx_distributed_model_runner.py and model_executor/model_loader/neuronx_distributed.py;
 aws-neuron/upstreaming-to-vllm, branch neuron-2.24-vllm-v0.7.2 (examples/offline_inference/neuron_*.py,
 examples/neuron/multi_node, vllm/model_executor/model_loader/neuronx_distributed.py) and main; tutorial "Deploying
-Llama3.1 405B (Trn2)".
+Llama3.1 405B (Trn2)". With transformers-neuronx: vLLM 0.9.1, platforms/neuron.py, worker/neuron_worker.py,
+worker/neuron_model_runner.py and model_executor/model_loader/neuron.py; guide "Transformers NeuronX Developer Guide for
+Continuous Batching"; aws-neuron/upstreaming-to-vllm, examples/offline_inference/neuron_int8_quantization.py and
+neuron_speculation.py.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.json_value import Json
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
 from handler.neuron.lines.feature import Feature
@@ -22,6 +25,28 @@ from handler.neuron.lines.plan_draft import DEFAULT_CHUNK, PlanDraft, agree, com
 from handler.neuron.lines.speculation import method_of, speculative_config
 
 UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
+
+# What the name of a line with transformers-neuronx ends with.
+SUFFIX: Final = "-tnx"
+TNX_FEATURES: Final = frozenset(
+    {
+        Feature.TENSOR_PARALLEL,
+        Feature.CONTINUOUS_BATCHING,
+        Feature.CONTEXT_BUCKETS,
+        Feature.TOKEN_BUCKETS,
+        Feature.BUCKETING,
+        Feature.BLOCKS,
+        Feature.INT8,
+        Feature.ON_DEVICE_SAMPLING,
+        Feature.CPU_SAMPLING,
+        Feature.DRAFT_MODEL,
+        Feature.EAGLE,
+        Feature.FUSED_SPECULATION,
+        Feature.RAW,
+    }
+)
+# Values of quantization that mean INT8: vLLM's method, and the data type that it reads from NEURON_QUANT_DTYPE.
+TNX_QUANTIZATION: Final = ("int8", "s8", "neuron_quant")
 
 
 def spell(draft: PlanDraft) -> None:
@@ -134,5 +159,68 @@ FORK_072 = Line(
     (2, 24),
     spell,
     NXD_INFERENCE,
+    served=False,
+)
+
+
+def spell_tnx(draft: PlanDraft) -> None:
+    """Writes the arguments and variables of vLLM's own backend with transformers-neuronx.
+
+    Variables set buckets and quantization; a block holds a whole sequence. The backend takes the framework only without
+    VLLM_NEURON_FRAMEWORK: with it, it reads an attribute that does not exist (platforms/neuron.py, 0.9.1). It saves no
+    artifacts; the compiler's cache of single graphs spares a second compile.
+    """
+    spell_fork(draft)
+    draft.env.pop(FRAMEWORK_VARIABLE, None)
+    complete_shape(draft)
+    whole_sequence_blocks(draft)
+    _spell_buckets(draft)
+    _spell_quantization(draft)
+    if draft.config.on_device_sampling is False:
+        draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
+    spell_speculation(draft, TRANSFORMERS_NEURONX)
+    draft.override.update(draft.raw)
+    if draft.override:
+        draft.args["override_neuron_config"] = dict(draft.override)
+
+
+def _spell_buckets(draft: PlanDraft) -> None:
+    config = draft.config
+    if config.context_encoding_buckets:
+        draft.env["NEURON_CONTEXT_LENGTH_BUCKETS"] = ",".join(map(str, config.context_encoding_buckets))
+    if config.token_generation_buckets:
+        draft.env["NEURON_TOKEN_GEN_BUCKETS"] = ",".join(map(str, config.token_generation_buckets))
+
+
+def _spell_quantization(draft: PlanDraft) -> None:
+    """Writes `NEURON_QUANT_DTYPE`, the type, and `quantization="neuron_quant"`, which makes vLLM read it."""
+    quantization = draft.config.quantization
+    if quantization is None:
+        return
+    if quantization.lower() not in TNX_QUANTIZATION:
+        why = f"transformers-neuronx quantizes to INT8 only, not to '{quantization[:40]}'"
+        draft.error("unsupported-quantization", draft.config.setting("quantization"), why, "Use int8, or remove it.")
+        return
+    draft.args["quantization"] = "neuron_quant"
+    draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")
+
+
+TNX_091 = Line(
+    f"{FORK_091.name}{SUFFIX}",
+    TNX_FEATURES,
+    ConfigKeys.TRANSFORMERS_NEURONX,
+    ("inf2", "trn1"),
+    (2, 26),
+    spell_tnx,
+    TRANSFORMERS_NEURONX,
+)
+TNX_072 = Line(
+    f"{FORK_072.name}{SUFFIX}",
+    TNX_FEATURES,
+    ConfigKeys.TRANSFORMERS_NEURONX,
+    ("inf2", "trn1"),
+    (2, 24),
+    spell_tnx,
+    TRANSFORMERS_NEURONX,
     served=False,
 )

@@ -11,7 +11,7 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_config import number
+from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.lines.plan_draft import PlanDraft
 
 FILE: Final = "lora-adapters.json"

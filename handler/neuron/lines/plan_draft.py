@@ -16,7 +16,7 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import instance_catalogue as catalogue
-from handler.neuron.hardware.host_cpu import HostCpu
+from handler.neuron.hardware.current_machine import HostCpu
 from handler.neuron.hardware.instance_catalogue import InstanceType
 
 # Long enough for a chat and short enough to compile in minutes. A model with a shorter context gets less.

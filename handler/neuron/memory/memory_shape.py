@@ -9,8 +9,7 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_config import number
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, number
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.checkpoint.model_config import number, text_part
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, number, text_part
 from handler.neuron.memory.memory_shape import WIDTHS, MemoryShape
 from handler.neuron.memory.rank_weights import rank_weights, shard_heads, stored_parameters
 from handler.neuron.neuron_config.model_rules import FLASH_DECODING_MODELS

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
-from handler.neuron.checkpoint.model_config import number, text_part
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, number, text_part
 
 # Model types with a shared expert as wide as `intermediate_size` (modeling_llama4_text.py).
 SHARED_EXPERT_TYPES = ("llama4", "llama4_text")

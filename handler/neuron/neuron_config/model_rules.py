@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import log2
 from typing import Final
 
-from handler.neuron.checkpoint.model_config import number, text_part
+from handler.neuron.checkpoint.model_facts import number, text_part
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule, rule
 

@@ -77,8 +77,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
 
     :raises SettingError: the instance, the line or the model is invalid.
     """
-    from handler.neuron.hardware.current_machine import this_machine
-    from handler.neuron.hardware.host_cpu import host_cpu
+    from handler.neuron.hardware.current_machine import host_cpu, this_machine
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.adapter_findings import adapter_findings

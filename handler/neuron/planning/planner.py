@@ -16,7 +16,7 @@ from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
 from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
-from handler.neuron.hardware.host_cpu import HostCpu
+from handler.neuron.hardware.current_machine import HostCpu
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.feature import requested_features
@@ -27,8 +27,7 @@ from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.speculation import complete_speculation
 from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.keys import KEYS, PLUGIN, SAMPLING_KEYS
-from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS, SWALLOWED
+from handler.neuron.neuron_config.keys import KEYS, NATIVE_KEYS, NATIVE_SAMPLING_KEYS, PLUGIN, SAMPLING_KEYS, SWALLOWED
 from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
 from handler.neuron.planning.rope import spell_rope
 from handler.neuron.planning.vllm_versions import version_of

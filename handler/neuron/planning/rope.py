@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_config import text_part
+from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.lines.plan_draft import PlanDraft
 
 
