@@ -87,12 +87,10 @@ def compiled_buckets(plan: EnginePlan) -> CompiledBuckets | None:
         return None
     if plan.engine_args.get("speculative_config"):
         return None
-    additional = plan.engine_args.get("additional_config")
-    sections = additional if isinstance(additional, dict) else {}
     if line.keys is ConfigKeys.NATIVE:
-        return _native(_section(sections, "neuron_config"), plan.engine_args, length, sequences)
+        return _native(plan.section("neuron_config"), plan.engine_args, length, sequences)
     if line.name.startswith("nxdi"):
-        return _nxdi(_section(sections, "override_neuron_config"), plan.engine_args, length, sequences)
+        return _nxdi(plan.section("override_neuron_config"), plan.engine_args, length, sequences)
     return None
 
 
@@ -106,8 +104,8 @@ def powers(first: int, last: int) -> tuple[int, ...]:
 
 
 def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets:
-    given = args.get(TOKENS)
-    tokens = min(given, length) if isinstance(given, int) else length
+    budget = args.get(TOKENS)
+    tokens = min(budget, length) if isinstance(budget, int) else length
     segments = numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
     prefill = segments[-1:] or numbers(keys.get(PREFILL_BUCKETS)) or powers(SMALLEST, tokens)
     return CompiledBuckets(
@@ -121,8 +119,8 @@ def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, seq
 def _nxdi(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets | None:
     if args.get("enable_prefix_caching") or args.get("enable_chunked_prefill") or "text_neuron_config" in keys:
         return None
-    given = keys.get("max_context_length")
-    context = given if isinstance(given, int) else length
+    limit = keys.get("max_context_length")
+    context = limit if isinstance(limit, int) else length
     whole = keys.get("enable_bucketing") is False
     prefill = [context] if whole else numbers(keys.get("context_encoding_buckets")) or _rounded_powers(context)
     decode = [length] if whole else numbers(keys.get("token_generation_buckets")) or _rounded_powers(length)
@@ -139,11 +137,6 @@ def _rounded_powers(last: int) -> list[int]:
     if last <= SMALLEST:
         return [last]
     return [2**power for power in range(int(log2(SMALLEST)), round(log2(last)))] + [last]
-
-
-def _section(sections: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    found = sections.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def planned_buckets(plan: EnginePlan, config: EndpointConfig, length: int, sequences: int) -> CompiledBuckets | None:

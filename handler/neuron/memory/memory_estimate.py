@@ -117,8 +117,6 @@ def estimate(
         notes.append("the draft model is not counted: its config.json was not read")
     if config.enable_lora:
         notes.append("LoRA adapters are not counted")
-    if config.max_model_len is None and "seq_len" not in {**(config.text_neuron_config or {}), **config.neuron_config}:
-        notes.append("max_model_len is not set, so the longest context of the model is counted")
     presharded = bool(config.save_sharded_checkpoint and config.compiled_artifacts)
     return measure(facts, memory_shape(config, facts, instance), instance, draft, notes, presharded=presharded)
 
