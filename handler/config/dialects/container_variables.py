@@ -130,7 +130,7 @@ def translate(name: str, value: str) -> list[Assignment]:
     if name in FIELDS:
         return [assign(FIELDS[name], value, name)]
     if name in ARGUMENTS:
-        return engine.translate(ARGUMENTS[name], value, name)
+        return engine.translate_argument(ARGUMENTS[name], value, name)
     if name in REJECTED:
         raise SettingError(name, "is a variable of another container, and has no effect here", REJECTED[name])
     if name in NO_COUNTERPART:

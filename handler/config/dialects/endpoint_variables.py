@@ -56,7 +56,7 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
     if field == FRONT_ENDS:
         return [] if value is None else one_process(setting, value)
     if field == "lora_modules":
-        return engine.translate(field, value, setting)
+        return engine.translate_argument(field, value, setting)
     if field not in {"engine_args", "neuron_config", "neuron_env"}:
         return [assign(field, value, setting)]
     inner = converted(to_mapping, {} if value is None else value, setting)
@@ -67,7 +67,7 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
 
 
 def _engine_key(key: str, value: Json, setting: str) -> list[Assignment]:
-    return [_within(found, key) for found in engine.translate(key, value, setting)]
+    return [_within(found, key) for found in engine.translate_argument(key, value, setting)]
 
 
 def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:

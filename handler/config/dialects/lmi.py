@@ -22,7 +22,7 @@ INT8 = if_true(Assignment("quantization", "int8"))
 
 
 def _engine(argument: str) -> Translator:
-    return lambda name, value: engine.translate(argument, value, name)
+    return lambda name, value: engine.translate_argument(argument, value, name)
 
 
 def _only(*values: str, reason: str) -> Translator:
@@ -234,6 +234,6 @@ def _option(name: str, option: str, value: str, prefix: str, spell: Callable[[st
             return []
         raise SettingError(name, f"is not supported here: {REJECTED[option]}", "Remove it.")
     if engine.is_known(option):
-        return engine.translate(option, value, name)
+        return engine.translate_argument(option, value, name)
     known = [spell(other) for other in (*OPTIONS, *NO_EFFECT, *REJECTED, *engine.names())]
     raise unknown(name, spell(option), known, prefix, "an option of LMI or an engine argument of vLLM")

@@ -1,4 +1,9 @@
-"""Translates vLLM's engine arguments. `SM_VLLM_*`, documents and LMI's options all use it.
+"""Translates vLLM's engine arguments: `SM_VLLM_*` and `SM_ON_*`, and what documents and LMI's options name so.
+
+AWS's image turns `SM_VLLM_MAX_NUM_SEQS=64` into `--max-num-seqs 64` and repeats JSON lists. It drops `false`, so that a
+flag stays on that a user switched off. Here `false` means false. In optimum-neuron's image `SM_ON_BATCH_SIZE=4` becomes
+`optimum-cli neuron serve --batch_size 4`, and an empty value is a flag that is set (huggingface/optimum-neuron,
+docker/vllm/Dockerfile and optimum/commands/neuron/serve.py; arguments that it does not know go on to vLLM).
 
 An argument that has a field becomes that field; the others go to `engine_args`. The arguments that hold the Neuron
 configuration or the speculation are translated key by key, so that a plan can spell them for any line.
@@ -10,7 +15,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from handler.config.assignment import Assignment, assign, converted
+from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.fields import fields
 from handler.config.problems import BadValue, unknown
 from handler.config.values import parse_json, shown, to_bool, to_mapping
@@ -18,6 +23,16 @@ from handler.config.vllm_argument_table import known, server_arguments
 from handler.errors import SettingError
 from handler.json_value import Json
 
+PREFIX, OPTIMUM_PREFIX = "SM_VLLM_", "SM_ON_"
+# Arguments of optimum-neuron -> fields.
+OPTIMUM_FIELDS: Mapping[str, str] = {
+    "model": "model",
+    "served_model_name": "served_model_name",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "batch_size": "max_num_seqs",
+    "sequence_length": "max_model_len",
+}
+TASK, NON_CACHED = "task", "allow_non_cached_model"
 # Arguments that vLLM's tables do not have. The native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
@@ -36,7 +51,37 @@ LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or co
 FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
-def translate(name: str, value: Json, setting: str) -> list[Assignment]:
+def reads(name: str) -> bool:
+    return name.startswith((PREFIX, OPTIMUM_PREFIX))
+
+
+def translate(name: str, value: str) -> list[Assignment]:
+    """Translates one variable.
+
+    :raises SettingError: there is no such argument, or the value does not fit.
+    """
+    optimum = name.startswith(OPTIMUM_PREFIX)
+    prefix = OPTIMUM_PREFIX if optimum else PREFIX
+    argument = canonical(name.removeprefix(prefix))
+    if optimum and argument in OPTIMUM_FIELDS:
+        return [assign(OPTIMUM_FIELDS[argument], value, name)] if value.strip() else []
+    if optimum and argument == NON_CACHED:
+        return [unused(name, "this endpoint always compiles a model that is in no cache")]
+    if optimum and argument == TASK:
+        if value in {"", "generate"}:
+            return []
+        raise SettingError(name, f"'{value[:80]}' is not a task of this endpoint, which generates text", "Remove it.")
+    if not is_known(argument):
+        own = (*OPTIMUM_FIELDS, TASK, NON_CACHED) if optimum else ()
+        known: list[str] = [other.upper() for other in (*names(), *own)]
+        what = "an argument of optimum-neuron or vLLM" if optimum else "an engine argument of vLLM"
+        raise unknown(name, argument.upper(), known, prefix, what)
+    if not value.strip():
+        return translate_argument(argument, True, name) if is_flag(argument) else []
+    return translate_argument(argument, value, name)
+
+
+def translate_argument(name: str, value: Json, setting: str) -> list[Assignment]:
     """Translates one engine argument.
 
     :param name: vLLM's name, with hyphens or underscores, in any case. `no_...` turns a flag off.
@@ -57,7 +102,7 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
         if argument is None:
             positive = name.removeprefix("no_")
             if is_flag(positive):
-                return translate(positive, not to_bool(value), setting)
+                return translate_argument(positive, not to_bool(value), setting)
             raise unknown(setting, name, names(), "", "an engine argument of vLLM")
         if name in fields():
             return [assign(name, value, setting)]

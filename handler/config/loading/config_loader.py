@@ -7,25 +7,27 @@ line and the instance decide what no source sets. Two different values from equa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from handler.config.assignment import Assignment, assign, converted, sourced
 from handler.config.dialects import container_variables as containers
 from handler.config.dialects import endpoint_variables as ours
-from handler.config.dialects import lmi, server_arguments
+from handler.config.dialects import lmi, vllm_names
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.fields import fields
 from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
-from handler.config.loading.merge import merge
 from handler.config.loading.model_file_rules import is_data
 from handler.config.loading.setting_files import Setting, of_artifacts, of_model_directory, of_named_document
-from handler.config.problems import SettingErrors, masked
-from handler.config.value_source import Origin, ValueSource
+from handler.config.neuron_keys import competing_keys
+from handler.config.problems import MASK, SettingErrors, masked
+from handler.config.value_source import Origin, Overridden, ValueSource
 from handler.config.values import clean
 from handler.errors import SettingError
 
@@ -41,7 +43,7 @@ class Dialect(Protocol):
     def translate(self, name: str, value: str) -> list[Assignment]: ...
 
 
-DIALECTS: tuple[Dialect, ...] = (ours, server_arguments, lmi, containers, neuron)
+DIALECTS: tuple[Dialect, ...] = (ours, vllm_names, lmi, containers, neuron)
 
 
 def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: str | None = None) -> EndpointConfig:
@@ -98,7 +100,7 @@ def translate_variable(name: str, value: str) -> list[Assignment]:
     """An empty value counts as not set: deployment templates leave variables empty. For optimum-neuron it is a flag."""
     for dialect in DIALECTS:
         if dialect.reads(name):
-            if not value.strip() and not name.startswith(server_arguments.OPTIMUM_PREFIX):
+            if not value.strip() and not name.startswith(vllm_names.OPTIMUM_PREFIX):
                 return []
             return dialect.translate(name, converted(clean, value, name))
     containers.reject_misspelling(name)
@@ -130,3 +132,63 @@ def _secrets(environ: Mapping[str, str], assignments: Iterable[Assignment]) -> s
     values = {environ.get(name, "").strip() for name in SECRETS}
     values |= {str(assignment.value) for assignment in assignments if assignment.field == "hf_token"}
     return {value for value in values if len(value) > 3}
+
+
+def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[SettingError]]:
+    """The values of `EndpointConfig`'s fields, with their sources, and an error for every contradiction.
+
+    A plan applies `neuron_config` last, so a raw key that has a field of its own competes with that field here:
+    otherwise a weaker source's raw key would beat a stronger source's field.
+    """
+    rivals: dict[tuple[str, str], list[Assignment]] = {}
+    unused: dict[str, str] = {}
+    for assignment in assignments:
+        if assignment.field == "unused":
+            unused.setdefault(assignment.key, str(assignment.value))
+        else:
+            rivals.setdefault(_slot(assignment), []).append(assignment)
+    sources: dict[str, ValueSource] = {}
+    overridden: dict[str, tuple[Overridden, ...]] = {}
+    values: dict[str, Any] = {"sources": sources, "overridden": overridden, "unused": unused}
+    errors: list[SettingError] = []
+    # The variable's own value comes first, then the flags that other settings add to it.
+    for _, group in sorted(rivals.items(), key=lambda item: item[0][1]):
+        winner, *others = sorted(group, key=lambda assignment: assignment.source.origin)
+        different = [other for other in others if _text(other) != _text(winner)]
+        errors += [_conflict(winner, other) for other in different if other.source.origin is winner.source.origin]
+        _put(values, winner)
+        sources.setdefault(winner.target, winner.source)
+        if different:
+            overridden[winner.target] = tuple(Overridden(other.value, other.source) for other in different)
+    return values, errors
+
+
+def _slot(assignment: Assignment) -> tuple[str, str]:
+    """Assignments with the same result compete for one value."""
+    if assignment.field == "neuron_config":
+        field = fields().get(competing_keys().get(assignment.key, assignment.key))
+        if field is not None and not field.metadata.merged:
+            return field.name, ""
+    return assignment.target, assignment.part
+
+
+def _put(values: dict[str, Any], winner: Assignment) -> None:
+    if not winner.key:
+        values[winner.field] = winner.value
+        return
+    mapping = values.setdefault(winner.field, {})
+    flags = winner.field == "neuron_env" and winner.key in mapping
+    mapping[winner.key] = f"{mapping[winner.key]} {winner.value}".strip() if flags else winner.value
+
+
+def _text(assignment: Assignment) -> str:
+    """The value as JSON, in which equal settings are equal: `8` of a field and `8` in NeuronConfig."""
+    return json.dumps(assignment.value, sort_keys=True, default=str)
+
+
+def _conflict(winner: Assignment, other: Assignment) -> SettingError:
+    field = fields().get(winner.field)
+    texts = (_text(other), _text(winner))
+    short = [text if len(text) <= 80 else f"{text[:77]}..." for text in texts]
+    value, winning = (MASK, MASK) if field is not None and field.metadata.secret else short
+    return SettingError(str(other.source), f"is {value}, but {winner.source} is {winning}", "Keep one of the two.")

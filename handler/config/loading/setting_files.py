@@ -149,7 +149,7 @@ def _document_key(key: str, value: Json) -> list[Assignment]:
     if ours.is_known(name):
         return ours.field_value(name, value, key)
     if engine.is_known(name):
-        return engine.translate(name, value, key)
+        return engine.translate_argument(name, value, key)
     raise unknown(key, name, {*fields(), ours.MEGABYTES, *engine.names()}, "", "a setting of this endpoint")
 
 

@@ -6,8 +6,7 @@ import pytest
 from reading import one_refusal, read, refused
 
 from handler.config.assignment import Assignment
-from handler.config.loading.config_loader import load
-from handler.config.loading.merge import merge
+from handler.config.loading.config_loader import load, merge
 from handler.config.value_source import Origin, Overridden, ValueSource
 
 MODEL = "/models/m"
