@@ -44,11 +44,11 @@ def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
     """The plugin loads artifacts unchanged and silently ignores settings that differ from them."""
     for target, weaker in sorted(config.overridden.items()):
         field = fields().get(target.partition(".")[0])
-        for one in weaker:
-            if one.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
+        for overridden in weaker:
+            if overridden.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
                 name = target.partition(".")[0]
                 configured = _shown(config, getattr(config, name))
-                compiled = _shown(config, one.value)
+                compiled = _shown(config, overridden.value)
                 why = f"the artifacts were compiled with {compiled}, but {config.source(target)} is {configured}"
                 fix = "Set it to the value that the artifacts were compiled with, or compile again."
                 yield Finding("artifacts-differ", Severity.WARNING, config.source(target).name, why, fix)

@@ -91,14 +91,14 @@ class ConfigField:
 @lru_cache(maxsize=1)
 def fields() -> Mapping[str, ConfigField]:
     """Every field that a user can set, by name."""
-    found: dict[str, ConfigField] = {}
+    settable: dict[str, ConfigField] = {}
     for field in dataclasses.fields(EndpointConfig):
         metadata = field.metadata[METADATA]
         assert isinstance(metadata, FieldMetadata)
         if metadata.by_user:
             default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-            found[field.name] = ConfigField(field.name, str(field.type).removesuffix(" | None"), default, metadata)
-    return found
+            settable[field.name] = ConfigField(field.name, str(field.type).removesuffix(" | None"), default, metadata)
+    return settable
 
 
 def _positive(value: Json) -> int:

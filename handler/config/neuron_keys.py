@@ -49,8 +49,8 @@ def saved_keys() -> tuple[tuple[str, str], ...]:
 @lru_cache(maxsize=1)
 def field_of_key() -> Mapping[str, str]:
     """Key of NxD Inference's NeuronConfig -> the field that its value is, or follows from."""
-    found = {key.name: field for field, key in _nxd_keys().items()}
-    return found | {key: name for name, field in fields().items() for key in field.metadata.nxd_derived}
+    named = {key.name: field for field, key in _nxd_keys().items()}
+    return named | {key: name for name, field in fields().items() for key in field.metadata.nxd_derived}
 
 
 @lru_cache(maxsize=1)

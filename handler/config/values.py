@@ -128,12 +128,12 @@ def parse_json(text: str) -> Json:
 
 def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """An object without duplicate keys."""
-    found: dict[str, Json] = {}
+    members: dict[str, Json] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise BadValue(f"the key {shown(key)} is given twice", "Keep one of the two")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def plain(value: object, depth: int = 0) -> Json:

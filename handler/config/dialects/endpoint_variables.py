@@ -67,7 +67,7 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
 
 
 def _engine_key(key: str, value: Json, setting: str) -> list[Assignment]:
-    return [_within(found, key) for found in engine.translate_argument(key, value, setting)]
+    return [_within(assignment, key) for assignment in engine.translate_argument(key, value, setting)]
 
 
 def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
@@ -76,11 +76,11 @@ def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
     if not converted(clean, key, setting).isidentifier():
         raise SettingError(setting, "is not a valid name of a variable", "Use letters, digits and underscores.")
     try:
-        return [_within(found, key) for found in neuron.translate(key, text)]
+        return [_within(assignment, key) for assignment in neuron.translate(key, text)]
     except SettingError as error:
         raise SettingError(setting, error.problem, error.fix) from None
 
 
-def _within(found: Assignment, key: str) -> Assignment:
-    via = f"{key}.{found.via}" if found.via else key
-    return Assignment(found.field, found.value, key=found.key, part=found.part, via=via)
+def _within(assignment: Assignment, key: str) -> Assignment:
+    via = f"{key}.{assignment.via}" if assignment.via else key
+    return Assignment(assignment.field, assignment.value, key=assignment.key, part=assignment.part, via=via)

@@ -198,9 +198,9 @@ def translate_key(key: str, value: str) -> list[Assignment]:
     """
     if key.startswith(FILE_PREFIX):
         return _option(key, key.removeprefix(FILE_PREFIX), value, FILE_PREFIX, str)
-    found = _server(key, key.lower(), value)
-    if found is not None:
-        return found
+    assignments = _server(key, key.lower(), value)
+    if assignments is not None:
+        return assignments
     known = {*SERVER, *SERVER_NO_EFFECT, *(FILE_PREFIX + option for option in OPTIONS)}
     raise unknown(key, key, known, "", "a key of serving.properties that this endpoint reads")
 
@@ -211,9 +211,9 @@ def translate_server(name: str, key: str, value: str) -> list[Assignment]:
     :raises SettingError: the value does not fit.
     """
     for spelling in (key.lower(), key.lower().replace("_", "")):
-        found = _server(name, spelling, value)
-        if found is not None:
-            return found
+        assignments = _server(name, spelling, value)
+        if assignments is not None:
+            return assignments
     return [unused(name, "LMI's server does not run here")]
 
 

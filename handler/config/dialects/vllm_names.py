@@ -171,43 +171,43 @@ def raw_neuron_config(config: Mapping[str, Json], setting: str, via: str = "") -
 def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
     if name == "lora_modules":
         return [assign(name, _lora_modules(value), setting)]
-    given = to_mapping(value)
+    content = to_mapping(value)
     if name in NEURON_CONFIGS:
-        return raw_neuron_config(given, setting)
-    return _additional(given, setting) if name == "additional_config" else _speculative(given, setting)
+        return raw_neuron_config(content, setting)
+    return _additional(content, setting) if name == "additional_config" else _speculative(content, setting)
 
 
-def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+def _additional(content: Mapping[str, Json], setting: str) -> list[Assignment]:
     """Takes the Neuron configuration out of vLLM's `additional_config`. The other keys stay."""
-    found: list[Assignment] = []
+    assignments: list[Assignment] = []
     rest: dict[str, Json] = {}
-    for key, value in given.items():
+    for key, value in content.items():
         if canonical(key) in NEURON_CONFIGS:
             inner = converted(to_mapping, {} if value is None else value, f"{setting}.{key}")
-            found += raw_neuron_config(inner, setting, via=key)
+            assignments += raw_neuron_config(inner, setting, via=key)
         elif key == "vision_neuron_config":
-            found.append(assign(key, value, setting, key))
+            assignments.append(assign(key, value, setting, key))
         else:
             rest[key] = value
     if rest:
-        found.append(Assignment("engine_args", rest, key="additional_config"))
-    return found
+        assignments.append(Assignment("engine_args", rest, key="additional_config"))
+    return assignments
 
 
-def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+def _speculative(content: Mapping[str, Json], setting: str) -> list[Assignment]:
     """Translates draft, length and method to their fields. With a method that has no field value, all goes to vLLM."""
-    method = given.get("method")
+    method = content.get("method")
     if method is not None and method not in fields()["speculation"].metadata.choices:
-        return [Assignment("engine_args", dict(given), key="speculative_config")]
-    found = [
+        return [Assignment("engine_args", dict(content), key="speculative_config")]
+    assignments = [
         assign(SPECULATIVE[key], value, setting, key)
-        for key, value in given.items()
+        for key, value in content.items()
         if key in SPECULATIVE and value is not None
     ]
-    rest = {key: value for key, value in given.items() if key not in SPECULATIVE}
+    rest = {key: value for key, value in content.items() if key not in SPECULATIVE}
     if rest:
-        found.append(Assignment("engine_args", rest, key="speculative_config"))
-    return found
+        assignments.append(Assignment("engine_args", rest, key="speculative_config"))
+    return assignments
 
 
 def _lora_modules(value: Json) -> Json:
@@ -221,13 +221,13 @@ def _lora_modules(value: Json) -> Json:
         if set(value) - {"base_model_name"} != {"name", "path"}:
             return value
         value = [value]
-    found: dict[str, Json] = {}
+    paths: dict[str, Json] = {}
     for entry in value if isinstance(value, list) else [value]:
         name, path = _lora_module(entry)
-        if name in found:
+        if name in paths:
             raise BadValue(f"the adapter {shown(name)} is given twice", "Keep one of the two")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def _lora_texts(text: str) -> Json:

@@ -59,11 +59,11 @@ def open_checkpoint(
         return S3Files(model, client)
     try:
         directory = Path(model).expanduser()
-        found = directory.is_dir()
+        exists = directory.is_dir()
     except (OSError, RuntimeError, ValueError):  # a name that is too long, an unknown user, a NUL character
         problem = f"'{model[:60]}' cannot be a directory or a hub id"
         raise SettingError(SETTING, problem, "Give a directory, an s3:// URI or a hub id.") from None
-    if found:
+    if exists:
         return LocalFiles(directory, model)
     if model.startswith(("/", "./", "../", "~")):
         raise SettingError(

@@ -137,14 +137,14 @@ def _reports(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _ecc(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     listed = _mapping(_mapping(document.get("system_data")).get("neuron_hw_counters")).get("neuron_devices")
-    found = {}
+    counts = {}
     for device in listed if isinstance(listed, list) else []:
         counters = _mapping(device)
         for kind in ECC:
             count = _count(counters.get(kind))
             if count is not None:
-                found[str(counters.get("neuron_device_index")), kind] = count
-    return found
+                counts[str(counters.get("neuron_device_index")), kind] = count
+    return counts
 
 
 def _problems(document: Mapping[str, Any]) -> Iterator[str]:
@@ -159,9 +159,9 @@ def _problems(document: Mapping[str, Any]) -> Iterator[str]:
             yield error[:200]
 
 
-def _add(sums: dict[str, int], given: object, names: tuple[str, ...] | None = None) -> None:
+def _add(sums: dict[str, int], counts: object, names: tuple[str, ...] | None = None) -> None:
     """Adds the counts of another application: all of them, or those in `names`."""
-    for name, value in _mapping(given).items():
+    for name, value in _mapping(counts).items():
         count = _count(value)
         if count is not None and (names is None or name in names):
             sums[name] = sums.get(name, 0) + count

@@ -46,13 +46,13 @@ def spell_blocks(draft: PlanDraft) -> None:
     if length is None or size is None or sequences is None or size < 1:
         return
     needed = -(-length // size) * sequences
-    given = draft.number("num_gpu_blocks_override")
-    if given is None:
+    blocks = draft.number("num_gpu_blocks_override")
+    if blocks is None:
         why = f"{sequences} sequences of {length} tokens in blocks of {size} need {needed} blocks"
         draft.complete("num_gpu_blocks_override", needed, why)
-    elif given < needed:
+    elif blocks < needed:
         setting = draft.config.setting("num_gpu_blocks_override")
-        why = f"{given} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin fails"
+        why = f"{blocks} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin fails"
         draft.error("too-few-blocks", setting, why, f"Give {needed} or more, or remove it.")
 
 

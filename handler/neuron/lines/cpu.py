@@ -71,21 +71,23 @@ def choose_cache(draft: PlanDraft) -> None:
     of a NUMA node's memory, whatever the plan needs (vllm/platforms/cpu.py). With a second engine on the machine the
     kernel then ends one of the two.
     """
-    given, cpu, facts = draft.env.get(SPACE), draft.cpu, draft.facts
-    if given is not None and not given.strip().isdecimal():
-        draft.error("invalid-setting", SPACE, f"'{given[:60]}' is not a whole number", "Give the cache's size in GiB.")
-    if given is not None or cpu is None:
+    configured, cpu, facts = draft.env.get(SPACE), draft.cpu, draft.facts
+    if configured is not None and not configured.strip().isdecimal():
+        draft.error(
+            "invalid-setting", SPACE, f"'{configured[:60]}' is not a whole number", "Give the cache's size in GiB."
+        )
+    if configured is not None or cpu is None:
         return
     ranks = (draft.number("tensor_parallel_size") or 1) * (draft.number("pipeline_parallel_size") or 1)
     most, why = cpu.free // ranks // SHARE, "the key-value cache may take a quarter of the free memory"
     size = max(1, most // GIB)
-    if facts is not None and (one := sequence_bytes(draft, facts) // ranks):
+    if facts is not None and (sequence := sequence_bytes(draft, facts) // ranks):
         sequences, length = draft.number("max_num_seqs") or SEQUENCES * ranks, sequence_length(draft, facts)
-        whole = f"{sequences} sequences of {length} tokens take {one * sequences / GIB:.2f} GiB of key-value cache"
-        if one * sequences <= most:
-            size, why = -(-one * sequences // GIB), whole
+        whole = f"{sequences} sequences of {length} tokens take {sequence * sequences / GIB:.2f} GiB of key-value cache"
+        if sequence * sequences <= most:
+            size, why = -(-sequence * sequences // GIB), whole
         else:
-            size, why = max(size, -(-one // GIB)), f"{whole}, and {why}, or hold one sequence"
+            size, why = max(size, -(-sequence // GIB)), f"{whole}, and {why}, or hold one sequence"
         if size * GIB * ranks > cpu.free // 2 and size > 1:
             fix = "Lower max_model_len, or use a machine with more memory."
             draft.warn("kv-cache-small", draft.config.setting("max_model_len"), f"{why}: too little is free", fix)
@@ -140,8 +142,8 @@ def _obstacle(draft: PlanDraft, facts: ModelFacts, cpu: HostCpu) -> str:
     if weights > cpu.memory // 2:
         return f"the weights would take {weights / GIB:.1f} GiB of {cpu.memory / GIB:.1f} GiB of memory"
     longest = sequence_bytes(draft, facts) * WIDTH // 2
-    given = draft.env.get(SPACE, "")
-    cache = int(given) * GIB if given.strip().isdecimal() else cpu.free // 2
+    space = draft.env.get(SPACE, "")
+    cache = int(space) * GIB if space.strip().isdecimal() else cpu.free // 2
     if longest <= cache:
         return ""
     tokens = sequence_length(draft, facts)

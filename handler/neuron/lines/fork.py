@@ -112,9 +112,9 @@ def _blocks(draft: PlanDraft) -> None:
 
 def whole_sequence_blocks(draft: PlanDraft) -> None:
     """Writes `block_size = max_model_len`. The fork sets it so itself, whatever it is given."""
-    length, given = draft.number("max_model_len"), draft.config.block_size
-    if given is not None and given != length:
-        why = f"the fork replaces block_size {given} with max_model_len {length}: a block holds a whole sequence"
+    length, size = draft.number("max_model_len"), draft.config.block_size
+    if size is not None and size != length:
+        why = f"the fork replaces block_size {size} with max_model_len {length}: a block holds a whole sequence"
         draft.warn("block-size-unused", draft.config.setting("block_size"), why, "Remove it.")
     draft.args["block_size"] = length
     if draft.config.num_gpu_blocks_override is not None:

@@ -35,7 +35,7 @@ def spell_disaggregation(draft: PlanDraft) -> None:
     if role is None:
         return
     rank, name = ROLES[role]
-    given = draft.args.get("kv_transfer_config")
+    configured = draft.args.get("kv_transfer_config")
     transfer: dict[str, Json] = {
         "kv_connector": "NeuronConnector",
         "kv_buffer_device": "cpu",
@@ -44,7 +44,7 @@ def spell_disaggregation(draft: PlanDraft) -> None:
         "kv_role": name,
         "kv_parallel_size": 2,
     }
-    draft.args["kv_transfer_config"] = {**transfer, **(given if isinstance(given, dict) else {})}
+    draft.args["kv_transfer_config"] = {**transfer, **(configured if isinstance(configured, dict) else {})}
     for variable, value in BOOTSTRAP.items():
         draft.env.setdefault(variable, value)
 

@@ -134,18 +134,18 @@ def _complete_prompt_length(draft: PlanDraft) -> None:
     """
     text = draft.override.get("text_neuron_config")
     keys = text if isinstance(text, dict) else draft.override
-    context, given = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
+    context, limit = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
     length = draft.number("max_model_len")
-    if given is None:
+    if limit is None:
         if isinstance(context, int) and context != length:
             draft.additional["max_prompt_length"] = context
             why = f"a prompt above max_context_length ({context}) could end the engine; this endpoint rejects it"
             draft.inform(
                 "completed", "additional_config.max_prompt_length", why, "Keep it equal to max_context_length."
             )
-    elif given != (context if context is not None else length):
+    elif limit != (context if context is not None else length):
         expected = context if context is not None else length
-        why = f"max_prompt_length is {str(given)[:20]}, but NeuronConfig's max_context_length is {expected}"
+        why = f"max_prompt_length is {str(limit)[:20]}, but NeuronConfig's max_context_length is {expected}"
         fix = f"Set max_prompt_length to {expected}, or remove it."
         draft.error("max-prompt-length", "additional_config.max_prompt_length", why, fix)
 

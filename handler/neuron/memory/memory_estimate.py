@@ -144,9 +144,9 @@ def measure(
     draft_cache = cache_bytes(draft, shape) if draft else 0
     paged, refused = None, ""
     if shape.paged is not None:
-        one = replace(shape, cache_tokens=-(-shape.length // NATIVE_BLOCK) * NATIVE_BLOCK)
-        sequence = cache_bytes(facts, one) + (cache_bytes(draft, one) if draft else 0)
-        fixed = sequence * shape.paged.fixed // max(one.cache_tokens, 1)
+        single = replace(shape, cache_tokens=-(-shape.length // NATIVE_BLOCK) * NATIVE_BLOCK)
+        sequence = cache_bytes(facts, single) + (cache_bytes(draft, single) if draft else 0)
+        fixed = sequence * shape.paged.fixed // max(single.cache_tokens, 1)
         cache = shape.paged.budget(core_memory(instance, shape.lnc), weights + draft_weights)
         refused = _refused(shape, sequence, fixed, cache)
         capacity, draft_cache = fixed or cache, 0

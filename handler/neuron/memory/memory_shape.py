@@ -197,10 +197,10 @@ def _graphs(config: EndpointConfig, raw: Mapping[str, Json], context: int, lengt
     return _buckets(prefill, context) + _buckets(decode, length)
 
 
-def _buckets(given: object, longest: int) -> int:
+def _buckets(buckets: object, longest: int) -> int:
     """The number of buckets. By default they are powers of two from 128 (modules/autobucketing.py)."""
-    if isinstance(given, list | tuple) and given:
-        return len(given)
+    if isinstance(buckets, list | tuple) and buckets:
+        return len(buckets)
     return max(round(log2(max(longest, 1))) - int(log2(SMALLEST_BUCKET)), 0) + 1
 
 

@@ -62,7 +62,7 @@ def rank_weights(facts: ModelFacts, degree: int, attention_degrees: Iterable[int
         parallelism a rank holds a copy for each).
     """
     hidden, layers = facts.hidden_size, facts.layers
-    attention = sum(_attention(facts, one) for one in tuple(attention_degrees) or (degree,))
+    attention = sum(_attention(facts, part) for part in tuple(attention_degrees) or (degree,))
     moe_layers = _moe_layers(facts)
     dense_width = number(text_part(facts.config), "intermediate_size_mlp") or facts.intermediate_size
     mlp = (layers - moe_layers) * _gated(hidden, dense_width, degree)

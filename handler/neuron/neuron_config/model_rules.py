@@ -40,8 +40,8 @@ def _context_lengths(values: ConfigValues) -> list[int]:
     shortest = SHORTEST[values.flag("is_prefix_caching")]
     if not values.flag("enable_bucketing") or longest < 1 or longest == shortest:
         return [longest]
-    given = values.numbers("context_encoding_buckets")
-    return given or [2**power for power in range(int(log2(shortest)), round(log2(longest)))] + [longest]
+    buckets = values.numbers("context_encoding_buckets")
+    return buckets or [2**power for power in range(int(log2(shortest)), round(log2(longest)))] + [longest]
 
 
 def qkv_kernel_weights(values: ConfigValues) -> BrokenRule | None:
@@ -125,8 +125,8 @@ def chunked_attention_parallel(values: ConfigValues) -> BrokenRule | None:
 
 def windowed_context(values: ConfigValues) -> BrokenRule | None:
     """models/config.py:925. The class of gpt-oss replaces this check, and takes any size."""
-    window, given = text_part(values.model).get("sliding_window"), values.number("windowed_context_encoding_size")
-    if not isinstance(window, int) or not given or given == window or values.model.get("model_type") == "gpt_oss":
+    window, size = text_part(values.model).get("sliding_window"), values.number("windowed_context_encoding_size")
+    if not isinstance(window, int) or not size or size == window or values.model.get("model_type") == "gpt_oss":
         return None
     why = f"it must be the model's sliding window, {window}"
     return BrokenRule("windowed_context_encoding_size", why, f"Set it to {window}, or remove it.")

@@ -44,7 +44,7 @@ def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
 
 
 def check_keys(
-    given: Mapping[str, Json],
+    keys: Mapping[str, Json],
     known: Mapping[str, ConfigKey],
     named: Named,
     *,
@@ -57,7 +57,7 @@ def check_keys(
     :param reference: what lists the known keys.
     """
     findings = []
-    for key, value in given.items():
+    for key, value in keys.items():
         if key in known:
             kind = known[key].kind
             if not _is(value, kind) and (value is not None or _is_calculated(key, known[key])):

@@ -36,11 +36,11 @@ def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Itera
     except (OSError, ValueError, RecursionError):
         document = None
     lists = [document.get(name) for name in LISTS] if isinstance(document, dict) else [None]
-    if not isinstance(document, dict) or not all(isinstance(one, dict) for one in lists):
+    if not isinstance(document, dict) or not all(isinstance(listed, dict) for listed in lists):
         why = f"{path} is not a JSON object with {' and '.join(LISTS)}, each an object of names and paths"
         yield _error(setting, why, "Correct it, or set lora_modules instead: the file is then written for you.")
         return
-    adapters = {name: where for one in lists if isinstance(one, dict) for name, where in one.items()}
+    adapters = {name: where for listed in lists if isinstance(listed, dict) for name, where in listed.items()}
     if len(adapters) > most:
         why = f"{path} names {len(adapters)} adapters, and the host keeps {most} (max_cpu_loras, else max_loras)"
         yield _error(setting, why, f"Set max_cpu_loras to {len(adapters)}.")

@@ -5,6 +5,7 @@ It reads the model's JSON files and headers. Nothing is compiled.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -60,16 +61,21 @@ def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None 
     """
     known = secrets(config)
     try:
-        found = _examined(config, build)
+        examination = _examined(config, build)
     except SettingError as error:
-        found = rejected_settings(error)
-    findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
-    return replace(found, findings=tuple(masked(finding, known) for finding in findings))
+        examination = rejected_settings(error)
+    findings = by_severity((*config_findings(config), *examination.findings))
+    return replace(examination, findings=tuple(masked(finding, known) for finding in findings))
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors first."""
+    return sorted(findings, key=lambda finding: ORDER.index(finding.severity))
 
 
 def rejected_settings(error: SettingError) -> Examination:
     """The examination of settings that cannot be read: findings only."""
-    return Examination(tuple(_invalid(one) for one in each(error)))
+    return Examination(tuple(_invalid(problem) for problem in each(error)))
 
 
 def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:
@@ -98,8 +104,8 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
     listed = adapter_findings(config) if nxd else ()
     platform = platform_findings(config, outcome.plan, instance, installed)
-    found = (*findings, *draft_found, *unseen, *platform, *outcome.findings, *listed, *memory_found)
-    return Examination(found, outcome.plan, memory, vllm, planned, facts, instance)
+    all_findings = (*findings, *draft_found, *unseen, *platform, *outcome.findings, *listed, *memory_found)
+    return Examination(all_findings, outcome.plan, memory, vllm, planned, facts, instance)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
@@ -108,7 +114,7 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     try:
         facts = read_facts(model)
     except SettingError as error:
-        return None, tuple(_invalid(one) for one in each(error))
+        return None, tuple(_invalid(problem) for problem in each(error))
     except EndpointError as error:
         fix = "Check the network, the credentials and the region."
         return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
@@ -130,8 +136,8 @@ def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ..
     setting = config.source("speculative_model").name or "speculative_model"
     severity = Severity.ERROR if config.instance is None else Severity.WARNING
     draft, problems = _facts(config.speculative_model)
-    found = [replace(one, setting=setting, severity=severity) for one in problems if one.severity is Severity.ERROR]
-    return draft, tuple(found)
+    errors = (problem for problem in problems if problem.severity is Severity.ERROR)
+    return draft, tuple(replace(error, setting=setting, severity=severity) for error in errors)
 
 
 def completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
@@ -151,11 +157,11 @@ def _memory(
 
     if facts is None or instance is None:
         return None, ()
-    found = estimate(facts, config, instance, draft=draft)
-    if found is None:
+    memory = estimate(facts, config, instance, draft=draft)
+    if memory is None:
         return None, ()
     setting = config.source("tensor_parallel_size").name or "tensor_parallel_size"
-    return found.document(), memory_findings(found, facts, draft, setting)
+    return memory.document(), memory_findings(memory, facts, draft, setting)
 
 
 def _invalid(error: SettingError) -> Finding:

@@ -19,8 +19,8 @@ def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
     """Writes `hf_overrides`, or an error if the line does not read them (`overrides`)."""
     config: Mapping[str, Json] = draft.facts.config if draft.facts else {}
     text = text_part(config)
-    rope, old, given = text.get("rope_parameters"), text.get("rope_scaling"), draft.args.get("hf_overrides")
-    if not isinstance(rope, dict) or not rope or (given is not None and not isinstance(given, dict)):
+    rope, old, existing = text.get("rope_parameters"), text.get("rope_scaling"), draft.args.get("hf_overrides")
+    if not isinstance(rope, dict) or not rope or (existing is not None and not isinstance(existing, dict)):
         return
     kind, theta = rope.get("rope_type", "default"), rope.get("rope_theta")
     scaling = old if isinstance(old, dict) else {}
@@ -35,6 +35,6 @@ def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
         fix = "Write rope_theta and rope_scaling with the same values, as transformers 4 reads them."
         draft.error("rope-parameters", f"{draft.facts.where if draft.facts else ''}/config.json", problem, fix)
         return
-    found: dict[str, Json] = {"rope_parameters": {"rope_type": "default", **rope}}
-    value: Json = {**found, **({} if theta is None else {"rope_theta": theta}), **(given or {})}
+    parameters: dict[str, Json] = {"rope_parameters": {"rope_type": "default", **rope}}
+    value: Json = {**parameters, **({} if theta is None else {"rope_theta": theta}), **(existing or {})}
     draft.complete("hf_overrides", value, "transformers 4 does not read the rope_parameters of transformers 5")

@@ -106,12 +106,12 @@ def _leave_out_eager(draft: PlanDraft) -> None:
 
 def _spell_executor(draft: PlanDraft) -> None:
     """One process for each rank. The plugin replaces every other executor."""
-    given: Json = draft.args.get(EXECUTOR)
-    if given is None and (draft.number("tensor_parallel_size") or 1) > 1:
+    executor: Json = draft.args.get(EXECUTOR)
+    if executor is None and (draft.number("tensor_parallel_size") or 1) > 1:
         draft.args[EXECUTOR] = EXECUTORS[0]
-    elif given is not None and given not in EXECUTORS:
+    elif executor is not None and executor not in EXECUTORS:
         draft.args[EXECUTOR] = EXECUTORS[0]
-        why = f"the plugin replaces the executor {str(given)[:40]} with {EXECUTORS[0]}, and so does the plan"
+        why = f"the plugin replaces the executor {str(executor)[:40]} with {EXECUTORS[0]}, and so does the plan"
         draft.warn("executor-replaced", draft.config.setting(EXECUTOR), why, f"Use {' or '.join(EXECUTORS)}.")
 
 
@@ -152,9 +152,9 @@ def _spell_gpt_oss(draft: PlanDraft) -> None:
     facts = draft.facts
     if facts is None or "GptOssForCausalLM" not in facts.architectures or not facts.quantized:
         return
-    given: Json = draft.args.get("hf_overrides")
-    if given is None or (isinstance(given, dict) and "quantization_config" not in given):
-        value: Json = {**(given or {}), "quantization_config": {}}
+    overrides: Json = draft.args.get("hf_overrides")
+    if overrides is None or (isinstance(overrides, dict) and "quantization_config" not in overrides):
+        value: Json = {**(overrides or {}), "quantization_config": {}}
         draft.complete("hf_overrides", value, "vLLM rejects this checkpoint's own quantization on Neuron")
     if draft.override.get(QUANTIZATION) is None:
         draft.override[QUANTIZATION] = "bf16"
@@ -177,14 +177,14 @@ def _spell_disaggregation(draft: PlanDraft) -> None:
     role = known_role(draft)
     if role is None:
         return
-    given = draft.args.get("kv_transfer_config")
+    configured = draft.args.get("kv_transfer_config")
     transfer: dict[str, Json] = {
         "kv_connector": "NeuronNixlConnector",
         "kv_role": ROLES[role],
         "kv_buffer_device": "cuda",
         "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
     }
-    draft.args["kv_transfer_config"] = {**transfer, **(given if isinstance(given, dict) else {})}
+    draft.args["kv_transfer_config"] = {**transfer, **(configured if isinstance(configured, dict) else {})}
 
 
 PLATFORMS: Final = ("trn2", "trn3")

@@ -67,8 +67,8 @@ def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
     if buckets:
         last = buckets[-1]
         return (whole if last == length else last), "the scheduler must not exceed the largest prefill bucket"
-    wanted = config.enable_prefix_caching is True or config.enable_chunked_prefill is True
-    fitting = [size for size in SEGMENT_SIZES if sequences <= size < length and (wanted or size >= DEFAULT_SEGMENT)]
+    requested = config.enable_prefix_caching is True or config.enable_chunked_prefill is True
+    fitting = [size for size in SEGMENT_SIZES if sequences <= size < length and (requested or size >= DEFAULT_SEGMENT)]
     if config.enable_chunked_prefill is False or not fitting:
         return whole, "the whole length is prefilled in one step"
     nearest = min(fitting, key=lambda size: abs(size - DEFAULT_SEGMENT))

@@ -42,19 +42,19 @@ def spell_sampling(draft: PlanDraft) -> None:
 
 
 def _spell_scheduling(draft: PlanDraft) -> None:
-    given, argument = draft.config.async_mode, draft.args.get(ASYNC)
-    setting = draft.config.setting(ASYNC if given is None else "async_mode")
-    if given is not None and argument is not None and argument != given:
-        draft.conflict(draft.config.setting(ASYNC), argument, setting, given)
-    if given is None:
-        given = argument if isinstance(argument, bool) else None
+    asynchronous, argument = draft.config.async_mode, draft.args.get(ASYNC)
+    setting = draft.config.setting(ASYNC if asynchronous is None else "async_mode")
+    if asynchronous is not None and argument is not None and argument != asynchronous:
+        draft.conflict(draft.config.setting(ASYNC), argument, setting, asynchronous)
+    if asynchronous is None:
+        asynchronous = argument if isinstance(argument, bool) else None
     reasons = list(_synchronous(draft))
-    if given is None:
+    if asynchronous is None:
         why = " and ".join(reasons) or "host and device overlap"
         draft.complete(ASYNC, not reasons, why)
     else:
-        draft.args[ASYNC] = given
-        for reason in reasons if given else ():
+        draft.args[ASYNC] = asynchronous
+        for reason in reasons if asynchronous else ():
             draft.error("needs-synchronous-scheduling", setting, f"{reason}, and {setting} is true", "Set it to false.")
 
 
