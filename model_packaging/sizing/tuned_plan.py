@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from handler.config.config_rows import json_value
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.neuron_keys import native_key, nxd_key
+from handler.config.fields import native_key, nxd_key
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets

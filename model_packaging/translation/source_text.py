@@ -17,10 +17,9 @@ from typing import Any, Final
 
 from handler.config.assignment import converted
 from handler.config.dialects.vllm_names import canonical, is_known
-from handler.config.fields import fields
+from handler.config.fields import fields, saved_keys
 from handler.config.finding import Severity
 from handler.config.loading.line_formats import parse_properties
-from handler.config.neuron_keys import saved_keys
 from handler.config.problems import BadValue
 from handler.config.values import clean, parse_json, plain
 from handler.config.vllm_argument_table import known

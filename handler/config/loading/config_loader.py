@@ -19,13 +19,12 @@ from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import lmi, vllm_names
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.fields import fields
+from handler.config.fields import competing_keys, fields
 from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.model_file_rules import is_data
 from handler.config.loading.setting_files import Setting, of_artifacts, of_model_directory, of_named_document
-from handler.config.neuron_keys import competing_keys
 from handler.config.problems import MASK, SettingErrors, masked
 from handler.config.value_source import Origin, Overridden, ValueSource
 from handler.config.values import clean

@@ -14,12 +14,11 @@ from handler.config.assignment import Assignment, assign, sourced
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
-from handler.config.fields import fields
+from handler.config.fields import fields, saved_keys
 from handler.config.loading import document_text as document
 from handler.config.loading import model_file_rules as rules
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.loading.line_formats import parse_properties
-from handler.config.neuron_keys import saved_keys
 from handler.config.problems import BadValue, unknown
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError

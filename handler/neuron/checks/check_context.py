@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from handler.config.endpoint_config import DTYPES, EndpointConfig
+from handler.config.fields import field_of_key, field_of_native_key
 from handler.config.finding import Finding, Severity
-from handler.config.neuron_keys import field_of_key, field_of_native_key
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import InstanceType

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from handler.config.neuron_keys import copied_keys, field_of_key
+from handler.config.field_metadata import KeyWriter
+from handler.config.fields import field_of_key, keys_written_by
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
 
@@ -48,7 +49,7 @@ def spell_neuron_config(draft: PlanDraft) -> None:
 def _from_fields(draft: PlanDraft) -> dict[str, Json]:
     config = draft.config
     keys: dict[str, Json] = {}
-    for key, field in copied_keys().items():
+    for key, field in keys_written_by(KeyWriter.PLAN).items():
         value = getattr(config, field)
         if value is not None:
             keys[key] = list(value) if isinstance(value, tuple) else value

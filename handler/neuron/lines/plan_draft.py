@@ -9,8 +9,8 @@ from typing import Final
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE
 from handler.config.dialects.vllm_names import SPECULATIVE
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.fields import nxd_key
 from handler.config.finding import Finding, Severity, conflict
-from handler.config.neuron_keys import nxd_key
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.config.neuron_keys import native_key
+from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.engine_plan import TARGET, compiles_only
 from handler.neuron.lines.feature import Feature

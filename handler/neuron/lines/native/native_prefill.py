@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.config.neuron_keys import native_key
+from handler.config.fields import native_key
 from handler.neuron.lines.plan_draft import PlanDraft
 
 SEGMENT_SIZES: Final = (512, 1024, 2048, 4096, 8192)

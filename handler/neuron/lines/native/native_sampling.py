@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from handler.config.neuron_keys import native_key
+from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.sampling_limits import KEY as SAMPLING
