@@ -84,7 +84,7 @@ def tune(
     segment = (lambda size: roofline.prefill(size).total) if roofline else None
     chosen = choose_buckets(now, lengths, flash=flash, graphs=graphs, segment_seconds=segment)
     tuned = _with_buckets(sized_config, chosen, bool(lengths.running))
-    before, after = ({name: json_value(getattr(one, name)) for name in TUNED} for one in (config, tuned))
+    before, after = ({name: json_value(getattr(each, name)) for name in TUNED} for each in (config, tuned))
     changed = {name: (before[name], after[name]) for name in TUNED if before[name] != after[name]}
     proposed = make_sized_plan(tuned, facts, instance)
     _check_memory(proposed)
@@ -140,5 +140,5 @@ def _with_buckets(config: EndpointConfig, chosen: CompiledBuckets, timed: bool) 
     return replace(config, neuron_config=raw, **fields)
 
 
-def _without(given: Mapping[str, Json], *names: str) -> dict[str, Json]:
-    return {name: value for name, value in given.items() if name not in names}
+def _without(mapping: Mapping[str, Json], *names: str) -> dict[str, Json]:
+    return {name: value for name, value in mapping.items() if name not in names}

@@ -156,8 +156,8 @@ def _options(words: deque[str], prefix: str) -> Iterator[Read]:
             yield note(Severity.ERROR, option or name, why, "Write its value out.")
         else:
             value = _value(value) if isinstance(value, str) and value.lstrip().startswith("{") else value
-            given = Given(option or name, f"{prefix}{name.upper()}", value)
-            yield _demo(option, name, value) if prefix == "DEMO" else given
+            setting = Given(option or name, f"{prefix}{name.upper()}", value)
+            yield _demo(option, name, value) if prefix == "DEMO" else setting
         positional = positional if option else ""
 
 
