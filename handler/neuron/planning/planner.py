@@ -24,12 +24,11 @@ from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
-from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.plan_draft import PlanDraft, spell_rope
 from handler.neuron.lines.speculation import complete_speculation
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import KEYS, NATIVE_KEYS, NATIVE_SAMPLING_KEYS, PLUGIN, SAMPLING_KEYS, SWALLOWED
 from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
-from handler.neuron.planning.rope import spell_rope
 from handler.neuron.planning.vllm_versions import version_of
 
 
