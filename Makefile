@@ -299,7 +299,7 @@ plans: $(DEV)
 
 # Writes docs/configuration.md, docs/guides.md, docs/guides/ and a table of docs/requests.md. Tests compare them.
 docs: $(DEV)
-	@$(BIN)/python -m handler.config.loading.settings_reference
+	@$(BIN)/python -m tests.handler.config.settings_reference
 	$(BIN)/python -m tests.guides.guide_pages
 	$(BIN)/python -m tests.request_field_table
 

@@ -88,8 +88,8 @@ def check_shared_memory(directory: str = SHARED_MEMORY) -> None:
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
     """Sets variables of other software whose defaults do not suit an endpoint."""
-    from handler.config import port_range as ports
     from handler.config.loading.network_isolation import OFFLINE
+    from handler.config.values import to_port_range
 
     if config.network_isolation:
         environ.update(OFFLINE)
@@ -98,7 +98,7 @@ def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
         environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if config.safe_port_range is not None:
         # vLLM looks for free ports from this one upwards (vllm/utils/network_utils.py).
-        environ.setdefault("VLLM_PORT", str(ports.parse(config.safe_port_range)[0]))
+        environ.setdefault("VLLM_PORT", str(to_port_range(config.safe_port_range)[0]))
     for name, value in ENVIRONMENT_DEFAULTS.items():
         environ.setdefault(name, value)
 

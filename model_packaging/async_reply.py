@@ -66,12 +66,12 @@ def wait_for_answer(
     client = s3 or _s3(region)
     until = time.monotonic() + seconds
     while True:
-        found = _read(client, places["output"])
-        if found is not None:
-            return _answer(found)
-        found = _read(client, places["failure"]) if places["failure"] else None
-        if found is not None:
-            raise _failure(found.decode(errors="replace"))
+        body = _read(client, places["output"])
+        if body is not None:
+            return _answer(body)
+        body = _read(client, places["failure"]) if places["failure"] else None
+        if body is not None:
+            raise _failure(body.decode(errors="replace"))
         if time.monotonic() > until:
             raise NoAnswerYet(places, seconds)
         time.sleep(min(poll, max(0.0, until - time.monotonic())))
@@ -90,11 +90,11 @@ def _answer(body: bytes) -> dict[str, Any] | str:
     """Returns the reply. The object of a streamed reply has its events."""
     text = body.decode(errors="replace")
     if text.startswith("data:"):
-        found = [json.loads(data) for data in events([body]) if data != END]
-        for event in found:
+        answers = [json.loads(data) for data in events([body]) if data != END]
+        for event in answers:
             if "error" in event:
                 raise failure_of(json.dumps(event))
-        return "".join(text_of(event) for event in found)
+        return "".join(text_of(event) for event in answers)
     try:
         reply = json.loads(text)
     except ValueError:

@@ -132,8 +132,8 @@ class EndpointClient:
             **headers,
         )
         places = {"output": "OutputLocation", "failure": "FailureLocation", "id": "InferenceId"}
-        found: Mapping[str, Any] = reply
-        return {name: str(found.get(member, "")) for name, member in places.items()}
+        members: Mapping[str, Any] = reply
+        return {name: str(members.get(member, "")) for name, member in places.items()}
 
     def _call(self, operation: Callable[..., Any], body: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
         from botocore.exceptions import ClientError
@@ -174,10 +174,10 @@ def text_of(event: Mapping[str, Any]) -> str:
 def failure_of(body: str, status: int | None = None, log: str = "") -> InvocationFailed:
     """Returns the error of a reply's body: its error object, or the whole body as the message."""
     try:
-        found = json.loads(body).get("error")
+        problem = json.loads(body).get("error")
     except (ValueError, AttributeError):
-        found = None
-    return InvocationFailed(found if isinstance(found, Mapping) else {"message": body}, status, log)
+        problem = None
+    return InvocationFailed(problem if isinstance(problem, Mapping) else {"message": body}, status, log)
 
 
 def _of_event(event: Mapping[str, Any]) -> InvocationFailed:

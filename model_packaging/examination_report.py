@@ -36,11 +36,11 @@ def examine(
         config = named(load(environ, fetch=fetch, model=model), instance, line)
     except SettingError as error:
         return rejected_settings(error)
-    found = examine_config(config)
+    examination = examine_config(config)
     hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
     for problem in environment_problems(environ) if hosted else ():
-        found = replace(found, findings=(*rejected_settings(problem).findings, *found.findings))
-    return replace(found, plan=_masked_plan(found.plan, secrets(config)))
+        examination = replace(examination, findings=(*rejected_settings(problem).findings, *examination.findings))
+    return replace(examination, plan=_masked_plan(examination.plan, secrets(config)))
 
 
 def named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
@@ -64,7 +64,7 @@ def require_startable(environ: Mapping[str, str]) -> None:
 
     :raises SettingErrors: it would not. The error has every finding.
     """
-    found = with_files(examine_config(load(environ))).findings
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    findings = with_files(examine_config(load(environ))).findings
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
         raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])

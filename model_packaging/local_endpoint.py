@@ -90,5 +90,5 @@ def _state() -> StateDirectory:
     from local_sagemaker.service_client import state_directory
     from local_sagemaker.state_directory import ENVIRONMENT
 
-    given = os.environ.get(ENVIRONMENT)
-    return state_directory(Path(given) if given else None)
+    directory = os.environ.get(ENVIRONMENT)
+    return state_directory(Path(directory) if directory else None)

@@ -43,8 +43,8 @@ def run_tokens(
     for prompt in prompts:
         body: dict[str, Any] = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "return_token_ids": True}
         choice = client.invoke({**body, "logprobs": 1} if logprobs else body)["choices"][0]
-        found = (choice.get("logprobs") or {}).get("token_logprobs") or ()
-        yield TokenRun(prompt, tuple(choice["token_ids"]), tuple(found))
+        values = (choice.get("logprobs") or {}).get("token_logprobs") or ()
+        yield TokenRun(prompt, tuple(choice["token_ids"]), tuple(values))
 
 
 def write_reference(path: Path, reference: Reference) -> None:
@@ -86,9 +86,9 @@ class TokenComparison:
 
 def compare(run: TokenRun, reference: TokenRun) -> TokenComparison:
     pairs = list(zip(run.token_ids, reference.token_ids, strict=False))
-    equal = next((position for position, (one, other) in enumerate(pairs) if one != other), len(pairs))
+    equal = next((position for position, (left, other) in enumerate(pairs) if left != other), len(pairs))
     both = zip(run.logprobs[:equal], reference.logprobs[:equal], strict=False)
-    differences = [abs(one - other) for one, other in both]
+    differences = [abs(left - other) for left, other in both]
     length = max(len(run.token_ids), len(reference.token_ids))
     return TokenComparison(run.prompt, equal, length, max(differences) if differences else None)
 

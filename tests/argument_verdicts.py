@@ -157,7 +157,7 @@ class Questions:
 
     def __init__(self, line: str) -> None:
         from handler.config.loading.config_loader import load
-        from handler.neuron.checkpoint.model_config import facts_from
+        from handler.neuron.checkpoint.model_facts import facts_from
         from handler.neuron.hardware.current_machine import this_machine
         from handler.neuron.planning.planner import make_plan
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from handler.neuron.hardware.installed_packages import runtime_versions
 from handler.neuron.hardware.neuron_monitor import NeuronMonitor
-from handler.neuron.hardware.runtime_version import runtime_versions
 
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 

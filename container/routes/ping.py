@@ -11,8 +11,8 @@ from flask import Blueprint, Response
 
 from container.routes.page_metrics import progress, stage_times, timeline
 from container.service import Service
+from handler.neuron.hardware.installed_packages import runtime_versions
 from handler.neuron.hardware.monitor_report import MonitorReport
-from handler.neuron.hardware.runtime_version import runtime_versions
 from handler.schemas.reply import encode
 from handler.startup.lifecycle import ServingStatus
 

@@ -1,17 +1,19 @@
-"""The result of a translator: one value for one field. What all translators are made of."""
+"""`Assignment`: one value for one field, and its source. What every dialect makes of a setting."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from handler.config.fields import fields
 from handler.config.problems import BadValue
+from handler.config.value_source import DEFAULT, Origin, ValueSource
 from handler.config.values import to_bool
+from handler.errors import SettingError
 from handler.json_value import Json
 
-Given = TypeVar("Given")
+Value = TypeVar("Value")
 Converted = TypeVar("Converted")
 
 
@@ -24,6 +26,7 @@ class Assignment:
     :param key: for `engine_args`, `neuron_config`, `neuron_env` and `unused`: the key in the mapping.
     :param part: for compiler flags, which several settings add to one variable: the setting that this flag is from.
     :param via: the path of keys inside the setting's value, as the user spelled them.
+    :param source: where the user has set it. `sourced` fills it in.
     """
 
     field: str
@@ -31,6 +34,7 @@ class Assignment:
     key: str = ""
     part: str = ""
     via: str = ""
+    source: ValueSource = DEFAULT
 
     @property
     def target(self) -> str:
@@ -42,7 +46,23 @@ class Assignment:
 Translator = Callable[[str, str], list[Assignment]]
 
 
-def converted(convert: Callable[[Given], Converted], value: Given, setting: str) -> Converted:
+def sourced(
+    settings: Mapping[str, Value], translate: Callable[[str, Value], list[Assignment]], origin: Origin, where: str = ""
+) -> Iterator[Assignment | SettingError]:
+    """Yields the assignments of every setting, or its error, in the order of the settings.
+
+    :param where: the document's path or URI, for sources and messages.
+    """
+    for name, value in settings.items():
+        try:
+            for assignment in translate(name, value):
+                spelled = f"{name}.{assignment.via}" if assignment.via else name
+                yield replace(assignment, source=ValueSource(origin, spelled, where))
+        except SettingError as error:
+            yield SettingError(f"{error.setting} in {where}", error.problem, error.fix) if where else error
+
+
+def converted(convert: Callable[[Value], Converted], value: Value, setting: str) -> Converted:
     """Converts a value.
 
     :raises SettingError: the value does not fit. The error names the setting.
@@ -66,9 +86,9 @@ def to_field(field: str) -> Translator:
     return lambda name, value: [assign(field, value, name)]
 
 
-def if_true(found: Assignment) -> Translator:
+def if_true(assignment: Assignment) -> Translator:
     """Translates a flag that has a meaning only if it is on."""
-    return lambda name, value: [found] if converted(to_bool, value, name) else []
+    return lambda name, value: [assignment] if converted(to_bool, value, name) else []
 
 
 def unused(setting: str, reason: str) -> Assignment:

@@ -25,29 +25,30 @@ def _unused(config: EndpointConfig) -> Iterator[Finding]:
 
 def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:
     """vllm-neuron reads only `override_neuron_config`. The user guide prints hyphens, which the plugin ignores."""
-    found: dict[tuple[str, str], str] = {}
-    for source in config.sources.values():
+    hyphenated: dict[tuple[str, str], tuple[str, str]] = {}
+    for target, source in config.sources.items():
         parts = source.name.split(".")
         for position, part in enumerate(parts[1:], 1):
+            setting = str(ValueSource(source.origin, ".".join(parts[: position + 1]), source.where))
             if part in HYPHENATED and parts[position - 1].lower().endswith(("additional_config", "additional-config")):
-                setting = str(ValueSource(source.origin, ".".join(parts[: position + 1]), source.where))
-                found[setting, part] = part.replace("-", "_")
-    for (setting, part), fix in sorted(found.items()):
-        why = f"the plugin ignores '{part}' in additional_config, although the official guide prints it with hyphens"
-        yield Finding(
-            "hyphenated-override", Severity.WARNING, setting, why, f"Write '{fix}'. This endpoint has read it as that."
-        )
+                why = "the plugin ignores '{}' in additional_config, although the official guide prints it with hyphens"
+                hyphenated[setting, part] = ("hyphenated-override", why)
+            elif "-" in part and target == f"neuron_config.{part.replace('-', '_')}":
+                hyphenated[setting, part] = ("hyphenated-key", "NxD Inference ignores the key '{}': it has underscores")
+    for (setting, part), (code, why) in sorted(hyphenated.items()):
+        fix = f"Write '{part.replace('-', '_')}'. This endpoint has read it as that."
+        yield Finding(code, Severity.WARNING, setting, why.format(part), fix)
 
 
 def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
     """The plugin loads artifacts unchanged and silently ignores settings that differ from them."""
     for target, weaker in sorted(config.overridden.items()):
         field = fields().get(target.partition(".")[0])
-        for one in weaker:
-            if one.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
+        for overridden in weaker:
+            if overridden.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
                 name = target.partition(".")[0]
                 configured = _shown(config, getattr(config, name))
-                compiled = _shown(config, one.value)
+                compiled = _shown(config, overridden.value)
                 why = f"the artifacts were compiled with {compiled}, but {config.source(target)} is {configured}"
                 fix = "Set it to the value that the artifacts were compiled with, or compile again."
                 yield Finding("artifacts-differ", Severity.WARNING, config.source(target).name, why, fix)

@@ -44,14 +44,14 @@ class Row:
 
 def rows(config: EndpointConfig) -> list[Row]:
     """A row for every field, in the order of the dataclass; for each key of a mapping that several sources fill."""
-    found: list[Row] = []
+    table: list[Row] = []
     for field in fields().values():
         value = getattr(config, field.name)
         if field.metadata.merged and value:
-            found += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
+            table += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
         else:
-            found.append(_row(config, field, field.name, value))
-    return found
+            table.append(_row(config, field, field.name, value))
+    return table
 
 
 def to_document(config: EndpointConfig) -> str:
@@ -83,8 +83,8 @@ def json_value(value: Any) -> Json:
 
 def secrets(config: EndpointConfig) -> tuple[str, ...]:
     """The values that must never be shown."""
-    found = (getattr(config, field.name) for field in fields().values() if field.metadata.secret)
-    return tuple(secret for secret in found if isinstance(secret, str) and len(secret) > 3)
+    values = (getattr(config, field.name) for field in fields().values() if field.metadata.secret)
+    return tuple(secret for secret in values if isinstance(secret, str) and len(secret) > 3)
 
 
 def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
@@ -106,7 +106,7 @@ def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -
             return MASK
         return without_secrets(json_value(item), known)
 
-    weaker = (f"{_text(visible(one.value))} ({one.source})" for one in config.overridden.get(name, ()))
+    weaker = (f"{_text(visible(other.value))} ({other.source})" for other in config.overridden.get(name, ()))
     source = mask(str(config.source(name)), known)
     overridden = tuple(mask(text, known) for text in weaker)
     return Row(mask(name, known), visible(value), source, overridden, field.metadata.text)

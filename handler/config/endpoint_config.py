@@ -385,3 +385,11 @@ class EndpointConfig:
     def source(self, name: str) -> ValueSource:
         """The source of a field's value. `engine_args.<name>` and `neuron_config.<key>` have sources of their own."""
         return self.sources.get(name, DEFAULT)
+
+    def setting(self, name: str) -> str:
+        """The name by which the user set a field or an engine argument: a variable or a key, else the name itself."""
+        return self.source(name).name or self.source(f"engine_args.{name}").name or name
+
+    def raw_key(self, name: str) -> str:
+        """The name by which the user set a raw NeuronConfig key."""
+        return self.source(f"neuron_config.{name}").name or name or "neuron_config"

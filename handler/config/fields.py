@@ -1,4 +1,4 @@
-"""The fields of `EndpointConfig` as data, and the conversion of a value to a field's type. Derived from the dataclass.
+"""The fields of `EndpointConfig` as data, and the conversion of a value to a field's type, and NeuronConfig keys.
 
 A field that is added to the dataclass automatically has an `ENDPOINT_<FIELD>` variable, a key in documents and a row
 in `config explain`.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from handler.config import port_range as ports
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.field_metadata import METADATA, FieldMetadata
+from handler.config.field_metadata import METADATA, FieldMetadata, KeyWriter, NxdKey
 from handler.config.problems import BadValue
-from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_str
+from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_port_range, to_str
 from handler.json_value import Json
 
 INT_BOUNDS = (1, 2**31 - 1)
@@ -72,7 +71,7 @@ class ConfigField:
         if bounds and isinstance(converted, (int, float)) and not bounds[0] <= converted <= bounds[1]:
             raise BadValue(f"{shown(value)} is out of range", "Give another value")
         if self.name == "safe_port_range":
-            ports.parse(str(converted))
+            to_port_range(str(converted))
         if self.metadata.choices and converted not in self.metadata.choices:
             raise BadValue(f"{shown(value)} is not one of its values", "Give another value")
         return converted
@@ -92,14 +91,64 @@ class ConfigField:
 @lru_cache(maxsize=1)
 def fields() -> Mapping[str, ConfigField]:
     """Every field that a user can set, by name."""
-    found: dict[str, ConfigField] = {}
+    settable: dict[str, ConfigField] = {}
     for field in dataclasses.fields(EndpointConfig):
         metadata = field.metadata[METADATA]
         assert isinstance(metadata, FieldMetadata)
         if metadata.by_user:
             default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-            found[field.name] = ConfigField(field.name, str(field.type).removesuffix(" | None"), default, metadata)
-    return found
+            settable[field.name] = ConfigField(field.name, str(field.type).removesuffix(" | None"), default, metadata)
+    return settable
+
+
+@lru_cache(maxsize=1)
+def _nxd_keys() -> Mapping[str, NxdKey]:
+    """Field -> its key of NxD Inference."""
+    declared = ((name, field.metadata.nxd) for name, field in fields().items())
+    return {name: replace(key, name=key.name or name) for name, key in declared if key is not None}
+
+
+def nxd_key(field: str) -> str:
+    """The key of NxD Inference's NeuronConfig that holds the field's value."""
+    return _nxd_keys()[field].name
+
+
+@lru_cache(maxsize=len(KeyWriter))
+def keys_written_by(writer: KeyWriter) -> Mapping[str, str]:
+    """Key of NxD Inference -> field, of the keys that this writer fills."""
+    return {key.name: field for field, key in _nxd_keys().items() if key.writer is writer}
+
+
+@lru_cache(maxsize=1)
+def competing_keys() -> Mapping[str, str]:
+    """Key -> field, where a raw key is the same setting as a field of another name."""
+    return {key.name: field for field, key in _nxd_keys().items() if key.competes}
+
+
+@lru_cache(maxsize=1)
+def saved_keys() -> tuple[tuple[str, str], ...]:
+    """Key and field of what is read from the `neuron_config.json` of compiled artifacts. A field's first key counts."""
+    return tuple((name, field) for field, key in _nxd_keys().items() for name in key.saved)
+
+
+@lru_cache(maxsize=1)
+def field_of_key() -> Mapping[str, str]:
+    """Key of NxD Inference's NeuronConfig -> the field that its value is, or follows from."""
+    named = {key.name: field for field, key in _nxd_keys().items()}
+    return named | {key: name for name, field in fields().items() for key in field.metadata.nxd_derived}
+
+
+@lru_cache(maxsize=1)
+def field_of_native_key() -> Mapping[str, str]:
+    """Key of the native plugin's `neuron_config` -> the field that its value is."""
+    return {field.metadata.native: name for name, field in fields().items() if field.metadata.native is not None}
+
+
+def native_key(field: str) -> str:
+    """The key of the native plugin's `neuron_config` that holds the field's value."""
+    key = fields()[field].metadata.native
+    assert key is not None, f"{field} has no key in the native plugin's configuration"
+    return key
 
 
 def _positive(value: Json) -> int:

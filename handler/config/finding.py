@@ -32,3 +32,9 @@ class Finding:
 
     def document(self) -> dict[str, str]:
         return {**asdict(self), "severity": self.severity.value}
+
+
+def conflict(setting: str, value: object, other: str, other_value: object) -> Finding:
+    """The error for two settings that give the same thing different values."""
+    why = f"{setting} is {str(value)[:60]}, but {other} is {str(other_value)[:60]}"
+    return Finding("conflicting-settings", Severity.ERROR, setting, why, f"Keep one of {setting} and {other}.")

@@ -1,8 +1,14 @@
-"""Errors of a configuration. All are reported together, so that a user fixes five settings in one deployment."""
+"""Errors of a configuration. All are reported together, so that a user fixes five settings in one deployment.
+
+And what they may not show: secrets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from handler.errors import SettingError
 
@@ -62,3 +68,38 @@ def masked(error: SettingError, secrets: Iterable[str]) -> SettingError:
     """The same error with every secret masked."""
     known = tuple(secrets)
     return SettingError(mask(error.setting, known), mask(error.problem, known), mask(error.fix, known))
+
+
+def unknown(setting: str, name: str, known: Iterable[str], prefix: str, what: str) -> SettingError:
+    """The error for an unknown name. It suggests the closest known name.
+
+    :param name: the part of the setting that was looked up among `known`.
+    :param prefix: put before the suggested name, so that a user can paste it.
+    """
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    fix = (
+        f"Did you mean {prefix}{near[0]}?"
+        if near
+        else "Remove it, or look it up with `neuron-endpoint config explain`."
+    )
+    return SettingError(setting, f"is not {what}", fix)
+
+
+def reject_near_miss(name: str, known: Collection[str], what: str) -> None:
+    """Rejects a variable whose name differs from a known one by one or two letters.
+
+    :raises SettingError: the error suggests the known name.
+    """
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.92)
+    if near and name not in known:
+        raise SettingError(name, f"is not {what}", f"Did you mean {near[0]}?")
+
+
+# MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets. OTEL_EXPORTER_OTLP_HEADERS holds API keys.
+SECRET_NAMES: Final = re.compile(r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY|OTLP(?:_\w+)?_HEADERS$")
+# As in a package index or a proxy: https://user:password@host
+ADDRESS: Final = re.compile(r"://[^/\s@]+@")
+
+
+def is_secret(name: str, value: str) -> bool:
+    return bool(SECRET_NAMES.search(name.upper()) or ADDRESS.search(value))

@@ -98,6 +98,20 @@ def to_mapping(value: Json) -> dict[str, Json]:
     return value
 
 
+def to_port_range(text: str) -> tuple[int, int]:
+    """The first and the last port of SAGEMAKER_SAFE_PORT_RANGE.
+
+    :raises BadValue: the text is not a range of ports.
+    """
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text.strip(), re.ASCII)
+    low, high = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= low <= high <= 65535:
+        raise BadValue(
+            f"'{text[:40]}' is not a range of ports", "Write the first and the last port, as SageMaker does: 8100-8199"
+        )
+    return low, high
+
+
 def parse_json(text: str) -> Json:
     """Parses JSON as RFC 8259 defines it: no NaN, no duplicate key, no number beyond 64 bits, bounded nesting."""
     try:
@@ -114,12 +128,12 @@ def parse_json(text: str) -> Json:
 
 def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """An object without duplicate keys."""
-    found: dict[str, Json] = {}
+    members: dict[str, Json] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise BadValue(f"the key {shown(key)} is given twice", "Keep one of the two")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def plain(value: object, depth: int = 0) -> Json:

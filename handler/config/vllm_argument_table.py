@@ -59,8 +59,8 @@ class KnownArgument:
     def rejected_value(self, value: Json, version: str) -> Json:
         """The value, or the entry of a list, that this version does not accept; None if it accepts all."""
         choices = self.by_version.get(version, ())
-        given = value if isinstance(value, list) else [value]
-        return next((one for one in given if choices and one is not None and one not in choices), None)
+        entries = value if isinstance(value, list) else [value]
+        return next((entry for entry in entries if choices and entry is not None and entry not in choices), None)
 
     def convert(self, value: Json) -> Json:
         """The value as vLLM's own parser would read it. None stays None: vLLM's default.
@@ -70,9 +70,9 @@ class KnownArgument:
         if value is None:
             return None
         if self.kind == "list":
-            one = CONVERTERS[self.item]
+            to_item = CONVERTERS[self.item]
             several = isinstance(value, list) or (isinstance(value, str) and value.strip().startswith("["))
-            items: list[Json] = list(to_list(value, one)) if several else [one(value)]
+            items: list[Json] = list(to_list(value, to_item)) if several else [to_item(value)]
             for entry in items:
                 self._check(entry)
             return items
@@ -92,16 +92,16 @@ def known() -> Mapping[str, KnownArgument]:
     The newest version decides the kind. Reading accepts what any version accepts; handler/neuron/checks/line_support.py
     checks a plan against the version of its line.
     """
-    found: dict[str, KnownArgument] = {}
+    arguments: dict[str, KnownArgument] = {}
     for version, table in _tables():
         for name, entry in table["engine"].items():
             if name in server_arguments():
                 continue
             choices = tuple(entry.get("choices", ()))
-            older: Mapping[str, tuple[Json, ...]] = found[name].by_version if name in found else {}
+            older: Mapping[str, tuple[Json, ...]] = arguments[name].by_version if name in arguments else {}
             by_version = {**older, version: choices}
-            found[name] = KnownArgument(name, entry["kind"], entry.get("item", ""), _of_any(by_version), by_version)
-    return found
+            arguments[name] = KnownArgument(name, entry["kind"], entry.get("item", ""), _of_any(by_version), by_version)
+    return arguments
 
 
 def versions() -> tuple[str, ...]:

@@ -65,8 +65,8 @@ class CodeSource:
     def requirements(self) -> tuple[Path, ...]:
         """The `requirements.txt` in the same directory as each module."""
         files = [self.file] if self.hooks is None else [self.file, self.hooks.file]
-        found = dict.fromkeys(file.with_name("requirements.txt") for file in files)
-        return tuple(file for file in found if file.is_file())
+        beside = dict.fromkeys(file.with_name("requirements.txt") for file in files)
+        return tuple(file for file in beside if file.is_file())
 
 
 def find_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str] = os.environ) -> CodeSource | None:

@@ -74,8 +74,8 @@ class LmiInput:
     def get_as_npz(self, key: str | None = None) -> list[Any]:
         import numpy
 
-        found = numpy.load(io.BytesIO(self.get_as_bytes(key) or b""), allow_pickle=False)
-        return [found[name] for name in found.files]
+        archive = numpy.load(io.BytesIO(self.get_as_bytes(key) or b""), allow_pickle=False)
+        return [archive[name] for name in archive.files]
 
 
 class LmiOutput:

@@ -26,8 +26,8 @@ OFFLINE: Final = "Put wheels into requirements/ beside it (pip download), or set
 
 def pins() -> list[str]:
     """A constraint for every installed distribution, so that the engine keeps the versions with which it was tested."""
-    found = {(each.metadata["Name"] or "", each.version) for each in distributions()}
-    return sorted(f"{name}=={version}" for name, version in found if name and version)
+    installed = {(each.metadata["Name"] or "", each.version) for each in distributions()}
+    return sorted(f"{name}=={version}" for name, version in installed if name and version)
 
 
 def install(file: Path, config: EndpointConfig, constraints: Iterable[str] | None = None) -> None:

@@ -20,7 +20,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generations import generation
 from handler.engine.queue_limits import queue_limits
 from handler.engine.waiting_process import WaitingProcess
-from handler.neuron.buckets.planned_buckets import planned_buckets
+from handler.neuron.buckets.compiled_buckets import planned_buckets
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import length_limits
 from handler.neuron.sampling_limits import sampling_limits

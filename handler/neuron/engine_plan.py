@@ -32,6 +32,12 @@ class EnginePlan:
     engine_args: Mapping[str, Json]
     env: Mapping[str, str] = field(default_factory=dict)
 
+    def section(self, name: str) -> Mapping[str, Json]:
+        """A section of `additional_config`, or the fork's engine argument of that name; empty if there is none."""
+        additional = self.engine_args.get("additional_config")
+        section = (additional if isinstance(additional, dict) else self.engine_args).get(name)
+        return section if isinstance(section, dict) else {}
+
     def document(self) -> dict[str, Json]:
         return {"line": self.line, "engine_args": dict(self.engine_args), "env": dict(self.env)}
 

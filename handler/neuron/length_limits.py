@@ -35,7 +35,11 @@ def length_limits(plan: EnginePlan) -> LengthLimits:
     """The limits of a plan's graphs. Speculation needs room for its tokens at the end of a sequence."""
     if not plan.line.startswith(("nxdi", "fork")):
         return UNLIMITED
-    keys, prompt = _neuron_config(plan)
+    keys = plan.section("override_neuron_config")
+    text = keys.get("text_neuron_config")
+    keys = text if isinstance(text, dict) else keys
+    additional = plan.engine_args.get("additional_config")
+    prompt = _number(additional.get("max_prompt_length")) if isinstance(additional, dict) else None
     longest = _number(plan.engine_args.get("max_model_len"))
     contexts = [_number(keys.get("max_context_length")), prompt]
     sequences = [_number(keys.get("seq_len")), longest]
@@ -51,22 +55,11 @@ def length_limits(plan: EnginePlan) -> LengthLimits:
     return LengthLimits(_least(contexts), sequence)
 
 
-def _neuron_config(plan: EnginePlan) -> tuple[Mapping[str, Json], int | None]:
-    """The NeuronConfig keys, and max_prompt_length. On the fork the override is an engine argument."""
-    additional = plan.engine_args.get("additional_config")
-    section: Mapping[str, Json] = additional if isinstance(additional, dict) else plan.engine_args
-    keys = section.get("override_neuron_config")
-    if not isinstance(keys, dict):
-        return {}, _number(section.get("max_prompt_length"))
-    text = keys.get("text_neuron_config")
-    return text if isinstance(text, dict) else keys, _number(section.get("max_prompt_length"))
-
-
 def _speculated(plan: EnginePlan, keys: Mapping[str, Json]) -> int:
     speculation = plan.engine_args.get("speculative_config")
-    given = speculation.get("num_speculative_tokens") if isinstance(speculation, dict) else None
-    given = given or plan.engine_args.get("num_speculative_tokens")
-    return max(_number(given) or 0, _number(keys.get("speculation_length")) or 0)
+    tokens = speculation.get("num_speculative_tokens") if isinstance(speculation, dict) else None
+    tokens = tokens or plan.engine_args.get("num_speculative_tokens")
+    return max(_number(tokens) or 0, _number(keys.get("speculation_length")) or 0)
 
 
 def _number(value: Json) -> int | None:

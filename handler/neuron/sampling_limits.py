@@ -93,30 +93,23 @@ OPTIMUM_SETTINGS: Final = dict.fromkeys(NATIVE_ON_CPU | NATIVE_SETTINGS.keys(), 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
     """The limits of a plan's engine. If the user names compiled artifacts, their limits apply instead."""
     if plan.line.startswith("nxdi"):
-        return _nxd(_section(plan, "override_neuron_config"), {}, PLUGIN_ON_CPU)
+        return _nxd(plan.section("override_neuron_config"), {}, PLUGIN_ON_CPU)
     if plan.line.startswith("native"):
-        return _native(_section(plan, "neuron_config"), plan.engine_args.get("async_scheduling") is False)
+        return _native(plan.section("neuron_config"), plan.engine_args.get("async_scheduling") is False)
     if plan.line == "optimum":
-        return _optimum(_section(plan, "neuron_config"))
+        return _optimum(plan.section("neuron_config"))
     if plan.line.startswith("fork"):
         if plan.env.get("NEURON_ON_DEVICE_SAMPLING_DISABLED", "0") not in ("", "0"):
             return FORK_ON_CPU
-        override = plan.engine_args.get("override_neuron_config")
-        keys = override if isinstance(override, dict) else {}
         if plan.line.endswith("-tnx"):
             return SamplingLimits(True, MOST, SUPPORTED, settings=FORK_ON_CPU.settings)
         speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
         # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
-        return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {}, FORK_ON_CPU)
+        greedy: dict[str, Json] = {"top_k": 1, "do_sample": False}
+        return _nxd(plan.section("override_neuron_config"), greedy if speculates else {}, FORK_ON_CPU)
     # vLLM's CPU kernels for LoRA fail at the log probabilities of a prompt beside other requests, and end the core
     # (vllm/lora/punica_wrapper/punica_cpu.py, 0.16.0).
     return LORA_ON_CPU if plan.engine_args.get("enable_lora") else ON_CPU
-
-
-def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:
-    additional = plan.engine_args.get("additional_config")
-    section = additional.get(name) if isinstance(additional, dict) else None
-    return section if isinstance(section, dict) else {}
 
 
 def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: SamplingLimits) -> SamplingLimits:

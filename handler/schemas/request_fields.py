@@ -211,7 +211,7 @@ def _meaning(row: FieldRow, name: str, body: Body) -> Meaning:
 def unsupported(body: Body, *, vllm: bool) -> dict[str, tuple[object, ...]]:
     """The names that are rejected, or need vLLM's classes if there are none, each with the values without an effect."""
     table = meanings(body).items()
-    return {name: one.neutral for name, one in table if one.fix and not (one.honoured if vllm else one.plain)}
+    return {name: field.neutral for name, field in table if field.fix and not (field.honoured if vllm else field.plain)}
 
 
 def is_plain(body: Body, document: Mapping[str, Any]) -> bool:

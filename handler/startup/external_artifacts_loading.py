@@ -23,8 +23,8 @@ from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
+from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
-from handler.neuron.lines.transformers_neuronx import SUFFIX
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects

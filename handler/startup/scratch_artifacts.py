@@ -18,7 +18,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.model.companions import Companions
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.lines.transformers_neuronx import SUFFIX
+from handler.neuron.lines.fork import SUFFIX
 from handler.startup.artifact_backends import artifact_backend
 from handler.storage.directory_objects import DirectoryObjects
 

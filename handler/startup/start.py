@@ -20,9 +20,9 @@ from handler.model.companions import Companions, fetch_companions
 from handler.model.model_source import Model, fetch_model
 from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
-from handler.neuron.lines.transformers_neuronx import SUFFIX
 from handler.processes import current_environment
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters

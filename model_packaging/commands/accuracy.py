@@ -82,17 +82,21 @@ def command(
         write_reference(save, Reference(max_tokens, runs))
         click.echo(f"{save}: the tokens of {len(runs)} prompts")
         return
-    found = [compare(run, before) for run, before in zip(runs, known.runs, strict=True)]
-    share = mean_share(found)
-    too_far = [one for one in found if logprobs and (one.difference is None or one.difference > tolerance)]
+    comparisons = [compare(run, before) for run, before in zip(runs, known.runs, strict=True)]
+    share = mean_share(comparisons)
+    too_far = [
+        comparison
+        for comparison in comparisons
+        if logprobs and (comparison.difference is None or comparison.difference > tolerance)
+    ]
     good = share >= least and not too_far
     if as_json:
-        rows: list[Json] = [asdict(one) for one in found]
+        rows: list[Json] = [asdict(comparison) for comparison in comparisons]
         print_json({"share": round(share, 4), "accurate": good, "prompts": rows})
     else:
-        for one in found:
-            distance = "" if one.difference is None else f", log probabilities within {one.difference:.3f}"
-            click.echo(f"{one.equal} of {one.length} tokens are equal{distance}: {one.prompt[:60]}")
+        for each in comparisons:
+            distance = "" if each.difference is None else f", log probabilities within {each.difference:.3f}"
+            click.echo(f"{each.equal} of {each.length} tokens are equal{distance}: {each.prompt[:60]}")
         click.echo(f"{share:.0%} of the tokens are equal; {least:.0%} are required.")
     sys.exit(0 if good else 1)
 
@@ -101,9 +105,9 @@ def _prompts(path: Path | None) -> list[str]:
     if path is None:
         return list(PROMPTS)
     try:
-        found = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        prompts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"it cannot be read ({error})", param_hint="--prompts") from None
-    if not found:
+    if not prompts:
         raise click.BadParameter("it has no prompts", param_hint="--prompts")
-    return found
+    return prompts

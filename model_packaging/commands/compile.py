@@ -92,7 +92,7 @@ def _here(model: str, environ: Mapping[str, str], options: Mapping[str, Any]) ->
 
 
 def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    from handler.neuron.hardware.cpu_instance import cpu_instance
+    from handler.neuron.hardware.instance_catalogue import cpu_instance
     from model_packaging.compilation.compile_job import job_environment, members
     from model_packaging.compilation.compile_job_run import run, stop
     from model_packaging.compilation.instance_prices import price_line

@@ -33,7 +33,7 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
     there: list[Any] = removal.owned().all()
     if not dry_run and there:
         if not yes and not as_json:
-            question = "\n".join(["This is deleted:", *(f"  {one}" for one in there), "Go on?"])
+            question = "\n".join(["This is deleted:", *(f"  {resource}" for resource in there), "Go on?"])
             if not click.confirm(question, err=True):
                 click.echo("Nothing was deleted.", err=True)
                 raise click.exceptions.Exit(1)
@@ -44,6 +44,8 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
     elif not there:
         click.echo(f"Nothing carries the tag of {name}.")
     else:
-        click.echo("\n".join([f"Would delete {one}." if dry_run else f"Deleted {one}." for one in there]))
+        click.echo(
+            "\n".join([f"Would delete {resource}." if dry_run else f"Deleted {resource}." for resource in there])
+        )
     if not there:
         raise click.exceptions.Exit(1)

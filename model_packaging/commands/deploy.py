@@ -222,7 +222,7 @@ def _refuse_multi_model(variables: Mapping[str, str]) -> None:
     """Refuses a multi-model endpoint, also without a check. SageMaker hosts none on instances with Neuron cores."""
     from handler.config.assignment import assign
     from handler.errors import SettingError
-    from handler.neuron.planning.examination import MULTI_MODEL, MULTI_MODEL_FIX
+    from handler.neuron.planning.platform_findings import MULTI_MODEL, MULTI_MODEL_FIX
 
     for name in ("SAGEMAKER_MULTI_MODEL", "ENDPOINT_MULTI_MODEL"):
         if variables.get(name) and assign("multi_model", variables[name], name).value:

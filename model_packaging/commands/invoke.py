@@ -65,8 +65,8 @@ def command(
     if wait and not location:
         raise click.UsageError("--wait goes with --async.")
     client = EndpointClient(endpoint, component=component, region=region)
-    given = prompt is not None or body is not None
-    request = _request(prompt, body, system, max_tokens, temperature) if given or not location else None
+    prompted = prompt is not None or body is not None
+    request = _request(prompt, body, system, max_tokens, temperature) if prompted or not location else None
     try:
         if location:
             _queue(client, location, request, async_seconds, longest if wait else None, region, as_json)
@@ -133,12 +133,12 @@ def _request(
     if body is not None:
         try:
             text = sys.stdin.read() if body == "-" else Path(body).read_text(encoding="utf-8")
-            found = json.loads(text)
+            document = json.loads(text)
         except (OSError, ValueError) as error:
             raise click.BadParameter(f"it cannot be read ({error})", param_hint="--body") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise click.BadParameter("it is no JSON object", param_hint="--body")
-        return found
+        return document
     messages = [{"role": "system", "content": system}] if system else []
     asked = {"max_tokens": max_tokens, "temperature": temperature}
     request: dict[str, Any] = {"messages": [*messages, {"role": "user", "content": prompt}]}

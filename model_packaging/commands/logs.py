@@ -46,11 +46,13 @@ def command(
     )
     lines = log.new()
     if explain:
-        found = diagnose("", [line.text for line in lines])
+        diagnosis = diagnose("", [line.text for line in lines])
         if as_json:
-            click.echo(json.dumps(found and {"cause": found.cause, "fix": found.fix, "seen": found.evidence}))
-        elif found:
-            click.echo("\n".join(found.lines()))
+            click.echo(
+                json.dumps(diagnosis and {"cause": diagnosis.cause, "fix": diagnosis.fix, "seen": diagnosis.evidence})
+            )
+        elif diagnosis:
+            click.echo("\n".join(diagnosis.lines()))
         else:
             click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
         return

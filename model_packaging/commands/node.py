@@ -29,16 +29,16 @@ def command(rank: int, dry_run: bool) -> None:
         config = load(os.environ)
     except SettingError as error:
         refuse(rejected_settings(error), False)
-    found = examine_config(config)
-    if found.plan is None or found.failed:
-        refuse(found, False)
+    examination = examine_config(config)
+    if examination.plan is None or examination.failed:
+        refuse(examination, False)
     path = config.model if dry_run else fetch_model(config).path
-    arguments = {**found.plan.engine_args, "model": path}
+    arguments = {**examination.plan.engine_args, "model": path}
     resolve = str if dry_run else address_of
-    words = headless_words(arguments, rank, line=found.plan.line, resolve=resolve)
+    words = headless_words(arguments, rank, line=examination.plan.line, resolve=resolve)
     if dry_run:
-        print_json({"command": [*words], "environment": dict(found.plan.env)})
+        print_json({"command": [*words], "environment": dict(examination.plan.env)})
         return
     click.echo(f"node {rank}: {' '.join(words)}", err=True)
-    os.environ.update(found.plan.env)
+    os.environ.update(examination.plan.env)
     os.execvp(words[0], words)

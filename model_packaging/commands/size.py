@@ -16,7 +16,7 @@ from model_packaging.console.options import COUNT, json_option, plan_options, se
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
     from handler.neuron.checkpoint.model_facts import ModelFacts
-    from handler.neuron.hardware.instance_type import InstanceType
+    from handler.neuron.hardware.instance_catalogue import InstanceType
     from model_packaging.sizing.fleet import Demand, InstanceRates
 
 PREDICTED_BATCHES, MEASURED_BATCH = (1, 8, 32), 32

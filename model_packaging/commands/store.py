@@ -61,9 +61,9 @@ def verify(store: str, key: str | None, as_json: bool) -> None:
     opened = _open(store)
     entries = _selected(opened, key) if key else list(opened.entries())
     faults: list[dict[str, str]] = [
-        {"key": entry.key, "kind": entry.kind, "path": one.path, "problem": one.problem}
+        {"key": entry.key, "kind": entry.kind, "path": damage.path, "problem": damage.problem}
         for entry in entries
-        for one in opened.verify(entry.key, entry.kind)
+        for damage in opened.verify(entry.key, entry.kind)
     ]
     unusable = [] if key else [error.message for error in opened.unusable()]
     if as_json:
@@ -146,12 +146,12 @@ def _selected(store: ArtifactStore, key: str) -> list[Manifest]:
     """
     from handler.errors import SettingError
 
-    found = [entry for entry in store.entries() if entry.key.startswith(key)]
-    if not found:
+    entries = [entry for entry in store.entries() if entry.key.startswith(key)]
+    if not entries:
         raise SettingError("KEY", f"no entry's key begins with '{key[:64]}'", "`neuron-endpoint store ls` has them.")
-    if len({entry.key for entry in found}) > 1:
-        raise SettingError("KEY", f"{len(found)} keys begin with '{key[:64]}'", "Give more of it.")
-    return found
+    if len({entry.key for entry in entries}) > 1:
+        raise SettingError("KEY", f"{len(entries)} keys begin with '{key[:64]}'", "Give more of it.")
+    return entries
 
 
 def _size(entry: Manifest) -> int:

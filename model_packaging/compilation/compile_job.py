@@ -14,9 +14,14 @@ from typing import Any
 
 from handler.errors import SettingError
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET
-from handler.neuron.hardware.cpu_instance import CpuInstance, cpu_instance
-from handler.neuron.hardware.instance_catalogue import TRAINING, find, find_for_plan
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import (
+    TRAINING,
+    CpuInstance,
+    InstanceType,
+    cpu_instance,
+    find,
+    find_for_plan,
+)
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from model_packaging.deployment.definition.request import Network
 from model_packaging.deployment.definition.resources import tag_list
@@ -109,64 +114,64 @@ def _target_of_cpu(cpu: CpuInstance, instance: str | None) -> str:
     return f"ml.{target.name}" if target.hosting else target.name
 
 
-def members(wanted: CompileJob, moment: str) -> Members:
+def members(spec: CompileJob, moment: str) -> Members:
     """Returns the parameters of CreateTrainingJob.
 
     :param moment: makes the name unique, for example `20260131-120000`. A job's name can never be used again.
     """
     job: Members = {
-        "TrainingJobName": f"{prefix(wanted)}{moment}",
+        "TrainingJobName": f"{prefix(spec)}{moment}",
         "AlgorithmSpecification": {
-            "TrainingImage": wanted.image,
+            "TrainingImage": spec.image,
             "TrainingInputMode": "File",
             "ContainerEntrypoint": ["neuron-endpoint"],
-            "ContainerArguments": ["compile", "--env", "--store", wanted.store, wanted.model],
+            "ContainerArguments": ["compile", "--env", "--store", spec.store, spec.model],
         },
-        "RoleArn": wanted.role,
+        "RoleArn": spec.role,
         # The API requires an output path. Nothing is written there: the artifacts go to the store.
-        "OutputDataConfig": {"S3OutputPath": f"{wanted.store.rstrip('/')}/jobs"},
-        "ResourceConfig": {"InstanceType": wanted.on, "InstanceCount": 1, "VolumeSizeInGB": VOLUME},
-        "StoppingCondition": {"MaxRuntimeInSeconds": wanted.longest},
+        "OutputDataConfig": {"S3OutputPath": f"{spec.store.rstrip('/')}/jobs"},
+        "ResourceConfig": {"InstanceType": spec.on, "InstanceCount": 1, "VolumeSizeInGB": VOLUME},
+        "StoppingCondition": {"MaxRuntimeInSeconds": spec.longest},
         "CheckpointConfig": {
-            "S3Uri": f"{wanted.store.rstrip('/')}/checkpoints/{digest(wanted)}",
+            "S3Uri": f"{spec.store.rstrip('/')}/checkpoints/{digest(spec)}",
             "LocalPath": CHECKPOINTS,
         },
-        "Environment": job_environment(wanted),
-        "EnableManagedSpotTraining": wanted.spot,
-        "Tags": tag_list({**wanted.tags, TAG: digest(wanted)}),
+        "Environment": job_environment(spec),
+        "EnableManagedSpotTraining": spec.spot,
+        "Tags": tag_list({**spec.tags, TAG: digest(spec)}),
     }
-    if wanted.spot:
-        job["StoppingCondition"]["MaxWaitTimeInSeconds"] = wanted.longest + SPOT_WAIT
-    if wanted.kms_key:
-        job["OutputDataConfig"]["KmsKeyId"] = wanted.kms_key
-    return {**job, **wanted.network.members()}
+    if spec.spot:
+        job["StoppingCondition"]["MaxWaitTimeInSeconds"] = spec.longest + SPOT_WAIT
+    if spec.kms_key:
+        job["OutputDataConfig"]["KmsKeyId"] = spec.kms_key
+    return {**job, **spec.network.members()}
 
 
-def prefix(wanted: CompileJob) -> str:
+def prefix(spec: CompileJob) -> str:
     """Returns the name prefix of all jobs for the same artifacts. So a running job is found and not started twice."""
-    return f"compile-{digest(wanted)}-"
+    return f"compile-{digest(spec)}-"
 
 
-def digest(wanted: CompileJob) -> str:
-    content = [wanted.image, wanted.model, wanted.store, wanted.on, wanted.target, dict(wanted.environment)]
+def digest(spec: CompileJob) -> str:
+    content = [spec.image, spec.model, spec.store, spec.on, spec.target, dict(spec.environment)]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def job_environment(wanted: CompileJob) -> dict[str, str]:
+def job_environment(spec: CompileJob) -> dict[str, str]:
     """Returns the variables of the job: the endpoint's settings, and where to compile what for which target."""
-    target = find_for_plan(wanted.target)
-    found = {
-        **wanted.environment,
-        "ENDPOINT_INSTANCE": wanted.target,
-        "ENDPOINT_ARTIFACT_STORE": wanted.store,
-        "ENDPOINT_MODEL": wanted.model,
+    target = find_for_plan(spec.target)
+    variables = {
+        **spec.environment,
+        "ENDPOINT_INSTANCE": spec.target,
+        "ENDPOINT_ARTIFACT_STORE": spec.store,
+        "ENDPOINT_MODEL": spec.model,
         "NEURON_COMPILE_CACHE_URL": CACHE,
     }
-    if cpu_instance(wanted.on) is not None:
-        found |= {CPU_COMPILE: "1", TARGET: target.platform}
-    elif find(wanted.on).platform != target.platform:
-        found[TARGET] = target.platform
-    return dict(sorted(found.items()))
+    if cpu_instance(spec.on) is not None:
+        variables |= {CPU_COMPILE: "1", TARGET: target.platform}
+    elif find(spec.on).platform != target.platform:
+        variables[TARGET] = target.platform
+    return dict(sorted(variables.items()))
 
 
 def _fits(rented: InstanceType, target: InstanceType) -> bool:

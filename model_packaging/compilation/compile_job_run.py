@@ -18,7 +18,7 @@ RUNNING = ("InProgress", "Stopping")
 
 
 def run(
-    aws: Aws, wanted: CompileJob, tell: Tell, pace: PollInterval | None = None, *, again: bool = False
+    aws: Aws, spec: CompileJob, tell: Tell, pace: PollInterval | None = None, *, again: bool = False
 ) -> dict[str, Any]:
     """Runs a job and returns its final description. After an interruption, the same call follows the running job.
 
@@ -26,32 +26,32 @@ def run(
     :raises CompileEnded: the job failed or was stopped. Its log is used for the explanation.
     """
     pace = pace or PollInterval()
-    name, status = _newest(aws, wanted)
+    name, status = _newest(aws, spec)
     if status == "Completed" and not again:
         tell(f"job {name} has already compiled this; --again starts another")
     elif status not in RUNNING:
-        job = members(wanted, datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
+        job = members(spec, datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
         name = str(job["TrainingJobName"])
-        tell(f"job {name} on {wanted.on} for {wanted.target}: starting")
+        tell(f"job {name} on {spec.on} for {spec.target}: starting")
         aws.sagemaker.create_training_job(**job)
     else:
         tell(f"job {name}: runs already")
     return _followed(aws, name, tell, pace)
 
 
-def stop(aws: Aws, wanted: CompileJob) -> str | None:
+def stop(aws: Aws, spec: CompileJob) -> str | None:
     """Stops the running job. Returns its name, or None if there is none."""
-    name, status = _newest(aws, wanted)
+    name, status = _newest(aws, spec)
     if status != "InProgress":
         return None
     aws.sagemaker.stop_training_job(TrainingJobName=name)
     return name
 
 
-def _newest(aws: Aws, wanted: CompileJob) -> tuple[str, str]:
+def _newest(aws: Aws, spec: CompileJob) -> tuple[str, str]:
     """Returns name and status of the latest job for these artifacts, or two empty strings."""
     jobs = aws.sagemaker.list_training_jobs(
-        NameContains=prefix(wanted), SortBy="CreationTime", SortOrder="Descending", MaxResults=1
+        NameContains=prefix(spec), SortBy="CreationTime", SortOrder="Descending", MaxResults=1
     )["TrainingJobSummaries"]
     return (jobs[0]["TrainingJobName"], jobs[0]["TrainingJobStatus"]) if jobs else ("", "")
 

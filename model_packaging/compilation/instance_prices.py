@@ -41,8 +41,8 @@ def _price(aws: Aws, name: str, region: str) -> float | None:
     terms = {"instanceName": name, "regionCode": region, "component": "Training"}
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()]
     reply = aws.pricing.get_products(ServiceCode=SERVICE, Filters=filters, MaxResults=20)
-    found = [price for text in reply["PriceList"] for price in _on_demand(json.loads(text))]
-    return max(found, default=None)
+    prices = [price for text in reply["PriceList"] for price in _on_demand(json.loads(text))]
+    return max(prices, default=None)
 
 
 def _on_demand(product: Mapping[str, Any]) -> Iterator[float]:

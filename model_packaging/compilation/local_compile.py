@@ -50,9 +50,9 @@ class CompiledArtifacts:
     seconds: float
 
 
-def child_environment(given: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+def child_environment(settings: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """Returns this process's environment without its endpoint settings, plus the given variables."""
-    return {**{name: value for name, value in own.items() if not name.startswith(SETTINGS)}, **given}
+    return {**{name: value for name, value in own.items() if not name.startswith(SETTINGS)}, **settings}
 
 
 def compile_here(
@@ -160,7 +160,7 @@ def _ping(port: int) -> tuple[int, dict[str, Any]]:
 
 def _serve() -> tuple[str, ...]:
     beside = Path(sys.executable).with_name("serve")
-    found = str(beside) if beside.exists() else shutil.which("serve")
-    if found is None:
+    program = str(beside) if beside.exists() else shutil.which("serve")
+    if program is None:
         raise SettingError("compile", "the container's `serve` is not installed here", "Use --on, or the image.")
-    return (found,)
+    return (program,)

@@ -118,11 +118,11 @@ def environ_of(env_file: str | None, document: str | None, own: bool) -> Mapping
 
 
 def _env_file(name: str) -> Mapping[str, str]:
-    from handler.config.loading.env_file import parse
+    from handler.config.loading.line_formats import parse_env_file
     from handler.errors import SettingError
 
     try:
-        return parse(Path(name).read_text(encoding="utf-8"), name, os.environ)
+        return parse_env_file(Path(name).read_text(encoding="utf-8"), name, os.environ)
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{name} cannot be read ({error})", param_hint="--env-file") from None
     except SettingError as error:

@@ -23,14 +23,14 @@ class Application:
     def __init__(
         self,
         aws: Aws,
-        wanted: Resources,
+        desired: Resources,
         tell: Tell,
         pace: PollInterval | None = None,
         log: Log | None = None,
     ) -> None:
-        self._aws, self._wanted, self._tell = aws, wanted, tell
+        self._aws, self._wanted, self._tell = aws, desired, tell
         if log is None:
-            log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None))
+            log = ContainerLog(aws.logs, groups(desired.name, desired.component is not None))
         self._watch = EndpointWatch(log, tell, pace or PollInterval())
 
     def run(self, wait: bool = True) -> None:
@@ -62,9 +62,9 @@ class Application:
             create(getattr(sagemaker, f"create_{call}"), members)
 
     def _endpoint(self, wait: bool) -> None:
-        wanted = self._wanted
-        endpoint = WatchedResource(self._aws.sagemaker, "endpoint", wanted.name)
-        about = self._described(endpoint, "an endpoint", wanted.name)
+        desired = self._wanted
+        endpoint = WatchedResource(self._aws.sagemaker, "endpoint", desired.name)
+        about = self._described(endpoint, "an endpoint", desired.name)
         if about is not None and about["EndpointStatus"] in MOVING:
             self._watch.begin(about["LastModifiedTime"].timestamp())
             if not wait:
@@ -72,15 +72,15 @@ class Application:
                 return
         about = self._usable(endpoint, about)
         if about is None:
-            self._create(endpoint, wanted.endpoint)
-        elif about["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
+            self._create(endpoint, desired.endpoint)
+        elif about["EndpointConfigName"] != desired.config["EndpointConfigName"]:
             self._tell(f"{endpoint.label}: updating from {about['EndpointConfigName']}")
             self._watch.begin(time.time())
-            endpoint.update(**wanted.update)
+            endpoint.update(**desired.update)
         if not wait:
             return
         now = self._watch.in_service(endpoint)
-        if now["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
+        if now["EndpointConfigName"] != desired.config["EndpointConfigName"]:
             # After a rolled back update the endpoint is in service with its old configuration.
             reason = str(now.get("FailureReason") or "it was rolled back")
             raise self._watch.failed(f"the update of {endpoint.label}", reason)

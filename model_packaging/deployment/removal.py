@@ -86,11 +86,11 @@ class Removal:
 
     def _listed(self, sagemaker: Any, call: str, kind: str) -> Iterator[str]:
         for page in sagemaker.get_paginator(f"list_{call}").paginate(NameContains=self._name):
-            for one in page[f"{kind}s"]:
-                name = one[f"{kind}Name"]
+            for entry in page[f"{kind}s"]:
+                name = entry[f"{kind}Name"]
                 if name != self._name and not name.startswith(f"{self._name}-"):
                     continue
-                tags = unless_missing(sagemaker.list_tags, ResourceArn=one[f"{kind}Arn"])
+                tags = unless_missing(sagemaker.list_tags, ResourceArn=entry[f"{kind}Arn"])
                 if tags is not None and self._is_ours(tags["Tags"]):
                     yield name
 

@@ -12,7 +12,7 @@ EVENT = '"timeline"'
 
 def last_start(lines: Iterable[str]) -> list[dict[str, Any]]:
     """Returns the steps of the last start in a log. Empty if no start has ended."""
-    found: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     for line in lines:
         if EVENT in line and line.startswith("{"):
             try:
@@ -20,8 +20,8 @@ def last_start(lines: Iterable[str]) -> list[dict[str, Any]]:
             except ValueError:
                 continue
             if document.get("event") == "timeline":
-                found = document["steps"]
-    return found
+                steps = document["steps"]
+    return steps
 
 
 def bars(steps: Sequence[dict[str, Any]]) -> list[str]:

@@ -13,7 +13,7 @@ from math import ceil
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 
 DEVICES, CORES = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from handler.config.secret_variables import is_secret
+from handler.config.problems import is_secret
 from handler.errors import SettingError
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from model_packaging.deployment.definition.request import ScalingRequest
 from model_packaging.kubernetes.pod_size import PodSize
 

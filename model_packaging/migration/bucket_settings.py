@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from handler.neuron.lines.native.native_prefill import LONGEST_SINGLE_SHOT, SEGMENT_SIZES
-from handler.neuron.neuron_config.native_keys import DECODE_STEP
+from handler.neuron.neuron_config.keys import DECODE_STEP
 
 PREFILL = "num_batched_tokens_buckets"
 DECODE = "decode_context_length_buckets"

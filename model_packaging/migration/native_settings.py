@@ -12,14 +12,12 @@ from typing import Any, Final
 from handler.config.config_rows import secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
-from handler.config.finding import Severity
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 from handler.neuron.hardware.instance_catalogue import lookup
 from handler.neuron.lines.line import Line
 from handler.neuron.lines.native.native_prefill import SEGMENT_SIZES
-from handler.neuron.lines.shared_spelling import DEFAULT_LENGTH
-from handler.neuron.planning.plan_request_reader import read_request
+from handler.neuron.lines.plan_draft import default_length, speculative_keys, vllm_arguments
 from handler.neuron.sampling_limits import KEY as SAMPLING
 from model_packaging.migration import bucket_settings as buckets
 from model_packaging.migration import nxdi_settings, passed_on
@@ -52,28 +50,23 @@ def migrate(config: EndpointConfig, line: Line) -> Migration:
         problem = f"{line.name} does not run on {instance.name}"
         fix = "Stay on NxD Inference, which is supported on Inf2 and Trn1, or give --instance ml.trn2.48xlarge."
         raise SettingError(config.source("instance").name or "--instance", problem, fix)
-    _, findings = read_request(config)
-    for finding in findings:
-        if finding.severity is Severity.ERROR:
-            raise SettingError(finding.setting, finding.why, finding.fix)
     return _Migrator(config, line.name).run()
 
 
 class _Migrator:
     def __init__(self, config: EndpointConfig, line: str) -> None:
-        self.request, _ = read_request(config)
-        self.config, self.line = self.request.config, line
+        self.config, self.line = config, line
         self.table = SettingTable(secrets(config))
         self.keys = NeuronConfigKeys(self.config, self.table)
-        self.extra = dict(self.request.extra)
+        self.extra = vllm_arguments(config)
         self.given: list[str] = []
 
     def run(self) -> Migration:
-        for key, value in self.request.raw.items():
-            self.keys.sort(key, value, self.request.key(key))
+        for key, value in self.config.neuron_config.items():
+            self.keys.sort(key, value, self.config.raw_key(key))
         for key, value in (self.config.text_neuron_config or {}).items():
-            self.keys.sort(key, value, f"{self.request.setting('text_neuron_config')}.{key}")
-        vision = passed_on.vision_section(self.request, self.line, self.table)
+            self.keys.sort(key, value, f"{self.config.setting('text_neuron_config')}.{key}")
+        vision = passed_on.vision_section(self.config, self.line, self.table)
         named = (name for name in fields() if name not in MERGED)
         self.given = [name for name in named if name in self.keys.names or self._is_given(name)]
         self._top_k()
@@ -86,15 +79,15 @@ class _Migrator:
         if self.keys.sampling:
             native[SAMPLING] = {"all_greedy": False, **self.keys.sampling}
         extra = {**self.extra, **self.keys.arguments}
-        if self._value("speculation") == "eagle3" and self.request.speculative:
-            extra["speculative_config"] = dict(self.request.speculative)
+        if self._value("speculation") == "eagle3" and speculative_keys(self.config):
+            extra["speculative_config"] = speculative_keys(self.config)
         values.update(line=self.line, text_neuron_config=None, vision_neuron_config=vision, neuron_config=native)
-        values["engine_args"] = passed_on.arguments(self.request, extra, self.line, self.table)
-        values["neuron_env"] = passed_on.variables(self.request, self.table)
+        values["engine_args"] = passed_on.arguments(self.config, extra, self.line, self.table)
+        values["neuron_env"] = passed_on.variables(self.config, self.table)
         return Migration(replace(self.config, **values), tuple(self.table.rows))
 
     def _name(self, field: str) -> str:
-        return self.keys.names.get(field) or self.request.setting(field)
+        return self.keys.names.get(field) or self.config.setting(field)
 
     def _value(self, field: str) -> Any:
         return self.keys.values.get(field, getattr(self.config, field))
@@ -153,9 +146,10 @@ class _Migrator:
 
     def _prefill(self) -> None:
         prefill, decode = self._value("context_encoding_buckets"), self._value("token_generation_buckets")
-        lengths = (*(prefill or ()), *(decode or ()), self._value("max_context_length") or 0)
-        length: int = self._value("max_model_len") or max(DEFAULT_LENGTH, *lengths)
-        if any(lengths):
+        values = {"context_encoding_buckets": prefill, "token_generation_buckets": decode}
+        values["max_context_length"] = self._value("max_context_length")
+        length: int = self._value("max_model_len") or default_length(replace(self.config, **values), None)
+        if any(values.values()):
             self.keys.values["max_model_len"] = length
         if length <= SHORTEST_SEGMENT and self._value("enable_prefix_caching"):
             why = f"prefix caching needs a segment of {SHORTEST_SEGMENT} tokens, and a longer max_model_len"
@@ -180,4 +174,4 @@ class _Migrator:
         if tokens is not None and (own or not buckets.tokens_fit(tokens, length, segmented)):
             del self.extra[TOKENS]
             why = "the plan chooses tokens of a step that the plugin starts with"
-            self.table.add(self.request.setting(TOKENS), tokens, Outcome.AUTOMATIC, why)
+            self.table.add(self.config.setting(TOKENS), tokens, Outcome.AUTOMATIC, why)

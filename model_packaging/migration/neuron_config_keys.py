@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.fields import fields
-from handler.config.neuron_keys import field_of_key, nxd_key
+from handler.config.fields import field_of_key, fields, nxd_key
 from handler.json_value import Json
-from handler.neuron.neuron_config.keys import KEYS
-from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS
+from handler.neuron.neuron_config.keys import KEYS, NATIVE_KEYS, NATIVE_SAMPLING_KEYS
 from handler.neuron.sampling_limits import KEY as SAMPLING
 from model_packaging.migration import nxdi_settings
 from model_packaging.migration.migrated_setting import Outcome, SettingTable

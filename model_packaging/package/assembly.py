@@ -60,35 +60,35 @@ class Assembly:
         return sum(item.size for item in self.items)
 
 
-def assemble(given: PackageInputs) -> Assembly:
+def assemble(inputs: PackageInputs) -> Assembly:
     """Lists every file of the package. Copies nothing. Checks the model's files and settings as the start does.
 
     :raises SettingError: a part is missing or has the wrong type, or an endpoint would not start with the model or not
         load the adapter.
     :raises UnsafePath: two files would have the same name.
     """
-    model = {item.path: item for item in items(given.model, "MODEL", given.revision)}
+    model = {item.path: item for item in items(inputs.model, "MODEL", inputs.revision)}
     packed = "endpoint-package.json" in model  # made by `pack`: taken as it is
     chosen, left = (sorted(set(model) - {"endpoint-package.json"}), {}) if packed else select(model)
     adapter = not {"config.json", "params.json"} & set(chosen)
     if adapter and ADAPTER not in chosen:
-        found = ", ".join(sorted(model)[:6])
+        names = ", ".join(sorted(model)[:6])
         fix = f"Give the folder of a model, or of an adapter with {ADAPTER}."
-        raise SettingError("MODEL", f"{given.model} has no config.json (found: {found})", fix)
+        raise SettingError("MODEL", f"{inputs.model} has no config.json (found: {names})", fix)
     files = [model[path] for path in chosen]
     if not packed and (taken := sorted({path.partition("/")[0] for path in chosen} & set(OURS) - {CODE})):
         raise SettingError("MODEL", f"it has a folder '{taken[0]}', which is the package's own", "Rename it.")
     settings: dict[str, object] = {}
-    if given.artifacts:
-        graphs, settings = _graphs(given.artifacts)
+    if inputs.artifacts:
+        graphs, settings = _graphs(inputs.artifacts)
         files += graphs
-    if given.code:
-        files += _below(CODE, _code(given.code))
-    files = _with_settings(files, given.config, settings)
+    if inputs.code:
+        files += _below(CODE, _code(inputs.code))
+    files = _with_settings(files, inputs.config, settings)
     if adapter:
-        _require_sound_adapter(given.model)
+        _require_sound_adapter(inputs.model)
     else:
-        require_sound_files(load({}, model=given.model), "MODEL")
+        require_sound_files(load({}, model=inputs.model), "MODEL")
     confined_all(item.path for item in files)
     return Assembly(tuple(sorted(files, key=lambda item: item.path)), left)
 
@@ -105,26 +105,26 @@ def _require_sound_adapter(place: str) -> None:
 def _graphs(artifacts: str) -> tuple[list[Item], dict[str, object]]:
     if artifacts.startswith("file://"):
         artifacts = artifacts.removeprefix("file://")
-    found = items(artifacts, "--artifacts")
-    paths = {item.path for item in found}
+    graphs = items(artifacts, "--artifacts")
+    paths = {item.path for item in graphs}
     if any(path.startswith(MANIFESTS) for path in paths):
-        kept = [item for item in found if item.path.startswith((MANIFESTS, "objects/", "pins/"))]
+        kept = [item for item in graphs if item.path.startswith((MANIFESTS, "objects/", "pins/"))]
         uri = f"file://{MODEL_DIRECTORY}/{STORE}"
         return _below(STORE, kept), {"artifact_store": uri, "on_miss": "fail"}
     if any(path.rpartition("/")[2] == GRAPHS[1] for path in paths) and GRAPHS[0] in paths:
-        return _below(COMPILED, found), {"compiled_artifacts": f"{MODEL_DIRECTORY}/{COMPILED}"}
+        return _below(COMPILED, graphs), {"compiled_artifacts": f"{MODEL_DIRECTORY}/{COMPILED}"}
     problem = f"{artifacts} has neither {' and '.join(GRAPHS)} nor a store's {MANIFESTS}"
     raise SettingError("--artifacts", problem, "Give what a compile wrote, or an artifact store.")
 
 
 def _code(folder: str) -> list[Item]:
-    found = {item.path: item for item in items(folder, "--code")}
-    chosen, _ = select(found)
-    return [found[path] for path in chosen]
+    code = {item.path: item for item in items(folder, "--code")}
+    chosen, _ = select(code)
+    return [code[path] for path in chosen]
 
 
-def _below(directory: str, found: Iterable[Item]) -> list[Item]:
-    return [replace(item, path=f"{directory}/{item.path}") for item in found]
+def _below(directory: str, moved: Iterable[Item]) -> list[Item]:
+    return [replace(item, path=f"{directory}/{item.path}") for item in moved]
 
 
 def _with_settings(files: list[Item], config: str | None, more: Mapping[str, object]) -> list[Item]:

@@ -37,8 +37,8 @@ def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: Digest
     :raises SecretFound: a file contains a token.
     :raises ChangedFile: the size of a file has changed since it was listed.
     """
-    found = tuple(items)
-    counter = Counter(sum(item.size for item in found), listener)
+    listed = tuple(items)
+    counter = Counter(sum(item.size for item in listed), listener)
 
     def entry(item: Item) -> FileEntry:
         made = FileEntry.of_chunks(_counted(scanned(item.origin.chunks(), item.path, known), counter), item.path)
@@ -47,7 +47,7 @@ def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: Digest
         return made
 
     with ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))), thread_name_prefix="digest") as pool:
-        return PackageManifest(tuple(pool.map(entry, found)))
+        return PackageManifest(tuple(pool.map(entry, listed)))
 
 
 def _counted(chunks: Iterable[bytes], counter: Counter) -> Iterator[bytes]:

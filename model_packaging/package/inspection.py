@@ -67,31 +67,31 @@ def _part(path: str) -> str:
 
 
 def _graphs(paths: Any) -> list[str]:
-    found = []
+    graphs = []
     for path in paths:
         entry = of_manifest(path.removeprefix(f"{STORE}/")) if path.startswith(f"{STORE}/manifests/") else None
         if entry:
-            found.append(f"{entry[0]} {entry[1]}")
+            graphs.append(f"{entry[0]} {entry[1]}")
         elif path == f"{COMPILED}/neuron_config.json":
-            found.append("compiled directory")
-    return found
+            graphs.append("compiled directory")
+    return graphs
 
 
 def _small(package: Package) -> dict[str, bytes]:
     """Returns the few files that are read. An archive is read only as far as needed, because its files are sorted."""
-    wanted = {file.path for file in package.manifest.files if file.path in READ and file.size <= SMALL}
-    found: dict[str, bytes] = {}
+    small = {file.path for file in package.manifest.files if file.path in READ and file.size <= SMALL}
+    contents: dict[str, bytes] = {}
     for path, _, chunks in package.contents():
-        if path in wanted:
-            found[path] = b"".join(chunks)
-            if set(found) == wanted:
+        if path in small:
+            contents[path] = b"".join(chunks)
+            if set(contents) == small:
                 break
-    return found
+    return contents
 
 
 def _object(body: bytes | None) -> dict[str, Json]:
     try:
-        found = json.loads(body or b"{}")
+        document = json.loads(body or b"{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

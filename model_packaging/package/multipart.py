@@ -98,13 +98,15 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
 def _begun(to: Destination, each: int, size: int) -> tuple[str, dict[int, Any]]:
     """Returns an upload and its parts by number: the latest unfinished one with parts of this size, or a new one."""
     pages = to.client.get_paginator("list_multipart_uploads").paginate(Bucket=to.bucket, Prefix=to.key)
-    found = [one for page in pages for one in page.get("Uploads", []) if one["Key"] == to.key]
-    for one in sorted(found, key=lambda one: one["Initiated"], reverse=True):
-        listed = to.client.get_paginator("list_parts").paginate(Bucket=to.bucket, Key=to.key, UploadId=one["UploadId"])
+    uploads = [upload for page in pages for upload in page.get("Uploads", []) if upload["Key"] == to.key]
+    for upload in sorted(uploads, key=lambda upload: upload["Initiated"], reverse=True):
+        listed = to.client.get_paginator("list_parts").paginate(
+            Bucket=to.bucket, Key=to.key, UploadId=upload["UploadId"]
+        )
         parts = {part["PartNumber"]: part for page in listed for part in page.get("Parts", [])}
         last = -(-size // each)
         if all(part["Size"] == each or number == last for number, part in parts.items()):
-            return one["UploadId"], parts
+            return upload["UploadId"], parts
     begun = to.client.create_multipart_upload(Bucket=to.bucket, Key=to.key, ChecksumAlgorithm="CRC32", **to.more)
     return begun["UploadId"], {}
 

@@ -60,9 +60,9 @@ def read(body: bytes, where: str) -> PackageManifest:
             raise InvalidPackage(where, f"its schema is {str(document['schema'])[:20]!r}, this version reads {SCHEMA}")
         files = tuple(
             FileEntry(
-                _str(one["path"]), _size(one["size"]), _str(one["blake3"]), tuple(map(_str, one.get("parts", ())))
+                _str(file["path"]), _size(file["size"]), _str(file["blake3"]), tuple(map(_str, file.get("parts", ())))
             )
-            for one in document["files"]
+            for file in document["files"]
         )
         confined_all(file.path for file in files)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -42,13 +42,13 @@ def open_package(place: str) -> Package:
     """
     if place.endswith((".tar.gz", ".tgz")):
         return _archive(place)
-    found = {item.path: item for item in items(place, "PACKAGE")}
-    if NAME not in found:
+    by_path = {item.path: item for item in items(place, "PACKAGE")}
+    if NAME not in by_path:
         raise InvalidPackage(place, f"it has no {NAME}")
-    manifest = manifests.read(_whole(found.pop(NAME)), f"{place.rstrip('/')}/{NAME}")
+    manifest = manifests.read(_whole(by_path.pop(NAME)), f"{place.rstrip('/')}/{NAME}")
 
     def contents() -> PackageContents:
-        for path, item in found.items():
+        for path, item in by_path.items():
             yield path, item.size, item.origin.chunks()
 
     return Package(place, manifest, contents)

@@ -54,8 +54,8 @@ def scanned(chunks: Iterable[bytes], path: str, known: tuple[bytes, ...] = ()) -
     settings = path.endswith(SETTINGS)
     for chunk in chunks:
         window = before + chunk
-        if found := _first(window, known, settings):
-            where, what = found
+        if place := _first(window, known, settings):
+            where, what = place
             raise SecretFound(path, position - len(before) + where, what)
         before, position = window[-LONGEST:], position + len(chunk)
         yield chunk
@@ -71,6 +71,6 @@ def _first(window: bytes, known: tuple[bytes, ...], settings: bool) -> tuple[int
             if TOKENS.match(window, where):
                 return where, "a token or private key"
             where = window.find(start, where + 1)
-    if settings and (found := NAMED.search(window)):
-        return found.start(), "a setting that is a token"
+    if settings and (match := NAMED.search(window)):
+        return match.start(), "a setting that is a token"
     return None

@@ -29,16 +29,16 @@ def items(source: str, what: str, revision: str | None = None) -> list[Item]:
     :raises SettingError: the source does not exist, is empty, or has links that lead out of it.
     """
     if source.startswith("s3://"):
-        found = _of_s3(source, what)
+        listed = _of_s3(source, what)
     elif Path(source).is_dir():
-        found = list(_of_folder(Path(source), what))
+        listed = list(_of_folder(Path(source), what))
     elif "://" in source or source.count("/") != 1 or source.startswith((".", "/", "~")):
         raise NoDirectory(what, source)
     else:
-        found = list(_of_folder(hub_snapshot(source, revision, what), what))
-    if not found:
+        listed = list(_of_folder(hub_snapshot(source, revision, what), what))
+    if not listed:
         raise SettingError(what, f"{source} has no files", "Give one that has.")
-    return found
+    return listed
 
 
 def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
@@ -50,15 +50,15 @@ def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
         fix = "pip install huggingface_hub, or give a folder."
         raise SettingError(what, f"'{name}' is a hub id, and the hub's client is not installed", fix) from None
     try:
-        found = Path(snapshot_download(name, revision=revision, allow_patterns=list(HUB_FILES)))
-        if not any(found.glob("*.safetensors")):
-            found = Path(snapshot_download(name, revision=revision, allow_patterns=[*HUB_FILES, *HUB_OLDER]))
+        snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=list(HUB_FILES)))
+        if not any(snapshot.glob("*.safetensors")):
+            snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=[*HUB_FILES, *HUB_OLDER]))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         fix = "Check the id, HF_TOKEN for a gated model, and HF_HUB_OFFLINE."
         problem = f"there is no directory {name}, and it cannot be fetched from the hub ({reason})"
         raise SettingError(what, problem, fix) from error
-    return found
+    return snapshot
 
 
 def _of_folder(folder: Path, what: str) -> Iterator[Item]:
@@ -89,10 +89,10 @@ def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
 
     Weights in another format are excluded only if there are safetensors.
     """
-    found = sorted(paths)
-    safetensors = any("/" not in path and path.endswith(".safetensors") for path in found)
+    ordered = sorted(paths)
+    safetensors = any("/" not in path and path.endswith(".safetensors") for path in ordered)
     taken, left = [], {}
-    for path in found:
+    for path in ordered:
         if reason := _reason(path, safetensors):
             left[path] = reason
         else:

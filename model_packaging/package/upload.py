@@ -82,8 +82,8 @@ def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
     :raises SettingError: the prefix has other files, and `replace` is not set.
     """
     with translated(target.uri, "s3:ListBucket"):
-        found = list_objects(target.client, target.bucket, target.prefix)
-        there = {item.key.removeprefix(target.prefix): item.size for item in found}
+        objects = list_objects(target.client, target.bucket, target.prefix)
+        there = {item.key.removeprefix(target.prefix): item.size for item in objects}
     before = _manifest(target)
     others = sorted(set(there) - {item.path for item in items} - {NAME})
     _require_ours(target, manifest, before, others)
@@ -151,8 +151,8 @@ def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> 
         return known[path]
     place = target.destination(path)
     with translated(place.uri, "s3:GetObject"):
-        found = target.client.head_object(Bucket=place.bucket, Key=place.key)
-    return found.get("Metadata", {}).get(DIGEST, "")
+        head = target.client.head_object(Bucket=place.bucket, Key=place.key)
+    return head.get("Metadata", {}).get(DIGEST, "")
 
 
 def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) -> multipart.Uploaded:

@@ -60,8 +60,8 @@ def _layer(cost: Sequence[float], sizes: Sequence[int], before: Sequence[int]) -
             continue
         end = (low + high) // 2
         for start in range(first, min(last, end - 1) + 1):
-            found = cost[start] + sizes[end - 1] * (before[end] - before[start])
-            if found < best[end]:
-                best[end], starts[end] = found, start
+            total = cost[start] + sizes[end - 1] * (before[end] - before[start])
+            if total < best[end]:
+                best[end], starts[end] = total, start
         todo += [(low, end - 1, first, starts[end]), (end + 1, high, starts[end], last)]
     return best, starts

@@ -11,8 +11,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_catalogue import INSTANCES, degrees
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import INSTANCES, InstanceType, degrees
 from model_packaging.sizing.fleet import Demand
 from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict
 from model_packaging.sizing.sized_plan import make_sized_plan
@@ -97,13 +96,17 @@ def instance_option(
                 predictions.append(predict_load(config, facts, instance, load, degree=degree, price=price))
             except SettingError as error:
                 refusal = error.message
-    fitting = [one for one in predictions if one.sized.fits]
-    good = [one for one in fitting if one.rates.first_token <= demand.ttft and one.rates.between_tokens <= demand.tpot]
+    fitting = [prediction for prediction in predictions if prediction.sized.fits]
+    good = [
+        prediction
+        for prediction in fitting
+        if prediction.rates.first_token <= demand.ttft and prediction.rates.between_tokens <= demand.tpot
+    ]
     if not good:
         return InstanceOption(instance, None, why=next(_reasons(predictions, fitting, refusal, demand)))
 
-    def order(one: PlanPrediction) -> tuple[int, float]:
-        return demand.instances(one.rates.tokens_per_second), one.rates.request_seconds
+    def order(prediction: PlanPrediction) -> tuple[int, float]:
+        return demand.instances(prediction.rates.tokens_per_second), prediction.rates.request_seconds
 
     best = min(good, key=order)
     return InstanceOption(instance, best, demand.instances(best.rates.tokens_per_second))
@@ -143,11 +146,11 @@ def _reasons(
     if not predictions:
         yield refusal
     if not fitting:
-        estimates = [one.sized.memory for one in predictions if one.sized.memory]
+        estimates = [prediction.sized.memory for prediction in predictions if prediction.sized.memory]
         memory = min(estimates, key=lambda estimate: estimate.total / estimate.available)
         yield f"memory: a core needs {memory.total / 2**30:.1f} GiB at least, and has {memory.available / 2**30:.1f}"
-    first = min(one.rates.first_token for one in fitting)
-    step = min(one.rates.between_tokens for one in fitting)
+    first = min(prediction.rates.first_token for prediction in fitting)
+    step = min(prediction.rates.between_tokens for prediction in fitting)
     if first > demand.ttft:
         yield f"first token after {first:.2f} s at best, and the limit is {demand.ttft:g} s"
     if step > demand.tpot:

@@ -9,7 +9,7 @@ from typing import Final
 from handler.errors import SettingError
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.lines.native.native_prefill import SEGMENT_SIZES
-from handler.neuron.neuron_config.native_keys import DECODE_STEP
+from handler.neuron.neuron_config.keys import DECODE_STEP
 from model_packaging.sizing.bucket_choice import best_buckets, computed_tokens
 from model_packaging.sizing.request_log import RequestLengths
 

@@ -102,21 +102,21 @@ def read_lengths(
     :param longest_prompt, longest: the plan's limits: tokens of a prompt, and of a prompt with its output.
     :raises SettingError: it has no request with lengths.
     """
-    found = RequestLengths()
+    lengths = RequestLengths()
     # Steps by length, as changes: a request has one step at each length between its prompt and its end.
     changes: Counter[int] = Counter()
     starts, ends = array("d"), array("d")
-    for line in _requests(iter(lines), found):
+    for line in _requests(iter(lines), lengths):
         prompt, output = line.prompt_tokens, line.output_tokens
         if not prompt or prompt < 0 or output is None or output < 0:
-            found.ignored += 1
+            lengths.ignored += 1
             continue
         if prompt > longest_prompt or prompt + output > longest:
-            found.too_long += 1
+            lengths.too_long += 1
             continue
-        found.requests += 1
-        found.output_tokens += output
-        found.prompts[prompt] += 1
+        lengths.requests += 1
+        lengths.output_tokens += output
+        lengths.prompts[prompt] += 1
         if output > 1:
             changes[prompt + 1] += 1
             changes[prompt + output] -= 1
@@ -124,16 +124,16 @@ def read_lengths(
             end = datetime.fromisoformat(line.time).timestamp()
             ends.append(end)
             starts.append(end - line.seconds)
-    if not found.requests:
+    if not lengths.requests:
         fix = f"Give JSON lines or CSV with {PROMPT[0]} and {OUTPUT[0]}: the log of ENDPOINT_LOG_REQUESTS has them."
-        why = f"{name} has no request with both lengths" + (" that the plan serves" if found.too_long else "")
+        why = f"{name} has no request with both lengths" + (" that the plan serves" if lengths.too_long else "")
         raise SettingError("--log", why, fix)
-    found.contexts = _filled(changes)
-    found.running = _running(starts, ends)
-    return found
+    lengths.contexts = _filled(changes)
+    lengths.running = _running(starts, ends)
+    return lengths
 
 
-def _requests(lines: Iterator[str | bytes], found: RequestLengths) -> Iterator[_Line]:
+def _requests(lines: Iterator[str | bytes], lengths: RequestLengths) -> Iterator[_Line]:
     first = next((line for line in lines if line.strip()), b"")
     text = first.decode("utf-8", "replace") if isinstance(first, bytes) else first
     if not text.lstrip().startswith("{") and "," in text:
@@ -144,12 +144,12 @@ def _requests(lines: Iterator[str | bytes], found: RequestLengths) -> Iterator[_
     for line in chain((first,), lines):
         raw = line.encode() if isinstance(line, str) else line
         try:
-            one = decode(raw) if named in raw else _other(other(raw))
+            entry = decode(raw) if named in raw else _other(other(raw))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            found.ignored += 1
+            lengths.ignored += 1
             continue
-        if one.event in ENDS:
-            yield one
+        if entry.event in ENDS:
+            yield entry
 
 
 def _rows(header: str, lines: Iterator[str | bytes]) -> Iterator[_Line]:

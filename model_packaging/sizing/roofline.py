@@ -12,7 +12,7 @@ from math import ceil
 
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.chip_rates import ChipRates
-from handler.neuron.memory.cache_lengths import cached_tokens
+from handler.neuron.memory.rank_tensors import cached_tokens
 from handler.neuron.memory.rank_weights import rank_weights, shard_heads
 
 # Bytes of an element of hidden states and of the key-value cache.

@@ -10,8 +10,7 @@ from handler.neuron.buckets.compiled_buckets import CompiledBuckets, compiled_bu
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.chip_rates import CHIPS
-from handler.neuron.hardware.instance_catalogue import logical_cores
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType, logical_cores
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, estimate
 from handler.neuron.memory.memory_shape import memory_shape
 from handler.neuron.planning.examination import completed

@@ -30,17 +30,21 @@ def watch_traffic(url: str, proposed: PlanCost, poll: float, polls: int | None, 
     :raises SettingError: the address cannot be read, or the endpoint reports no padding.
     """
     address = url if url.endswith("/metrics") else f"{url.rstrip('/')}/metrics"
-    promised = {one.phase: one.padding / one.computed for one in (proposed.prefill, proposed.decode) if one.computed}
+    promised = {
+        tokens.phase: tokens.padding / tokens.computed
+        for tokens in (proposed.prefill, proposed.decode)
+        if tokens.computed
+    }
     moved, done, before = False, 0, _tokens(address)
     while polls is None or done < polls:
         time.sleep(poll)
         now, done = _tokens(address), done + 1
-        found = interval_padding(before, now)
+        shares = interval_padding(before, now)
         before = now
-        for phase, share in found.items():
+        for phase, share in shares.items():
             say(f"{phase}: {share:.1%} padding, promised {promised.get(phase, 0.0):.1%}")
-        if found:
-            moved = any(share > promised.get(phase, 0.0) + MARGIN for phase, share in found.items())
+        if shares:
+            moved = any(share > promised.get(phase, 0.0) + MARGIN for phase, share in shares.items())
         if moved and polls is None:
             break
     if moved:
@@ -50,12 +54,12 @@ def watch_traffic(url: str, proposed: PlanCost, poll: float, polls: int | None, 
 
 def interval_padding(before: Mapping[tuple[str, str], float], now: Mapping[tuple[str, str], float]) -> dict[str, float]:
     """The share of padding of each phase between two readings. A phase with few tokens is left out."""
-    found = {}
+    shares = {}
     for phase in (PREFILL, DECODE):
         asked, computed = (now.get((name, phase), 0.0) - before.get((name, phase), 0.0) for name in (ASKED, COMPUTED))
         if computed >= FEWEST:
-            found[phase] = 1 - asked / computed
-    return found
+            shares[phase] = 1 - asked / computed
+    return shares
 
 
 def _tokens(address: str) -> dict[tuple[str, str], float]:
@@ -67,12 +71,12 @@ def _tokens(address: str) -> dict[tuple[str, str], float]:
             text = reply.read().decode("utf-8", "replace")
     except (urllib.error.URLError, OSError) as error:
         raise SettingError("--watch", f"{address} cannot be read ({error})", "Give a container's address.") from None
-    found: dict[tuple[str, str], float] = {}
+    counts: dict[tuple[str, str], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name in (ASKED, COMPUTED):
                 key = sample.name, sample.labels.get("phase", "")
-                found[key] = found.get(key, 0.0) + sample.value
-    if not found and ASKED.removesuffix("_total") not in text:
+                counts[key] = counts.get(key, 0.0) + sample.value
+    if not counts and ASKED.removesuffix("_total") not in text:
         raise SettingError("--watch", "the endpoint reports no padding", "Its plan has no buckets: see docs/tuning.md.")
-    return found
+    return counts

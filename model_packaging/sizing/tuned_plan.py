@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from handler.config.config_rows import json_value
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.neuron_keys import native_key, nxd_key
+from handler.config.fields import native_key, nxd_key
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.chip_rates import REQUEST_SECONDS
-from handler.neuron.hardware.instance_catalogue import default_lnc
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType, default_lnc
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
 from handler.neuron.lines.native.native_prefill import SEGMENTS, TOKENS
 from model_packaging.sizing.line_buckets import choose_buckets
@@ -85,7 +84,7 @@ def tune(
     segment = (lambda size: roofline.prefill(size).total) if roofline else None
     chosen = choose_buckets(now, lengths, flash=flash, graphs=graphs, segment_seconds=segment)
     tuned = _with_buckets(sized_config, chosen, bool(lengths.running))
-    before, after = ({name: json_value(getattr(one, name)) for name in TUNED} for one in (config, tuned))
+    before, after = ({name: json_value(getattr(each, name)) for name in TUNED} for each in (config, tuned))
     changed = {name: (before[name], after[name]) for name in TUNED if before[name] != after[name]}
     proposed = make_sized_plan(tuned, facts, instance)
     _check_memory(proposed)
@@ -141,5 +140,5 @@ def _with_buckets(config: EndpointConfig, chosen: CompiledBuckets, timed: bool) 
     return replace(config, neuron_config=raw, **fields)
 
 
-def _without(given: Mapping[str, Json], *names: str) -> dict[str, Json]:
-    return {name: value for name, value in given.items() if name not in names}
+def _without(mapping: Mapping[str, Json], *names: str) -> dict[str, Json]:
+    return {name: value for name, value in mapping.items() if name not in names}

@@ -17,10 +17,9 @@ from typing import Any, Final
 
 from handler.config.assignment import converted
 from handler.config.dialects.vllm_names import canonical, is_known
-from handler.config.fields import fields
+from handler.config.fields import fields, saved_keys
 from handler.config.finding import Severity
-from handler.config.loading import java_properties
-from handler.config.neuron_keys import saved_keys
+from handler.config.loading.line_formats import parse_properties
 from handler.config.problems import BadValue
 from handler.config.values import clean, parse_json, plain
 from handler.config.vllm_argument_table import known
@@ -70,7 +69,7 @@ def read_text(text: str) -> Iterator[Read]:
     stripped = (line.strip() for line in converted(clean, text, "the input").splitlines())
     lines = [line for line in stripped if line and not line.startswith("#")]
     if PROPERTIES.search(text):
-        for key, value in converted(java_properties.parse, text, "the input").items():
+        for key, value in converted(parse_properties, text, "the input").items():
             _, dot, name = key.rpartition("option.")
             yield Given(key, f"{'OPTION' if dot else 'SERVING'}_{name.upper()}", value)
     elif SCRIPT.search(text):
@@ -157,8 +156,8 @@ def _options(words: deque[str], prefix: str) -> Iterator[Read]:
             yield note(Severity.ERROR, option or name, why, "Write its value out.")
         else:
             value = _value(value) if isinstance(value, str) and value.lstrip().startswith("{") else value
-            given = Given(option or name, f"{prefix}{name.upper()}", value)
-            yield _demo(option, name, value) if prefix == "DEMO" else given
+            setting = Given(option or name, f"{prefix}{name.upper()}", value)
+            yield _demo(option, name, value) if prefix == "DEMO" else setting
         positional = positional if option else ""
 
 

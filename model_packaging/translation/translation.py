@@ -75,37 +75,41 @@ def translated(read: Iterable[Read]) -> Translation:
 
     :raises SettingError: there is no setting at all.
     """
-    findings, given, config = list[Finding](), dict[str, Given](), None
-    for one in read:
-        if isinstance(one, Given) and not one.variable.isidentifier():
-            one = note(Severity.ERROR, one.source, "no variable can have this name", "Give the object as one value.")
-        if isinstance(one, Finding):
-            findings.append(one)
+    findings, settings, config = list[Finding](), dict[str, Given](), None
+    for entry in read:
+        if isinstance(entry, Given) and not entry.variable.isidentifier():
+            entry = note(
+                Severity.ERROR, entry.source, "no variable can have this name", "Give the object as one value."
+            )
+        if isinstance(entry, Finding):
+            findings.append(entry)
             continue
-        other = given.get(one.variable)
-        if other and isinstance(one.value, dict) and isinstance(other.value, dict):
-            one = Given(f"{other.source}, {one.source}", one.variable, {**other.value, **one.value})
+        other = settings.get(entry.variable)
+        if other and isinstance(entry.value, dict) and isinstance(other.value, dict):
+            entry = Given(f"{other.source}, {entry.source}", entry.variable, {**other.value, **entry.value})
         elif other:
             findings.append(note(Severity.INFO, other.source, "it is given again later, and the last one counts"))
-        given[one.variable] = one
-        if len(given) > 500:
+        settings[entry.variable] = entry
+        if len(settings) > 500:
             raise SettingError("the input", "has more than 500 settings", FIX)
     while config is None:
-        environ = {name: one.text for name, one in given.items()}
+        environ = {name: entry.text for name, entry in settings.items()}
         try:
             config = load(environ, fetch=lambda _: None)
         except SettingError as errors:
             for error in each(errors):
                 name, dot, path = error.setting.partition(".")
-                source = given.pop(name).source if name in given else name
+                source = settings.pop(name).source if name in settings else name
                 severity = Severity.INFO if "does not run here" in error.problem else Severity.ERROR
                 findings.append(note(severity, f"{source}{dot}{path}", error.problem, error.fix))
-            if len(given) == len(environ):
+            if len(settings) == len(environ):
                 raise
     used = {source.name.partition(".")[0] for source in config.sources.values()}
-    for name in [name for name in given if name not in used]:
-        findings.append(note(Severity.INFO, given.pop(name).source, config.unused.get(name, "it changes nothing here")))
-    if not given:
-        reasons = "; ".join(dict.fromkeys(f"{one.setting}: {one.why}" for one in findings[:8]))
+    for name in [name for name in settings if name not in used]:
+        findings.append(
+            note(Severity.INFO, settings.pop(name).source, config.unused.get(name, "it changes nothing here"))
+        )
+    if not settings:
+        reasons = "; ".join(dict.fromkeys(f"{entry.setting}: {entry.why}" for entry in findings[:8]))
         raise SettingError("the input", f"holds no setting of an endpoint{reasons and f' ({reasons})'}", FIX)
-    return Translation(config, given, tuple(dict.fromkeys(findings)))
+    return Translation(config, settings, tuple(dict.fromkeys(findings)))

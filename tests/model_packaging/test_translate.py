@@ -15,12 +15,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 import sample_model
-from handler.config.dialects.vllm_names import OPENED
+from handler.config.dialects.vllm_names import OPENED, SPECULATIVE_FLAGS
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
 from handler.config.loading.config_loader import load
-from handler.config.loading.env_file import parse
 from handler.config.loading.file_reader import LIMIT
+from handler.config.loading.line_formats import parse_env_file
 from handler.config.vllm_argument_table import known, server_arguments
 from handler.engine.headless_node import option_words
 from handler.errors import EndpointError
@@ -42,7 +42,7 @@ def read(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The settings, and what is not among them: the name, and its kind."""
     found = translated(read_text(text))
     lines, document = "\n".join(found.lines(False)), "\n".join(found.lines(True))
-    environ = parse(lines, "x.env", {found.config.source("hf_token").name: found.config.hf_token or ""})
+    environ = parse_env_file(lines, "x.env", {found.config.source("hf_token").name: found.config.hf_token or ""})
     assert "use --yaml" in lines or values(load(environ, fetch=lambda _: None)) == values(found.config), lines
     again = load({"ENDPOINT_CONFIG": "x.yaml"}, fetch=lambda name: document.encode() if name == "x.yaml" else None)
     assert values(again) == {**values(found.config), "hf_token": None}, "the document means something else"
@@ -312,7 +312,7 @@ def test_any_engine_arguments_come_back_from_their_own_command_line() -> None:
         "str": ["a b", "x=y"],
         "json": [{"k": ["'", 1]}],
     }
-    names = [name for name in known() if name not in (*fields(), *OPENED, *server_arguments())]
+    names = [name for name in known() if name not in (*fields(), *OPENED, *SPECULATIVE_FLAGS, *server_arguments())]
     for _ in range(200):
         arguments: dict[str, Any] = {}
         for name in seeded.sample(names, 4):

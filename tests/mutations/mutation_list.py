@@ -45,7 +45,7 @@ MUTATIONS = (
     ),
     Mutation(
         "transformers-neuronx on Trn2",
-        "handler/neuron/lines/transformers_neuronx.py",
+        "handler/neuron/lines/fork.py",
         '("inf2", "trn1"),\n    (2, 24)',
         '("inf2", "trn1", "trn2"),\n    (2, 24)',
     ),
@@ -57,21 +57,21 @@ MUTATIONS = (
     ),
     Mutation(
         "FP8 variables of kv_cache_quant",
-        "handler/neuron/lines/fp8.py",
+        "handler/neuron/lines/nxd_keys.py",
         'cache = keys.get("kv_cache_quant") or keys.get("kv_quant_config") is not None',
         "cache = None",
     ),
     Mutation(
         "host sampling of transformers-neuronx",
-        "handler/neuron/lines/transformers_neuronx.py",
-        'draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"',
-        "pass",
+        "handler/neuron/lines/fork.py",
+        'draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"\n    spell_speculation',
+        "pass\n    spell_speculation",
     ),
     Mutation(
         "host sampling of the fork",
         "handler/neuron/lines/fork.py",
-        'draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"',
-        "pass",
+        'draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"\n    _spell_cache',
+        "pass\n    _spell_cache",
         (PLANS,),
     ),
     Mutation(
@@ -121,7 +121,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a plugin that is missing",
-        "handler/neuron/planning/missing_plugin.py",
+        "handler/neuron/planning/platform_findings.py",
         "or not here or",
         "or here or",
         ("tests/handler/neuron/planning",),

@@ -22,7 +22,7 @@ from typed_settings import MODELS, Typed, searched
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
-from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.hardware.installed_packages import installed_versions

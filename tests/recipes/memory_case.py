@@ -14,8 +14,7 @@ from recipe_files import RECIPES, config_of, draft_of, facts_of
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_catalogue import find
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType, find
 
 RANK_BYTES = Path(__file__).with_name("rank_bytes.json")
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
-from handler.neuron.checkpoint.model_config import facts_from
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, facts_from
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))

@@ -30,7 +30,6 @@ from recipe_files import MODELS as PUBLISHED
 
 from handler.config.loading.config_loader import load
 from handler.neuron.hardware.instance_catalogue import find_for_plan
-from handler.neuron.planning.plan_request_reader import read_request
 from handler.neuron.planning.planner import default_line
 from model_packaging.translation.source_text import read_text
 from model_packaging.translation.translation import translated
@@ -134,7 +133,7 @@ def recorded() -> Mapping[str, Mapping[str, Any]]:
 def _default_line(environ: Mapping[str, str], model: str) -> str:
     config = load(environ, model=model, fetch=lambda location: None)
     instance = find_for_plan(config.instance) if config.instance else None
-    return default_line(read_request(config)[0], instance, {})
+    return default_line(config, instance, {})
 
 
 @cache

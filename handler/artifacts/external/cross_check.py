@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from handler.artifacts.external.external_artifacts import saved_neuron_config
 from handler.artifacts.identity.canonical_json import normal
 from handler.config.endpoint_config import DTYPES
+from handler.config.field_metadata import KeyWriter
+from handler.config.fields import keys_written_by
 from handler.config.finding import Finding, Severity
-from handler.config.neuron_keys import argument_keys
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
@@ -191,7 +192,7 @@ def _requested_fields(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, 
 def _from_arguments() -> Iterator[tuple[str, str]]:
     """NeuronConfig's key, and the engine argument that the plugin fills it from when no override does
     (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, `_get_default_neuron_config`)."""
-    yield from argument_keys().items()
+    yield from keys_written_by(KeyWriter.PLUGIN).items()
     yield "max_context_length", "max_model_len"
 
 

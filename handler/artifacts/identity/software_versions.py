@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
 
-from handler.neuron.hardware.host_cpu import CPUINFO, cpu_flags
+from handler.neuron.hardware.current_machine import CPUINFO, cpu_flags
 
 # The name of each package in a key, and the distributions that may provide it. The first installed one counts.
 NEURON = {

@@ -9,13 +9,13 @@ aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-huggingface-inference-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
-from handler.config.dialects.near_miss import reject_near_miss
+from handler.config.problems import reject_near_miss
 from handler.config.values import to_int
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -130,7 +130,7 @@ def translate(name: str, value: str) -> list[Assignment]:
     if name in FIELDS:
         return [assign(FIELDS[name], value, name)]
     if name in ARGUMENTS:
-        return engine.translate(ARGUMENTS[name], value, name)
+        return engine.translate_argument(ARGUMENTS[name], value, name)
     if name in REJECTED:
         raise SettingError(name, "is a variable of another container, and has no effect here", REJECTED[name])
     if name in NO_COUNTERPART:
@@ -150,12 +150,6 @@ def one_process(setting: str, value: Json) -> list[Assignment]:
         fix = "Remove it, or set it to 1. For more requests add instances, or copies of the inference component."
         raise SettingError(setting, "one process serves the one engine, so it can only be 1", fix)
     return []
-
-
-def without_counterpart() -> Iterator[tuple[str, str]]:
-    """The rows of NO_COUNTERPART, for docs/configuration.md: the names that share a reason, and the reason."""
-    for reason in dict.fromkeys(NO_COUNTERPART.values()):
-        yield ", ".join(f"`{name}`" for name, other in NO_COUNTERPART.items() if other == reason), reason
 
 
 def reject_misspelling(name: str) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.dialects import neuron_variables as neuron
-from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.container_variables import one_process
-from handler.config.dialects.near_miss import unknown
 from handler.config.endpoint_config import MIB
 from handler.config.fields import fields
+from handler.config.problems import unknown
 from handler.config.values import clean, to_int, to_mapping, to_str
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -57,18 +56,18 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
     if field == FRONT_ENDS:
         return [] if value is None else one_process(setting, value)
     if field == "lora_modules":
-        return engine.translate(field, value, setting)
+        return engine.translate_argument(field, value, setting)
     if field not in {"engine_args", "neuron_config", "neuron_env"}:
         return [assign(field, value, setting)]
     inner = converted(to_mapping, {} if value is None else value, setting)
     if field == "neuron_config":
-        return raw_neuron.translate(inner, setting)
+        return engine.raw_neuron_config(inner, setting)
     translate_key = _engine_key if field == "engine_args" else _environment_key
     return [assignment for key, item in inner.items() for assignment in translate_key(key, item, f"{setting}.{key}")]
 
 
 def _engine_key(key: str, value: Json, setting: str) -> list[Assignment]:
-    return [_within(found, key) for found in engine.translate(key, value, setting)]
+    return [_within(assignment, key) for assignment in engine.translate_argument(key, value, setting)]
 
 
 def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
@@ -77,11 +76,11 @@ def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
     if not converted(clean, key, setting).isidentifier():
         raise SettingError(setting, "is not a valid name of a variable", "Use letters, digits and underscores.")
     try:
-        return [_within(found, key) for found in neuron.translate(key, text)]
+        return [_within(assignment, key) for assignment in neuron.translate(key, text)]
     except SettingError as error:
         raise SettingError(setting, error.problem, error.fix) from None
 
 
-def _within(found: Assignment, key: str) -> Assignment:
-    via = f"{key}.{found.via}" if found.via else key
-    return Assignment(found.field, found.value, key=found.key, part=found.part, via=via)
+def _within(assignment: Assignment, key: str) -> Assignment:
+    via = f"{key}.{assignment.via}" if assignment.via else key
+    return Assignment(assignment.field, assignment.value, key=assignment.key, part=assignment.part, via=via)

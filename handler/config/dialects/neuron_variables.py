@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from handler.config.assignment import Assignment, Translator, converted, if_true, to_field
-from handler.config.dialects.near_miss import reject_near_miss
+from handler.config.problems import reject_near_miss
 from handler.config.values import clean
 from handler.errors import SettingError
 

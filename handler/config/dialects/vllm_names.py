@@ -1,4 +1,9 @@
-"""Translates vLLM's engine arguments. `SM_VLLM_*`, documents and LMI's options all use it.
+"""Translates vLLM's engine arguments: `SM_VLLM_*` and `SM_ON_*`, and what documents and LMI's options name so.
+
+AWS's image turns `SM_VLLM_MAX_NUM_SEQS=64` into `--max-num-seqs 64` and repeats JSON lists. It drops `false`, so that a
+flag stays on that a user switched off. Here `false` means false. In optimum-neuron's image `SM_ON_BATCH_SIZE=4` becomes
+`optimum-cli neuron serve --batch_size 4`, and an empty value is a flag that is set (huggingface/optimum-neuron,
+docker/vllm/Dockerfile and optimum/commands/neuron/serve.py; arguments that it does not know go on to vLLM).
 
 An argument that has a field becomes that field; the others go to `engine_args`. The arguments that hold the Neuron
 configuration or the speculation are translated key by key, so that a plan can spell them for any line.
@@ -10,19 +15,29 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from handler.config.assignment import Assignment, assign, converted
-from handler.config.dialects import raw_neuron_config as raw_neuron
-from handler.config.dialects.near_miss import unknown
+from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.fields import fields
-from handler.config.problems import BadValue
+from handler.config.problems import BadValue, unknown
 from handler.config.values import parse_json, shown, to_bool, to_mapping
 from handler.config.vllm_argument_table import known, server_arguments
 from handler.errors import SettingError
 from handler.json_value import Json
 
+PREFIX, OPTIMUM_PREFIX = "SM_VLLM_", "SM_ON_"
+# Arguments of optimum-neuron -> fields.
+OPTIMUM_FIELDS: Mapping[str, str] = {
+    "model": "model",
+    "served_model_name": "served_model_name",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "batch_size": "max_num_seqs",
+    "sequence_length": "max_model_len",
+}
+TASK, NON_CACHED = "task", "allow_non_cached_model"
 # Arguments that vLLM's tables do not have. The native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
+# The keys of a multimodal model's override, which may hold no others.
+MULTIMODAL_KEYS = ("text_neuron_config", "vision_neuron_config")
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
 # Keys of `speculative_config` -> fields.
 SPECULATIVE: Mapping[str, str] = {
@@ -30,11 +45,44 @@ SPECULATIVE: Mapping[str, str] = {
     "num_speculative_tokens": "num_speculative_tokens",
     "method": "speculation",
 }
+# vLLM 0.24's separate flags -> keys of `speculative_config`.
+SPECULATIVE_FLAGS = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or commas between them, or a JSON list'
 FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
-def translate(name: str, value: Json, setting: str) -> list[Assignment]:
+def reads(name: str) -> bool:
+    return name.startswith((PREFIX, OPTIMUM_PREFIX))
+
+
+def translate(name: str, value: str) -> list[Assignment]:
+    """Translates one variable.
+
+    :raises SettingError: there is no such argument, or the value does not fit.
+    """
+    optimum = name.startswith(OPTIMUM_PREFIX)
+    prefix = OPTIMUM_PREFIX if optimum else PREFIX
+    argument = canonical(name.removeprefix(prefix))
+    if optimum and argument in OPTIMUM_FIELDS:
+        return [assign(OPTIMUM_FIELDS[argument], value, name)] if value.strip() else []
+    if optimum and argument == NON_CACHED:
+        why = "optimum takes a model that is exported or in the hub's cache; every other line compiles what it needs"
+        return [unused(name, why)]
+    if optimum and argument == TASK:
+        if value in {"", "generate"}:
+            return []
+        raise SettingError(name, f"'{value[:80]}' is not a task of this endpoint, which generates text", "Remove it.")
+    if not is_known(argument):
+        own = (*OPTIMUM_FIELDS, TASK, NON_CACHED) if optimum else ()
+        known: list[str] = [other.upper() for other in (*names(), *own)]
+        what = "an argument of optimum-neuron or vLLM" if optimum else "an engine argument of vLLM"
+        raise unknown(name, argument.upper(), known, prefix, what)
+    if not value.strip():
+        return translate_argument(argument, True, name) if is_flag(argument) else []
+    return translate_argument(argument, value, name)
+
+
+def translate_argument(name: str, value: Json, setting: str) -> list[Assignment]:
     """Translates one engine argument.
 
     :param name: vLLM's name, with hyphens or underscores, in any case. `no_...` turns a flag off.
@@ -55,10 +103,14 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
         if argument is None:
             positive = name.removeprefix("no_")
             if is_flag(positive):
-                return translate(positive, not to_bool(value), setting)
+                return translate_argument(positive, not to_bool(value), setting)
             raise unknown(setting, name, names(), "", "an engine argument of vLLM")
         if name in fields():
             return [assign(name, value, setting)]
+        if name in SPECULATIVE_FLAGS:
+            key = SPECULATIVE_FLAGS[name]
+            foreign = key == "method" and value not in fields()["speculation"].metadata.choices
+            return _speculative({key: value}, setting) if foreign else [assign(SPECULATIVE[key], value, setting)]
         return [Assignment("engine_args", argument.convert(value), key=name)]
     except BadValue as bad:
         raise bad.named(setting) from None
@@ -96,46 +148,67 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({*known(), *OPENED, *front_end_arguments()}))
 
 
+def raw_neuron_config(config: Mapping[str, Json], setting: str, via: str = "") -> list[Assignment]:
+    """Translates a raw NeuronConfig: one assignment for each key. Keys without a field stay raw.
+
+    The plugin ignores the hyphenated `override-neuron-config` inside `additional_config`, although the official guide
+    prints it, and hyphenated keys. All are read here. The sources keep the spelling, so that a check can warn the user.
+
+    :param via: the keys between the setting and this object, as the user spelled them.
+    :raises SettingError: an empty key, or a multimodal configuration that is not an object.
+    """
+    assignments = []
+    for spelled, value in config.items():
+        path, key = f"{via}.{spelled}" if via else spelled, spelled.replace("-", "_")
+        if not key.strip():
+            raise SettingError(f"{setting}.{path}", "it is an empty key", "Give the key a name, or remove it.")
+        if key in MULTIMODAL_KEYS:
+            assignments.append(assign(key, value, setting, path))
+        else:
+            assignments.append(Assignment("neuron_config", value, key=key, via=path))
+    return assignments
+
+
 def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
     if name == "lora_modules":
         return [assign(name, _lora_modules(value), setting)]
-    given = to_mapping(value)
+    content = to_mapping(value)
     if name in NEURON_CONFIGS:
-        return raw_neuron.translate(given, setting)
-    return _additional(given, setting) if name == "additional_config" else _speculative(given, setting)
+        return raw_neuron_config(content, setting)
+    return _additional(content, setting) if name == "additional_config" else _speculative(content, setting)
 
 
-def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+def _additional(content: Mapping[str, Json], setting: str) -> list[Assignment]:
     """Takes the Neuron configuration out of vLLM's `additional_config`. The other keys stay."""
-    found: list[Assignment] = []
+    assignments: list[Assignment] = []
     rest: dict[str, Json] = {}
-    for key, value in given.items():
+    for key, value in content.items():
         if canonical(key) in NEURON_CONFIGS:
             inner = converted(to_mapping, {} if value is None else value, f"{setting}.{key}")
-            found += raw_neuron.translate(inner, setting, via=key)
+            assignments += raw_neuron_config(inner, setting, via=key)
         elif key == "vision_neuron_config":
-            found.append(assign(key, value, setting, key))
+            assignments.append(assign(key, value, setting, key))
         else:
             rest[key] = value
     if rest:
-        found.append(Assignment("engine_args", rest, key="additional_config"))
-    return found
+        assignments.append(Assignment("engine_args", rest, key="additional_config"))
+    return assignments
 
 
-def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+def _speculative(content: Mapping[str, Json], setting: str) -> list[Assignment]:
     """Translates draft, length and method to their fields. With a method that has no field value, all goes to vLLM."""
-    method = given.get("method")
+    method = content.get("method")
     if method is not None and method not in fields()["speculation"].metadata.choices:
-        return [Assignment("engine_args", dict(given), key="speculative_config")]
-    found = [
+        return [Assignment("engine_args", dict(content), key="speculative_config")]
+    assignments = [
         assign(SPECULATIVE[key], value, setting, key)
-        for key, value in given.items()
+        for key, value in content.items()
         if key in SPECULATIVE and value is not None
     ]
-    rest = {key: value for key, value in given.items() if key not in SPECULATIVE}
+    rest = {key: value for key, value in content.items() if key not in SPECULATIVE}
     if rest:
-        found.append(Assignment("engine_args", rest, key="speculative_config"))
-    return found
+        assignments.append(Assignment("engine_args", rest, key="speculative_config"))
+    return assignments
 
 
 def _lora_modules(value: Json) -> Json:
@@ -149,13 +222,13 @@ def _lora_modules(value: Json) -> Json:
         if set(value) - {"base_model_name"} != {"name", "path"}:
             return value
         value = [value]
-    found: dict[str, Json] = {}
+    paths: dict[str, Json] = {}
     for entry in value if isinstance(value, list) else [value]:
         name, path = _lora_module(entry)
-        if name in found:
+        if name in paths:
             raise BadValue(f"the adapter {shown(name)} is given twice", "Keep one of the two")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def _lora_texts(text: str) -> Json:

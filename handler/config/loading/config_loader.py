@@ -7,28 +7,42 @@ line and the instance decide what no source sets. Two different values from equa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from handler.config.assignment import Assignment, assign, converted, sourced
 from handler.config.dialects import container_variables as containers
 from handler.config.dialects import endpoint_variables as ours
+from handler.config.dialects import lmi, vllm_names
+from handler.config.dialects import neuron_variables as neuron
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.fields import competing_keys, fields
 from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
-from handler.config.loading.merge import Merged, merge
 from handler.config.loading.model_file_rules import is_data
-from handler.config.loading.setting_files import Found, of_artifacts, of_model_directory, of_named_document
-from handler.config.loading.variable_translation import translate_model, translate_variable
-from handler.config.problems import SettingErrors, masked
-from handler.config.sourced_assignment import SourcedAssignment, sourced
-from handler.config.value_source import Origin, ValueSource
+from handler.config.loading.setting_files import Setting, of_artifacts, of_model_directory, of_named_document
+from handler.config.problems import MASK, SettingErrors, masked
+from handler.config.value_source import Origin, Overridden, ValueSource
+from handler.config.values import clean
 from handler.errors import SettingError
 
 BASE = "/opt/ml"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ENDPOINT_HF_TOKEN", "SM_VLLM_HF_TOKEN", "OPTION_HF_TOKEN")
+
+
+class Dialect(Protocol):
+    """A module of `handler.config.dialects` that translates variables."""
+
+    def reads(self, name: str) -> bool: ...
+
+    def translate(self, name: str, value: str) -> list[Assignment]: ...
+
+
+DIALECTS: tuple[Dialect, ...] = (ours, vllm_names, lmi, containers, neuron)
 
 
 def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: str | None = None) -> EndpointConfig:
@@ -45,63 +59,135 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if isolation.isolated(environ) and isolation.is_remote(document, hub=False):
         errors.append(isolation.problem(ours.CONFIG, document))
         document = ""
-    assignments: list[SourcedAssignment] = []
+    assignments: list[Assignment] = []
 
-    def take(found: Iterable[Found]) -> None:
-        for one in found:
-            if isinstance(one, SourcedAssignment):
-                assignments.append(_with_path(one))
+    def take(settings: Iterable[Setting]) -> None:
+        for setting in settings:
+            if isinstance(setting, Assignment):
+                assignments.append(_with_path(setting))
             else:
-                errors.append(one)
+                errors.append(setting)
 
     if model is not None:
-        take(sourced({"MODEL": model}, translate_model, Origin.ARGUMENT))
+        take(sourced({"MODEL": model}, _translate_model, Origin.ARGUMENT))
     variables = {name: environ[name] for name in sorted(environ) if name != ours.CONFIG}
     take(sourced(variables, translate_variable, Origin.ENVIRONMENT))
     take(of_named_document(document, fetch))
     base = environ.get(containers.BASE, "").strip() or BASE
-    take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
-    take(of_artifacts(_named(assignments, "compiled_artifacts"), fetch))
-    if Origin.MODEL_FILE in [one.source.origin for one in assignments if one.assignment.field == "compiled_artifacts"]:
+    take(of_model_directory(_strongest(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
+    take(of_artifacts(_strongest(assignments, "compiled_artifacts"), fetch))
+    if any(each.field == "compiled_artifacts" and each.source.origin is Origin.MODEL_FILE for each in assignments):
         # The artifacts came with the model, so that they name no places either.
-        assignments = [one for one in assignments if one.source.origin is not Origin.ARTIFACTS or is_data(one)]
-    merged = merge(assignments)
+        assignments = [each for each in assignments if each.source.origin is not Origin.ARTIFACTS or is_data(each)]
+    values, contradictions = merge(assignments)
     secrets = _secrets(environ, assignments)
-    problems = [masked(error, secrets) for error in (*errors, *merged.errors)]
+    problems = [masked(error, secrets) for error in (*errors, *contradictions)]
     if problems:
         raise SettingErrors(problems)
-    config = _config(merged, environ, base)
+    if values.get("model") is None:
+        values["model"] = f"{base}/model"
+        if environ.get(containers.BASE, "").strip():
+            values["sources"]["model"] = ValueSource(Origin.ENVIRONMENT, containers.BASE)
+    config = EndpointConfig(**{name: value for name, value in values.items() if value is not None})
     conflicts = [masked(error, secrets) for error in isolation.problems(config)]
     if conflicts:
         raise SettingErrors(conflicts)
     return config
 
 
-def _with_path(found: SourcedAssignment) -> SourcedAssignment:
+def translate_variable(name: str, value: str) -> list[Assignment]:
+    """An empty value counts as not set: deployment templates leave variables empty. For optimum-neuron it is a flag."""
+    for dialect in DIALECTS:
+        if dialect.reads(name):
+            if not value.strip() and not name.startswith(vllm_names.OPTIMUM_PREFIX):
+                return []
+            return dialect.translate(name, converted(clean, value, name))
+    containers.reject_misspelling(name)
+    if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
+        neuron.reject_misspelling(name)
+    return []
+
+
+def _translate_model(name: str, value: str) -> list[Assignment]:
+    return [assign("model", converted(clean, value, name), name)]
+
+
+def _with_path(assignment: Assignment) -> Assignment:
     """The same with a plain path for a model at `file:///directory`, which is used in place."""
-    value = found.assignment.value
-    if found.assignment.field != "model" or not isinstance(value, str) or not value.startswith("file:///"):
-        return found
-    return replace(found, assignment=replace(found.assignment, value=unquote(urlsplit(value).path)))
+    value = assignment.value
+    if assignment.field != "model" or not isinstance(value, str) or not value.startswith("file:///"):
+        return assignment
+    return replace(assignment, value=unquote(urlsplit(value).path))
 
 
-def _named(assignments: Iterable[SourcedAssignment], field: str) -> str | None:
+def _strongest(assignments: Iterable[Assignment], field: str) -> str | None:
     """The strongest value so far. It decides which files are read."""
-    found = sorted((one for one in assignments if one.assignment.field == field), key=lambda one: one.source.origin)
-    return str(found[0].assignment.value) if found and found[0].assignment.value else None
+    rivals = [assignment for assignment in assignments if assignment.field == field]
+    value = min(rivals, key=lambda assignment: assignment.source.origin).value if rivals else None
+    return str(value) if value else None
 
 
-def _secrets(environ: Mapping[str, str], assignments: Iterable[SourcedAssignment]) -> set[str]:
-    found = {environ.get(name, "").strip() for name in SECRETS}
-    found |= {str(one.assignment.value) for one in assignments if one.assignment.field == "hf_token"}
-    return {secret for secret in found if len(secret) > 3}
+def _secrets(environ: Mapping[str, str], assignments: Iterable[Assignment]) -> set[str]:
+    values = {environ.get(name, "").strip() for name in SECRETS}
+    values |= {str(assignment.value) for assignment in assignments if assignment.field == "hf_token"}
+    return {value for value in values if len(value) > 3}
 
 
-def _config(merged: Merged, environ: Mapping[str, str], base: str) -> EndpointConfig:
-    values: dict[str, Any] = {name: value for name, value in merged.values.items() if value is not None}
-    sources = dict(merged.sources)
-    if "model" not in values:
-        values["model"] = f"{base}/model"
-        if environ.get(containers.BASE, "").strip():
-            sources["model"] = ValueSource(Origin.ENVIRONMENT, containers.BASE)
-    return EndpointConfig(**values, sources=sources, overridden=merged.overridden, unused=merged.unused)
+def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[SettingError]]:
+    """The values of `EndpointConfig`'s fields, with their sources, and an error for every contradiction.
+
+    A plan applies `neuron_config` last, so a raw key that has a field of its own competes with that field here:
+    otherwise a weaker source's raw key would beat a stronger source's field.
+    """
+    rivals: dict[tuple[str, str], list[Assignment]] = {}
+    unused: dict[str, str] = {}
+    for assignment in assignments:
+        if assignment.field == "unused":
+            unused.setdefault(assignment.key, str(assignment.value))
+        else:
+            rivals.setdefault(_slot(assignment), []).append(assignment)
+    sources: dict[str, ValueSource] = {}
+    overridden: dict[str, tuple[Overridden, ...]] = {}
+    values: dict[str, Any] = {"sources": sources, "overridden": overridden, "unused": unused}
+    errors: list[SettingError] = []
+    # The variable's own value comes first, then the flags that other settings add to it.
+    for _, group in sorted(rivals.items(), key=lambda item: item[0][1]):
+        winner, *others = sorted(group, key=lambda assignment: assignment.source.origin)
+        different = [other for other in others if _text(other) != _text(winner)]
+        errors += [_conflict(winner, other) for other in different if other.source.origin is winner.source.origin]
+        _put(values, winner)
+        sources.setdefault(winner.target, winner.source)
+        if different:
+            overridden[winner.target] = tuple(Overridden(other.value, other.source) for other in different)
+    return values, errors
+
+
+def _slot(assignment: Assignment) -> tuple[str, str]:
+    """Assignments with the same result compete for one value."""
+    if assignment.field == "neuron_config":
+        field = fields().get(competing_keys().get(assignment.key, assignment.key))
+        if field is not None and not field.metadata.merged:
+            return field.name, ""
+    return assignment.target, assignment.part
+
+
+def _put(values: dict[str, Any], winner: Assignment) -> None:
+    if not winner.key:
+        values[winner.field] = winner.value
+        return
+    mapping = values.setdefault(winner.field, {})
+    flags = winner.field == "neuron_env" and winner.key in mapping
+    mapping[winner.key] = f"{mapping[winner.key]} {winner.value}".strip() if flags else winner.value
+
+
+def _text(assignment: Assignment) -> str:
+    """The value as JSON, in which equal settings are equal: `8` of a field and `8` in NeuronConfig."""
+    return json.dumps(assignment.value, sort_keys=True, default=str)
+
+
+def _conflict(winner: Assignment, other: Assignment) -> SettingError:
+    field = fields().get(winner.field)
+    texts = (_text(other), _text(winner))
+    short = [text if len(text) <= 80 else f"{text[:77]}..." for text in texts]
+    value, winning = (MASK, MASK) if field is not None and field.metadata.secret else short
+    return SettingError(str(other.source), f"is {value}, but {winner.source} is {winning}", "Keep one of the two.")

@@ -33,18 +33,18 @@ def parse(body: bytes, name: str = "") -> dict[str, Json]:
         return {}
     ending = name.rpartition(".")[2].lower()
     if ending == "json" or (ending not in {"yaml", "yml", "toml"} and text.lstrip().startswith("{")):
-        found = parse_json(text)
+        document = parse_json(text)
     elif ending == "toml":
-        found = _toml(text)
+        document = _toml(text)
     else:
-        found = _yaml(text)
-        if isinstance(found, str) and ending not in {"yaml", "yml"}:
-            found = _toml(text)
-    if found is None:
+        document = _yaml(text)
+        if isinstance(document, str) and ending not in {"yaml", "yml"}:
+            document = _toml(text)
+    if document is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise BadValue("it is not an object", FIX)
-    return found
+    return document
 
 
 def _toml(text: str) -> Json:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from handler.config.assignment import Assignment
 from handler.config.field_metadata import ModelFile
 from handler.config.fields import fields
-from handler.config.sourced_assignment import SourcedAssignment
 from handler.errors import SettingError
 
 # Where SageMaker puts the model. A package's own settings name places below it.
@@ -32,50 +32,50 @@ PLACE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 OF_THE_OWNER: Final = "is the endpoint's, and files beside the model only describe the model"
 
 
-def is_data(given: SourcedAssignment) -> bool:
+def is_data(assignment: Assignment) -> bool:
     """Whether the field describes the model."""
-    return fields()[given.assignment.field].metadata.model_file is ModelFile.DATA
+    return fields()[assignment.field].metadata.model_file is ModelFile.DATA
 
 
-def rejected(given: SourcedAssignment, directory: str, has_model: Callable[[], bool]) -> SettingError | None:
+def rejected(assignment: Assignment, directory: str, has_model: Callable[[], bool]) -> SettingError | None:
     """The error for a setting that a file beside the model may not make; None if it may.
 
     :param directory: the model's directory or s3:// prefix.
     :param has_model: whether there is a model in it. If not, the file may name one elsewhere: LMI's usual form.
     """
-    problem = next(_problems(given, directory, has_model), None)
-    name = f"ENDPOINT_{given.assignment.field.upper()}"
+    problem = next(_problems(assignment, directory, has_model), None)
+    name = f"ENDPOINT_{assignment.field.upper()}"
     fix = f"Remove it. The endpoint's owner sets {name}, or its key in the document that ENDPOINT_CONFIG names."
-    return None if problem is None else SettingError(str(given.source), problem, fix)
+    return None if problem is None else SettingError(str(assignment.source), problem, fix)
 
 
-def _problems(given: SourcedAssignment, directory: str, has_model: Callable[[], bool]) -> Iterator[str]:
-    one, field = given.assignment, fields().get(given.assignment.field)
+def _problems(assignment: Assignment, directory: str, has_model: Callable[[], bool]) -> Iterator[str]:
+    field, key, value = fields().get(assignment.field), assignment.key, assignment.value
     if field is None:  # `unused`
         return
-    kind, listed, text = field.metadata.model_file, field.metadata.model_file_keys.split(), str(one.value)
-    if kind is ModelFile.NEVER or (listed and one.key not in listed):
-        yield f"{one.key[:60] or 'it'} {OF_THE_OWNER}"
-    elif one.field == "chat_template":
+    kind, listed, text = field.metadata.model_file, field.metadata.model_file_keys.split(), str(value)
+    if kind is ModelFile.NEVER or (listed and key not in listed):
+        yield f"{key[:60] or 'it'} {OF_THE_OWNER}"
+    elif assignment.field == "chat_template":
         # The text, or the name of a file in the directory.
         if not any(mark in text for mark in "{}\n") and (LOCATION.match(text) or ".." in PurePosixPath(text).parts):
             yield from _outside(text, directory)
     elif kind is ModelFile.INSIDE:
-        elsewhere = one.field == "model" and not re.match(r"[/.~]|file:", text) and not has_model()
-        for _, place in () if elsewhere else _values(one.value):
+        elsewhere = assignment.field == "model" and not re.match(r"[/.~]|file:", text) and not has_model()
+        for _, place in () if elsewhere else _values(value):
             yield from _outside(str(place), directory)
-    elif one.field == "neuron_env" and one.key not in PLACE_WORDS:
+    elif assignment.field == "neuron_env" and key not in PLACE_WORDS:
         yield from [f"'{text[:100]}' may write or read files"] if FILES.search(text) else ()
-    elif isinstance(one.value, dict) or one.key:
-        for path, value in _values(one.value, one.key):
-            own = bool(listed) and path == one.key  # a key that the field lists: what it holds is in question
+    elif isinstance(value, dict) or key:
+        for path, inner in _values(value, key):
+            own = bool(listed) and path == key  # a key that the field lists: what it holds is in question
             if OWNERS.search(path.lower()) and not own:
                 yield f"{path[:100]} {OF_THE_OWNER}"
-            if not isinstance(value, str) or value in PLACE_WORDS.get(one.key, ()):
+            if not isinstance(inner, str) or inner in PLACE_WORDS.get(key, ()):
                 continue
-            if LOCATION.match(value) or (path in PLACE_WORDS if own else PLACES.search(path.lower())):
-                yield from _outside(value, directory)
-            if "attn_implementation" in path and "/" in value:
+            if LOCATION.match(inner) or (path in PLACE_WORDS if own else PLACES.search(path.lower())):
+                yield from _outside(inner, directory)
+            if "attn_implementation" in path and "/" in inner:
                 yield f"{path[:100]} fetches a kernel from a hub and runs it"
 
 

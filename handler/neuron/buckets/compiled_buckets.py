@@ -11,18 +11,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 from typing import Final
 
+from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.instance_catalogue import lookup
+from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
 from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, PREFILL_BUCKETS, SEGMENTS, TOKENS, numbers
 
 SMALLEST: Final = 128
+# The instance that is planned for if none is configured: the largest one that SageMaker hosts.
+LARGEST: Final = "trn2.48xlarge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +87,10 @@ def compiled_buckets(plan: EnginePlan) -> CompiledBuckets | None:
         return None
     if plan.engine_args.get("speculative_config"):
         return None
-    additional = plan.engine_args.get("additional_config")
-    sections = additional if isinstance(additional, dict) else {}
     if line.keys is ConfigKeys.NATIVE:
-        return _native(_section(sections, "neuron_config"), plan.engine_args, length, sequences)
+        return _native(plan.section("neuron_config"), plan.engine_args, length, sequences)
     if line.name.startswith("nxdi"):
-        return _nxdi(_section(sections, "override_neuron_config"), plan.engine_args, length, sequences)
+        return _nxdi(plan.section("override_neuron_config"), plan.engine_args, length, sequences)
     return None
 
 
@@ -101,8 +104,8 @@ def powers(first: int, last: int) -> tuple[int, ...]:
 
 
 def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets:
-    given = args.get(TOKENS)
-    tokens = min(given, length) if isinstance(given, int) else length
+    budget = args.get(TOKENS)
+    tokens = min(budget, length) if isinstance(budget, int) else length
     segments = numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
     prefill = segments[-1:] or numbers(keys.get(PREFILL_BUCKETS)) or powers(SMALLEST, tokens)
     return CompiledBuckets(
@@ -116,8 +119,8 @@ def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, seq
 def _nxdi(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets | None:
     if args.get("enable_prefix_caching") or args.get("enable_chunked_prefill") or "text_neuron_config" in keys:
         return None
-    given = keys.get("max_context_length")
-    context = given if isinstance(given, int) else length
+    limit = keys.get("max_context_length")
+    context = limit if isinstance(limit, int) else length
     whole = keys.get("enable_bucketing") is False
     prefill = [context] if whole else numbers(keys.get("context_encoding_buckets")) or _rounded_powers(context)
     decode = [length] if whole else numbers(keys.get("token_generation_buckets")) or _rounded_powers(length)
@@ -136,6 +139,15 @@ def _rounded_powers(last: int) -> list[int]:
     return [2**power for power in range(int(log2(SMALLEST)), round(log2(last)))] + [last]
 
 
-def _section(sections: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    found = sections.get(name)
-    return found if isinstance(found, dict) else {}
+def planned_buckets(plan: EnginePlan, config: EndpointConfig, length: int, sequences: int) -> CompiledBuckets | None:
+    """The buckets by which an endpoint counts padding. On the CPU: those of the Neuron line that it is planned for.
+
+    :param length, sequences: the engine's max_model_len and max_num_seqs.
+    """
+    if plan.line != CPU.name:
+        return compiled_buckets(plan)
+    from handler.neuron.planning.planner import make_plan
+
+    config = replace(config, line=None, max_model_len=length, max_num_seqs=sequences)
+    planned = make_plan(config, None, lookup(config.instance or LARGEST)).plan
+    return None if planned is None else compiled_buckets(planned)

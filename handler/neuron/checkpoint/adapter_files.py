@@ -10,7 +10,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import CheckpointFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import header_of, open_checkpoint, shards_or_all
-from handler.neuron.checkpoint.model_config import text_part
+from handler.neuron.checkpoint.model_facts import text_part
 
 CONFIG = "adapter_config.json"
 # Only safetensors is supported: PEFT's other format is a pickle.
@@ -63,8 +63,8 @@ def check_adapter(
         raise AdapterProblem(f"{error.setting} {error.problem}") from None
     ranks = {size for key, tensor in header.items() if ".lora_A." in key for size in tensor.shape[:1]}
     if ranks - {rank} or not header:
-        found = ", ".join(sorted(map(str, ranks))) or "unknown"
-        raise AdapterProblem(f"the rank in {WEIGHTS} is {found}, but in {CONFIG} it is {rank}")
+        stored = ", ".join(sorted(map(str, ranks))) or "unknown"
+        raise AdapterProblem(f"the rank in {WEIGHTS} is {stored}, but in {CONFIG} it is {rank}")
     for key, tensor in sorted(header.items()):
         found_key, name = KEY.fullmatch(key), key[:200]
         if found_key is None:

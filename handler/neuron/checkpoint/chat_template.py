@@ -44,8 +44,8 @@ def own_template(files: CheckpointFiles, config: Mapping[str, Json]) -> str | No
     """The model's own: a file, or what tokenizer_config.json has, by itself or as the default of several."""
     if (content := files.read(FILE)) is not None:
         return content.decode(errors="replace")
-    given: Json = config.get("chat_template") or (read_json(files, "chat_template.json") or {}).get("chat_template")
-    for item in given if isinstance(given, list) else []:
+    template: Json = config.get("chat_template") or (read_json(files, "chat_template.json") or {}).get("chat_template")
+    for item in template if isinstance(template, list) else []:
         if isinstance(item, dict) and item.get("name") == "default":
-            given = item.get("template")
-    return given if isinstance(given, str) else None
+            template = item.get("template")
+    return template if isinstance(template, str) else None

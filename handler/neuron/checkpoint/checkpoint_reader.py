@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from handler.errors import NoDirectory, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, S3Files, read_json
-from handler.neuron.checkpoint.model_config import facts_from
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, facts_from
 from handler.storage.safetensors_header import BrokenFile, Tensor, read_header, total_sizes
 
 if TYPE_CHECKING:
@@ -60,11 +59,11 @@ def open_checkpoint(
         return S3Files(model, client)
     try:
         directory = Path(model).expanduser()
-        found = directory.is_dir()
+        exists = directory.is_dir()
     except (OSError, RuntimeError, ValueError):  # a name that is too long, an unknown user, a NUL character
         problem = f"'{model[:60]}' cannot be a directory or a hub id"
         raise SettingError(SETTING, problem, "Give a directory, an s3:// URI or a hub id.") from None
-    if found:
+    if exists:
         return LocalFiles(directory, model)
     if model.startswith(("/", "./", "../", "~")) or ":" in model or model.count("/") > 1:
         raise NoDirectory(SETTING, model)

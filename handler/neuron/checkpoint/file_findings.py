@@ -18,7 +18,7 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.chat_template import FILE, own_template
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
-from handler.neuron.checkpoint.model_config import number, text_part
+from handler.neuron.checkpoint.model_facts import number, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
 from handler.neuron.checkpoint.text_trial import tried
 from handler.storage.safetensors_header import PREFIX, Tensor
@@ -159,24 +159,24 @@ def text_findings(
     text = None if content is None else content.decode(errors="replace")
     named = settings.get("tokenizer_class") or config.get("tokenizer_class")
     asked = LLAMA_TOKENS if named is None and config.get("model_type") in LLAMA_TYPES else ()
-    found, most = tried(text, template, asked), number(text_part(config), "vocab_size")
+    trial, most = tried(text, template, asked), number(text_part(config), "vocab_size")
     if template is None and complete:
         why = "the model has no chat template, so that chats are rejected"
         yield Finding(NO_TEMPLATE, Severity.WARNING, name, why, "Set chat_template to serve chats.")
-    if found.get("died"):
+    if trial.get("died"):
         yield error("tokenizer.json", "reading it or the chat template takes too much time or memory")
-    elif found.get("template"):
-        yield error(name, f"the chat template is invalid: {found['template']}", "Correct it.")
+    elif trial.get("template"):
+        yield error(name, f"the chat template is invalid: {trial['template']}", "Correct it.")
     if content is None and complete and not any(other.endswith(OTHER_TOKENIZERS) for other in files.listing()):
         yield error("tokenizer.json", "the model has no tokenizer", "Upload the tokenizer's files.")
-    elif "missing" in found:
+    elif "missing" in trial:
         yield not_checked("tokenizer.json", "the tokenizer, because `tokenizers` is not installed")
-    elif "tokenizer" in found:
-        yield error("tokenizer.json", f"it cannot be loaded: {found['tokenizer']}")
-    elif most and found.get("size", 0) > most + SPARE_TOKENS:
-        yield error("tokenizer.json", f"it has {found['size']} tokens, and the model {most}", ONE_VERSION)
-    if found.get("absent"):
-        why = f"no tokenizer_class is named, so Llama's is taken, and tokenizer.json has no {found['absent'][0]}"
+    elif "tokenizer" in trial:
+        yield error("tokenizer.json", f"it cannot be loaded: {trial['tokenizer']}")
+    elif most and trial.get("size", 0) > most + SPARE_TOKENS:
+        yield error("tokenizer.json", f"it has {trial['size']} tokens, and the model {most}", ONE_VERSION)
+    if trial.get("absent"):
+        why = f"no tokenizer_class is named, so Llama's is taken, and tokenizer.json has no {trial['absent'][0]}"
         yield error(TOKENIZER_CONFIG, why, "Upload the original file, or name PreTrainedTokenizerFast.")
     if loader.transformers < 5 and settings.get("tokenizer_class") == "TokenizersBackend":
         why = "tokenizer_class is TokenizersBackend, which transformers 4 does not have"

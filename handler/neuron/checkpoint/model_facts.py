@@ -1,4 +1,4 @@
-"""`ModelFacts`: the shape of a model, from its JSON files and safetensors headers."""
+"""`ModelFacts`: the shape of a model, from its config.json. Models have different names for the same numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from handler.json_value import Json
+
+# Keys of the language model's part in a multimodal model's config.json.
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+# Model types that tie embeddings by default (transformers, configuration_gemma*.py).
+TIED_TYPES = ("gemma", "gemma2", "gemma3", "gemma3_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +60,74 @@ class ModelFacts:
         """Whether the weights are quantized, by config.json."""
         parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
         return any("quantization_config" in part or "compression_config" in part for part in parts)
+
+
+def facts_from(
+    config: Mapping[str, Json],
+    where: str,
+    local: bool,
+    parameters: int | None = None,
+    weight_bytes: int | None = None,
+    dtypes: Mapping[str, int] | None = None,
+) -> ModelFacts:
+    """The facts in a config.json, with the given sizes. A missing number is 0."""
+    text = text_part(config)
+    heads = number(text, "num_attention_heads", "n_head", "n_heads")
+    hidden = number(text, "hidden_size", "n_embd", "d_model")
+    model_type = _string(config.get("model_type")) or _string(text.get("model_type")) or "unknown"
+    architectures = config.get("architectures")
+    tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
+    experts = number(text, "num_local_experts", "num_experts", "n_routed_experts")
+    dense = number(text, "intermediate_size", "n_inner", "ffn_dim")
+    return ModelFacts(
+        where=where,
+        local=local,
+        config=config,
+        model_type=model_type,
+        architectures=tuple(name for name in architectures if isinstance(name, str))
+        if isinstance(architectures, list)
+        else (),
+        hidden_size=hidden,
+        layers=number(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+        heads=heads,
+        kv_heads=number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv") or heads,
+        head_dim=number(text, "head_dim") or (hidden // heads if heads else 0),
+        vocab_size=number(text, "vocab_size"),
+        intermediate_size=dense,
+        max_position_embeddings=number(text, "max_position_embeddings", "n_positions", "max_sequence_length") or None,
+        tied_embeddings=tied if isinstance(tied, bool) else model_type in TIED_TYPES,
+        torch_dtype=_dtype(text) or _dtype(config),
+        parameters=parameters,
+        weight_bytes=weight_bytes,
+        dtypes=dtypes or {},
+        experts=experts,
+        experts_per_token=number(text, "num_experts_per_tok", "experts_per_token") if experts else 0,
+        expert_intermediate_size=(number(text, "moe_intermediate_size") or dense) if experts else 0,
+    )
+
+
+def text_part(config: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The language model's configuration: nested one or two levels deep, or the whole."""
+    for name in TEXT_PARTS:
+        inner = config.get(name)
+        if isinstance(inner, dict) and inner:
+            return text_part(inner)
+    return config
+
+
+def number(config: Mapping[str, Json], *names: str) -> int:
+    """The value of the first of these keys that holds a whole number; 0 if none does."""
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40:
+            return value
+    return 0
+
+
+def _dtype(config: Mapping[str, Json]) -> str | None:
+    """The data type, such as `bfloat16`. New versions of transformers write `dtype`, old ones `torch_dtype`."""
+    return _string(config.get("torch_dtype")) or _string(config.get("dtype"))
+
+
+def _string(value: Json) -> str | None:
+    return value.removeprefix("torch.") if isinstance(value, str) and value else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_config import number
+from handler.neuron.checkpoint.model_facts import number
 
 # Model type -> its architecture, and what config.json may leave out (transformers 4.57, models/*/configuration_*.py).
 _ALL: Final[dict[str, Json]] = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096}

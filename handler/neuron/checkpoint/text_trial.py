@@ -34,24 +34,24 @@ def tried(tokenizer: str | None, template: str | None, asked: tuple[str, ...] = 
         return {"died": True}
     if done.returncode:
         return {"died": True} if done.returncode < 0 else {"missing": True}
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
 
 
 def _try(tokenizer: str | None, template: str | None, asked: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {} if template is None else {"template": _template_error(template)}
+    outcome: dict[str, Any] = {} if template is None else {"template": _template_error(template)}
     if tokenizer is None:
-        return found
+        return outcome
     try:
         from tokenizers import Tokenizer
 
         loaded = Tokenizer.from_str(tokenizer)
     except ImportError:
-        return {**found, "missing": True}
+        return {**outcome, "missing": True}
     except Exception as error:  # the library raises nothing narrower
-        return {**found, "tokenizer": str(error)[:200]}
+        return {**outcome, "tokenizer": str(error)[:200]}
     absent = [token for token in asked if loaded.token_to_id(token) is None]
-    return {**found, "absent": absent, "size": 1 + max(loaded.get_vocab().values(), default=-1)}
+    return {**outcome, "absent": absent, "size": 1 + max(loaded.get_vocab().values(), default=-1)}
 
 
 def _template_error(text: str) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from handler.config.endpoint_config import DTYPES, EndpointConfig
+from handler.config.fields import field_of_key, field_of_native_key
 from handler.config.finding import Finding, Severity
-from handler.config.neuron_keys import field_of_key, field_of_native_key
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
@@ -57,15 +57,15 @@ class CheckContext:
         return self.nxd and not self.line.framework
 
     def setting(self, name: str) -> str:
-        return self.draft.request.setting(name)
+        return self.config.setting(name)
 
     def key(self, name: str) -> str:
         """The name by which the user set a NeuronConfig key, as a field or raw."""
         if name in self.draft.raw:
-            return self.draft.request.key(name)
+            return self.config.raw_key(name)
         named = field_of_native_key() if self.line.keys is ConfigKeys.NATIVE else field_of_key()
         field = named.get(name, name)
-        return self.draft.request.setting(field) or "neuron_config"
+        return self.config.setting(field) or "neuron_config"
 
 
 Check = Callable[[CheckContext], Iterator[Finding]]

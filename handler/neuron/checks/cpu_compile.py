@@ -18,7 +18,7 @@ LATER: Final = "Compile on the Neuron instance: `compile --on` with its type."
 
 
 def cpu_compile(context: CheckContext) -> Iterator[Finding]:
-    env = context.draft.request.env
+    env = context.config.neuron_env
     if not compiles_only(env):
         return
     if context.line.keys is not ConfigKeys.NATIVE:

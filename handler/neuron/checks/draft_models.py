@@ -71,7 +71,7 @@ def eagle_lm_head(context: CheckContext) -> Iterator[Finding]:
 
 def legacy_arguments(context: CheckContext) -> Iterator[Finding]:
     """Arguments that the fork's vLLM must have with speculation, as its examples give them."""
-    extra, length = context.draft.request.extra, context.draft.number("max_model_len")
+    extra, length = context.config.engine_args, context.draft.number("max_model_len")
     if context.config.speculative_model is None or not context.line.name.startswith("fork"):
         return
     given = extra.get("speculative_max_model_len")

@@ -37,9 +37,9 @@ def unsupported(context: CheckContext) -> Iterator[Finding]:
             yield rejection(context, request.feature, context.setting(request.field))
     chunks_raw = context.plugin and chunks(context.draft) and not context.config.enable_chunked_prefill
     if chunks_raw and not context.line.has(Feature.CHUNKED_PREFILL):
-        setting = SCHEDULER if SCHEDULER in context.draft.request.env else context.key("chunked_prefill_config")
+        setting = SCHEDULER if SCHEDULER in context.config.neuron_env else context.key("chunked_prefill_config")
         yield rejection(context, Feature.CHUNKED_PREFILL, setting)
-    transfers = context.nxd and "kv_transfer_config" in context.draft.request.extra
+    transfers = context.nxd and "kv_transfer_config" in context.config.engine_args
     if transfers and not context.line.has(Feature.DISAGGREGATION):
         yield rejection(context, Feature.DISAGGREGATION, context.setting("kv_transfer_config"))
     if context.draft.raw and context.line.keys is ConfigKeys.NONE:
@@ -71,7 +71,7 @@ def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
         if argument is None:
             continue
         vllm = f"vLLM {version} ({context.line.name})"
-        if version not in argument.versions and name in context.draft.request.extra:
+        if version not in argument.versions and name in context.config.engine_args:
             why = f"{vllm} has no argument {name}; these versions have it: {', '.join(argument.versions)}"
             yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding
 from handler.config.loading.model_file_rules import MOUNT
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
@@ -44,10 +44,10 @@ def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
 
 def other_method(context: CheckContext) -> Iterator[Finding]:
     """A method that only vLLM itself has, for the CPU line."""
-    given = context.draft.request.extra.get("speculative_config")
-    if not isinstance(given, dict) or not context.line.platforms:
+    given = context.config.engine_args.get("speculative_config")
+    method = given.get("method") if isinstance(given, dict) else None
+    if method is None or not context.line.platforms:
         return
-    method = given.get("method")
     why = f"{context.line.name} does not have the speculation method '{str(method)[:40]}'"
     fix = "Use eagle or draft_model (NxD Inference), or eagle3 (native plugin)."
     yield error("unknown-speculation", context.setting("speculative_config"), why, fix)

@@ -22,7 +22,7 @@ from handler.neuron.lines.native.native_prefill import (
     TOKENS,
     numbers,
 )
-from handler.neuron.neuron_config.native_keys import DECODE_STEP
+from handler.neuron.neuron_config.keys import DECODE_STEP
 
 # The plugin's own default, in tokens.
 PLUGIN_BLOCK: Final = 32
@@ -70,7 +70,7 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
     own = numbers(draft.override.get(SEGMENTS))
     if tokens < (draft.number("max_num_seqs") or 1):
         why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
-        where = setting if TOKENS in draft.request.extra else context.setting("max_num_seqs")
+        where = setting if TOKENS in draft.config.engine_args else context.setting("max_num_seqs")
         yield error("tokens-below-sequences", where, why, f"Raise {TOKENS}, or lower max_num_seqs.")
     if tokens < length and draft.args.get("enable_chunked_prefill") is False:
         why = f"{TOKENS} ({tokens}) is below max_model_len ({length}), which needs segments (chunked prefill)"
@@ -80,7 +80,7 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
         yield from _single_shot(context, length)
     elif not own and tokens not in SEGMENT_SIZES:
         why = f"{tokens} tokens in a step are below max_model_len ({length}), and a segment has {SIZES} tokens"
-        where = context.key(PREFILL_BUCKETS) if given and TOKENS not in draft.request.extra else setting
+        where = context.key(PREFILL_BUCKETS) if given and TOKENS not in draft.config.engine_args else setting
         yield error("segment-sizes", where, why, f"Use one of them, or {length}.")
     segment = own or ([tokens] if tokens < length else [])
     if given and segment and given != segment:
@@ -93,9 +93,7 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
 
 def _single_shot(context: CheckContext, length: int) -> Iterator[Finding]:
     if length > LONGEST_SINGLE_SHOT:
-        chunked = (
-            context.draft.args.get("enable_chunked_prefill") is False and TOKENS not in context.draft.request.extra
-        )
+        chunked = context.draft.args.get("enable_chunked_prefill") is False and TOKENS not in context.config.engine_args
         setting = context.setting("enable_chunked_prefill" if chunked else TOKENS)
         why = f"max_model_len is {length}, and one step takes {LONGEST_SINGLE_SHOT} tokens at most"
         yield error("single-shot", setting, why, f"Set {TOKENS} to one of {SIZES}, with chunked prefill.")

@@ -18,7 +18,7 @@ from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTIO
 from handler.neuron.lines.native.native_prefill import TOKENS, numbers
 from handler.neuron.lines.native.native_sampling import pools
 from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE, NATIVE_BLOCK
-from handler.neuron.neuron_config.native_keys import DEGREES
+from handler.neuron.neuron_config.keys import DEGREES
 
 ARCHITECTURES: Final = (
     "LlamaForCausalLM",

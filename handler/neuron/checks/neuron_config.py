@@ -10,27 +10,24 @@ from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
+from handler.neuron.lines.plan_draft import additional_config
+from handler.neuron.neuron_config.class_rules import CLASS_RULES, NESTED_RULES
 from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.feature_rules import FEATURE_RULES
-from handler.neuron.neuron_config.kernel_rules import KERNEL_RULES
-from handler.neuron.neuron_config.keys import ConfigKey
-from handler.neuron.neuron_config.model_rules import MODEL_RULES
-from handler.neuron.neuron_config.native_keys import (
+from handler.neuron.neuron_config.keys import (
     KEYS_021,
     NATIVE_KEYS,
     NATIVE_SAMPLING_KEYS,
     SWALLOWED,
     TOP_LEVEL,
     VISION_KEYS,
+    ConfigKey,
 )
-from handler.neuron.neuron_config.nested_rules import NESTED_RULES
+from handler.neuron.neuron_config.model_rules import MODEL_RULES
 from handler.neuron.neuron_config.rule import ConfigRule
-from handler.neuron.neuron_config.shape_rules import SHAPE_RULES
 from handler.neuron.neuron_config.spelling import Named, check_keys, check_override
 from handler.neuron.sampling_limits import KEY
 
 # The rules of every NeuronConfig, and those of the plugin's versions.
-CLASS_RULES: Final[tuple[ConfigRule, ...]] = SHAPE_RULES + FEATURE_RULES + KERNEL_RULES
 RULES: Final[tuple[ConfigRule, ...]] = CLASS_RULES + NESTED_RULES + MODEL_RULES
 ADDITIONAL: Final = {"override_neuron_config": ConfigKey("dict"), "max_prompt_length": ConfigKey("int")}
 
@@ -71,8 +68,8 @@ def spelling(context: CheckContext) -> Iterator[Finding]:
     if context.nxd:
         yield from check_override(context.draft.override, context.key)
         if context.plugin:
-            given = {key: context.draft.additional[key] for key in context.draft.request.additional}
-            yield from check_keys(given, ADDITIONAL, lambda key: f"{context.setting('additional_config')}.{key}")
+            additional = additional_config(context.config)
+            yield from check_keys(additional, ADDITIONAL, lambda key: f"{context.setting('additional_config')}.{key}")
     elif context.line.keys is ConfigKeys.NATIVE:
         yield from _native_spelling(context)
 

@@ -27,7 +27,7 @@ BACKEND: Final = "distributed_executor_backend"
 
 def distribution(context: CheckContext) -> dict[str, Json]:
     """The given arguments that would distribute the engine over processes or nodes."""
-    extra = context.draft.request.extra
+    extra = context.config.engine_args
     found: dict[str, Json] = {}
     for name, single in COUNTS.items():
         value = extra.get(name)
@@ -44,8 +44,8 @@ def several_nodes(context: CheckContext) -> Iterator[Finding]:
     hosted = (context.config.instance or "").startswith(HOSTED)
     if hosted and (context.config.nodes or 1) > 1:
         yield _alone(context, "nodes", context.config.nodes)
-    if hosted and ADDRESS in context.draft.request.extra:
-        yield _alone(context, ADDRESS, context.draft.request.extra[ADDRESS])
+    if hosted and ADDRESS in context.config.engine_args:
+        yield _alone(context, ADDRESS, context.config.engine_args[ADDRESS])
     for name, value in given.items():
         setting = context.setting(name)
         if name == "node_rank":

@@ -11,7 +11,7 @@ from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
-from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
+from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
 
 POSITIVE: Final = (
     "tensor_parallel_size",
@@ -90,7 +90,7 @@ def bucket_coverage(context: CheckContext) -> Iterator[Finding]:
 
 def framework(context: CheckContext) -> Iterator[Finding]:
     """VLLM_NEURON_FRAMEWORK must name a framework that the line has."""
-    named = context.draft.request.env.get(FRAMEWORK_VARIABLE)
+    named = context.config.neuron_env.get(FRAMEWORK_VARIABLE)
     if named is None:
         return
     line = LINE_OF_FRAMEWORK.get(named, NXDI_016.name)
@@ -144,7 +144,7 @@ MODEL_TYPES: Final = (
 
 def scheduler(context: CheckContext) -> Iterator[Finding]:
     """The plugin's scheduler replaces the token budget, once vLLM has compared it with the sequences."""
-    tokens, sequences = context.draft.request.extra.get("max_num_batched_tokens"), context.draft.number("max_num_seqs")
+    tokens, sequences = context.config.engine_args.get("max_num_batched_tokens"), context.draft.number("max_num_seqs")
     if context.plugin and isinstance(tokens, int) and tokens < (sequences or 1):
         why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
         yield error("tokens-below-sequences", context.setting("max_num_batched_tokens"), why, "Remove it.")

@@ -13,7 +13,7 @@ from handler.config.finding import Finding
 from handler.errors import SettingError
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.hardware import instance_catalogue as catalogue
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.line import ConfigKeys
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
@@ -47,7 +47,7 @@ def lnc(context: CheckContext) -> Iterator[Finding]:
     setting = context.setting("logical_nc_config") if context.config.logical_nc_config is not None else VARIABLE
     if variable is not None and context.config.logical_nc_config is None:
         setting = VARIABLE
-    given = context.draft.request.env.get(VARIABLE)
+    given = context.config.neuron_env.get(VARIABLE)
     if given is not None and context.config.logical_nc_config is not None and given != variable:
         why = f"{VARIABLE} is {given[:20]}, but logical_nc_config is {variable}"
         yield error("conflicting-settings", VARIABLE, why, "Keep one of the two.")
@@ -56,17 +56,17 @@ def lnc(context: CheckContext) -> Iterator[Finding]:
         return
     if variable is not None and key is not None and str(key) != variable.strip():
         why = f"{VARIABLE}={variable.strip()} overrides logical_nc_config {str(key)[:20]} in NeuronConfig"
-        yield error("conflicting-settings", context.draft.request.key("logical_nc_config"), why, "Keep one of the two.")
+        yield error("conflicting-settings", context.config.raw_key("logical_nc_config"), why, "Keep one of the two.")
         return
     configured = _lnc(context)
     if configured == 1 and context.nxd and context.instance is not None and 2 in context.instance.lnc:
         why = "NxD Inference is optimized for LNC 2 on this instance"
-        where = setting if variable is not None else context.draft.request.key("logical_nc_config")
+        where = setting if variable is not None else context.config.raw_key("logical_nc_config")
         yield info("lnc-one", where, why, "Remove it, unless you measured that 1 is faster.")
     if configured is None or context.instance is None or configured in context.instance.lnc:
         return
     allowed = " or ".join(str(one) for one in context.instance.lnc)
-    where = setting if variable is not None else context.draft.request.key("logical_nc_config")
+    where = setting if variable is not None else context.config.raw_key("logical_nc_config")
     why = f"{context.instance.name} does not support LNC {configured}; Neuron notices it only when the model runs"
     yield error("lnc", where, why, f"Use {allowed}, or remove it.")
 

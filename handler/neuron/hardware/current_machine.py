@@ -1,16 +1,26 @@
-"""Finds the instance type of this machine from the configuration, else from its firmware. Uses no network."""
+"""What this machine is: its instance type, and its CPU with the memory that an engine may use. Uses no network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.neuron.hardware.instance_catalogue import find_for_plan, lookup
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware import host_memory
+from handler.neuron.hardware.instance_catalogue import InstanceType, find_for_plan, lookup
 
 # EC2's Nitro machines have their instance type here. Containers see the host's.
 PRODUCT_NAMES = ("/sys/devices/virtual/dmi/id/product_name", "/sys/class/dmi/id/product_name")
+
+CPUINFO: Final = Path("/proc/cpuinfo")
+SPACE: Final = "VLLM_CPU_KVCACHE_SPACE"
+# Data type -> instruction sets that compute with it, by Linux's names for x86 and Arm. One of them is enough.
+ARITHMETIC: Final[Mapping[str, frozenset[str]]] = {
+    "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "bf16"}),
+    "float16": frozenset({"avx512_fp16", "amx_fp16", "asimdhp"}),
+}
 
 
 def read_text(path: str) -> str | None:
@@ -36,3 +46,41 @@ def this_machine(config: EndpointConfig, read: Callable[[str], str | None] = rea
         if instance is not None:
             return instance
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class HostCpu:
+    """A CPU and its memory.
+
+    :param flags: the instruction sets, by Linux's names.
+    :param memory: the memory that this machine or container may use, in bytes.
+    :param free: the memory that is free now, in bytes.
+    """
+
+    flags: frozenset[str]
+    memory: int
+    free: int
+
+    def lacks(self, dtype: str | None) -> bool:
+        """Whether the CPU is known to have no arithmetic for a data type. False for types that every CPU supports."""
+        arithmetic = ARITHMETIC.get(dtype or "")
+        return arithmetic is not None and not self.flags & arithmetic
+
+
+def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
+    """The instruction sets of the first listed CPU; empty if the system lists none."""
+    try:
+        lines = cpuinfo.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() in {"flags", "Features"}:
+            return frozenset(value.split())
+    return frozenset()
+
+
+def host_cpu() -> HostCpu | None:
+    """This machine's CPU; None if the system does not list its instruction sets."""
+    flags = cpu_flags()
+    return HostCpu(flags, host_memory.limit(), host_memory.available()) if flags else None

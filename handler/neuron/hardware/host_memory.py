@@ -55,12 +55,12 @@ def available(root: Path = ROOT) -> int:
 
 def oom_kills(root: Path = ROOT) -> int:
     """How many processes the kernel has ended because memory ran out. Only a later, larger number says something."""
-    found = 0
+    kills = 0
     for name in OOM_COUNTERS:
         with suppress(OSError, ValueError):
             rows = dict(line.split() for line in (root / name).read_text().splitlines())
-            found += int(rows.get("oom_kill", 0))
-    return found
+            kills += int(rows.get("oom_kill", 0))
+    return kills
 
 
 def resident(pids: Iterable[int], root: Path = ROOT) -> int:

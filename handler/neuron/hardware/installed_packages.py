@@ -1,8 +1,10 @@
-"""Reads the installed versions of the packages that determine the line."""
+"""Reads the versions of installed packages: of Python, which determine the line, and of the Neuron software."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Final
 
 # Package -> names of its distributions. The CPU build of vLLM has another name.
@@ -14,15 +16,42 @@ PACKAGES: Final = {
     "transformers-neuronx": ("transformers-neuronx",),
 }
 
+STATUS = Path("/var/lib/dpkg/status")
+# Debian package -> our name for it (AWS Neuron documentation, "Neuron Components").
+DEBIAN_PACKAGES = {
+    "aws-neuronx-runtime-lib": "runtime",
+    "aws-neuronx-collectives": "collectives",
+    "aws-neuronx-dkms": "driver",
+    "aws-neuronx-tools": "tools",
+}
+
 
 def installed_versions() -> dict[str, str]:
     """The versions of the installed packages, by name. Reads metadata only and imports nothing."""
-    found = {}
+    versions = {}
     for name, distributions in PACKAGES.items():
         for distribution in distributions:
             try:
-                found[name] = version(distribution)
+                versions[name] = version(distribution)
             except PackageNotFoundError:
                 continue
             break
-    return found
+    return versions
+
+
+@lru_cache(maxsize=1)
+def runtime_versions(status: Path = STATUS) -> dict[str, str]:
+    """The versions of Neuron's Debian packages (`{"runtime": "2.27.23.0"}`), which neuron-monitor does not report."""
+    versions: dict[str, str] = {}
+    name = ""
+    try:
+        lines = status.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return versions
+    for line in lines:
+        field, _, value = line.partition(": ")
+        if field == "Package":
+            name = DEBIAN_PACKAGES.get(value.strip(), "")
+        elif field == "Version" and name:
+            versions[name] = value.strip()
+    return versions

@@ -11,13 +11,41 @@ TrainingInstanceType). HyperPod's clusters have trn2.3xlarge too.
 from __future__ import annotations
 
 import difflib
+import re
+from dataclasses import dataclass
 from typing import Final
 
 from handler.errors import SettingError
-from handler.neuron.hardware.instance_type import InstanceType
 
 GIB = 1024**3
 HOST_PREFIX = "ml."
+# Compute, general purpose and memory instances of Intel and AMD. SageMaker's jobs have no `metal` sizes.
+CPU_NAME: Final = re.compile(r"(?P<family>[cmr][4-9](?P<attributes>[a-z]*))\.(?P<size>large|(?P<times>\d*)xlarge)")
+GRAVITON: Final = "g"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """One instance type.
+
+    :param name: EC2's name, `trn2.48xlarge`. SageMaker's name has `ml.` in front.
+    :param platform: the compiler's target: `inf2`, `trn1`, `trn2` or `trn3`.
+    :param physical_cores: the number of NeuronCores. Divided by the LNC it is the number of logical cores.
+    :param host_gib, hbm_gib: the memory of the host and of all devices, in GiB.
+    :param lnc: the logical NeuronCore configurations that it supports. The first is the default.
+    :param hosting: SageMaker offers it for real-time endpoints.
+    """
+
+    name: str
+    platform: str
+    chips: int
+    physical_cores: int
+    vcpus: int
+    host_gib: int
+    hbm_gib: int
+    lnc: tuple[int, ...]
+    hosting: bool
+
 
 INSTANCES: Final[tuple[InstanceType, ...]] = (
     InstanceType("inf2.xlarge", "inf2", 1, 2, 4, 16, 32, (1,), True),
@@ -98,7 +126,7 @@ def logical_cores(instance: InstanceType, lnc: int | None = None) -> int:
     """
     lnc = lnc or default_lnc(instance)
     if lnc not in instance.lnc:
-        allowed = " or ".join(str(one) for one in instance.lnc)
+        allowed = " or ".join(map(str, instance.lnc))
         raise SettingError(
             "logical_nc_config", f"{instance.name} does not support LNC {lnc}", f"Use {allowed}, or remove it."
         )
@@ -138,3 +166,26 @@ def default_degree(
     if weight_bytes is not None and weight_bytes / best > MAX_WEIGHT_SHARE * core_memory(instance, lnc):
         return max(usual)
     return best
+
+
+@dataclass(frozen=True, slots=True)
+class CpuInstance:
+    """A CPU instance type, which compiles for the native lines and serves nothing.
+
+    :param name: EC2's name, `c7i.24xlarge`.
+    :param arm: it has a Graviton processor, on which the Neuron compiler does not run.
+    """
+
+    name: str
+    vcpus: int
+    arm: bool
+
+
+def cpu_instance(name: str) -> CpuInstance | None:
+    """The CPU instance with this EC2 or SageMaker name; None for any other name."""
+    plain = name.strip().lower().removeprefix(HOST_PREFIX)
+    match = CPU_NAME.fullmatch(plain)
+    if match is None:
+        return None
+    vcpus = 2 if match["size"] == "large" else 4 * int(match["times"] or 1)
+    return CpuInstance(plain, vcpus, GRAVITON in match["attributes"])

@@ -1,4 +1,6 @@
-"""Parses a report of neuron-monitor: a line of JSON (AWS Neuron documentation, "Neuron Monitor User Guide").
+"""Parses a report of neuron-monitor, a line of JSON, and decides whether the Neuron devices are healthy.
+
+Sources: AWS Neuron documentation, "Neuron Monitor User Guide" and "Neuron node problem detector and recovery".
 
 A value that is missing or null counts as not known. A value of an unexpected type is ignored, and so are other keys.
 """
@@ -6,6 +8,7 @@ A value that is missing or null counts as not known. A value of an unexpected ty
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -41,6 +44,45 @@ class MonitorReport:
     executions: Mapping[str, int] = field(default_factory=dict)
     ecc: Mapping[tuple[str, str], int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+
+
+class DeviceHealth:
+    """Totals of all reports, and whether the Neuron devices are healthy.
+
+    An uncorrected ECC event, or an execution that ended in a hardware error, makes an endpoint unhealthy: the device
+    may compute wrong results from then on. AWS's Neuron node problem detector considers such errors unrecoverable and
+    replaces the node; a /ping of 500 makes SageMaker do the same. Other errors do not. The hardware corrects some of
+    them itself; numerical and model errors come from the request or the model; and a serious runtime error ends the
+    engine, which /ping reports anyway. /metrics has all of them.
+
+    The guide does not tell whether the ECC counters count from the driver's start or within the period. So only
+    increases over the last report count. The values in the first report are from before this process.
+
+    :ivar errors, executions, ecc: totals for /metrics, with keys as in `MonitorReport`.
+    """
+
+    def __init__(self) -> None:
+        self.errors: Counter[str] = Counter()
+        self.executions: Counter[str] = Counter()
+        self.ecc: Counter[tuple[str, str]] = Counter()
+        self._last: dict[tuple[str, str], int] = {}
+
+    def add(self, report: MonitorReport) -> None:
+        self.errors.update(report.errors)
+        self.executions.update(report.executions)
+        for key, count in report.ecc.items():
+            self.ecc[key] += max(0, count - self._last.get(key, count))
+            self._last[key] = count
+
+    def failure(self) -> str | None:
+        """The reason why the devices are unhealthy; None if they are healthy."""
+        for (device, kind), count in sorted(self.ecc.items()):
+            if kind in UNCORRECTED and count:
+                memory = "SRAM" if kind.startswith("sram") else "DRAM"
+                return f"Neuron device {device} had {count} uncorrected ECC errors in its {memory}"
+        if self.errors[HARDWARE]:
+            return f"{self.errors[HARDWARE]} executions ended in a hardware error of a Neuron device"
+        return None
 
 
 def parse(line: bytes) -> MonitorReport:
@@ -95,14 +137,14 @@ def _reports(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _ecc(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     listed = _mapping(_mapping(document.get("system_data")).get("neuron_hw_counters")).get("neuron_devices")
-    found = {}
+    counts = {}
     for device in listed if isinstance(listed, list) else []:
         counters = _mapping(device)
         for kind in ECC:
             count = _count(counters.get(kind))
             if count is not None:
-                found[str(counters.get("neuron_device_index")), kind] = count
-    return found
+                counts[str(counters.get("neuron_device_index")), kind] = count
+    return counts
 
 
 def _problems(document: Mapping[str, Any]) -> Iterator[str]:
@@ -117,9 +159,9 @@ def _problems(document: Mapping[str, Any]) -> Iterator[str]:
             yield error[:200]
 
 
-def _add(sums: dict[str, int], given: object, names: tuple[str, ...] | None = None) -> None:
+def _add(sums: dict[str, int], counts: object, names: tuple[str, ...] | None = None) -> None:
     """Adds the counts of another application: all of them, or those in `names`."""
-    for name, value in _mapping(given).items():
+    for name, value in _mapping(counts).items():
         count = _count(value)
         if count is not None and (names is None or name in names):
             sums[name] = sums.get(name, 0) + count

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from handler.neuron.hardware.device_health import DeviceHealth
-from handler.neuron.hardware.monitor_report import MonitorReport, parse
+from handler.neuron.hardware.monitor_report import DeviceHealth, MonitorReport, parse
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +30,9 @@ def find() -> str | None:
     return shutil.which(NAME) or (str(INSTALLED) if os.access(INSTALLED, os.X_OK) else None)
 
 
-def start_monitor(wanted: bool) -> NeuronMonitor | None:
+def start_monitor(enabled: bool) -> NeuronMonitor | None:
     """Starts a monitor. None: it is not wanted, or not installed."""
-    binary = find() if wanted else None
+    binary = find() if enabled else None
     if binary is None:
         return None
     monitor = NeuronMonitor(binary)

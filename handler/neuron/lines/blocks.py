@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import agree
+from handler.neuron.lines.plan_draft import PlanDraft, agree
 
 DEFAULT_BLOCK: Final = 32
 
@@ -47,13 +46,13 @@ def spell_blocks(draft: PlanDraft) -> None:
     if length is None or size is None or sequences is None or size < 1:
         return
     needed = -(-length // size) * sequences
-    given = draft.number("num_gpu_blocks_override")
-    if given is None:
+    blocks = draft.number("num_gpu_blocks_override")
+    if blocks is None:
         why = f"{sequences} sequences of {length} tokens in blocks of {size} need {needed} blocks"
         draft.complete("num_gpu_blocks_override", needed, why)
-    elif given < needed:
-        setting = draft.request.setting("num_gpu_blocks_override")
-        why = f"{given} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin fails"
+    elif blocks < needed:
+        setting = draft.config.setting("num_gpu_blocks_override")
+        why = f"{blocks} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin fails"
         draft.error("too-few-blocks", setting, why, f"Give {needed} or more, or remove it.")
 
 
@@ -61,7 +60,7 @@ def _contiguous(draft: PlanDraft) -> None:
     """Without prefix caching the plugin sets block_size to max_model_len and one block for each sequence."""
     config = draft.config
     if config.block_size is not None and config.block_size != draft.number("max_model_len"):
-        setting = draft.request.setting("block_size")
+        setting = draft.config.setting("block_size")
         why = f"without prefix caching the plugin replaces block_size {config.block_size} with max_model_len"
         draft.warn("block-size-unused", setting, why, "Remove it, or set enable_prefix_caching to true.")
     if config.num_gpu_blocks_override is None:
@@ -69,6 +68,6 @@ def _contiguous(draft: PlanDraft) -> None:
     draft.args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
     sequences = draft.number("max_num_seqs")
     if sequences is not None and config.num_gpu_blocks_override < sequences:
-        setting = draft.request.setting("num_gpu_blocks_override")
+        setting = draft.config.setting("num_gpu_blocks_override")
         why = f"{sequences} sequences need one block each, but there are only {config.num_gpu_blocks_override}"
         draft.error("too-few-blocks", setting, why, f"Give {sequences} or more, or remove it.")

@@ -1,54 +1,63 @@
-"""The fork with NxD Inference on the engine V0: vLLM 0.9.1, and for plans only 0.7.2, with `override_neuron_config`.
+"""The fork on the engine V0: vLLM 0.9.1, and for plans only 0.7.2, with NxD Inference or transformers-neuronx.
 
 Sources: vLLM 0.9.1, worker/neuronx_distributed_model_runner.py and model_executor/model_loader/neuronx_distributed.py;
 aws-neuron/upstreaming-to-vllm, branch neuron-2.24-vllm-v0.7.2 (examples/offline_inference/neuron_*.py,
 examples/neuron/multi_node, vllm/model_executor/model_loader/neuronx_distributed.py) and main; tutorial "Deploying
-Llama3.1 405B (Trn2)".
+Llama3.1 405B (Trn2)". With transformers-neuronx: vLLM 0.9.1, platforms/neuron.py, worker/neuron_worker.py,
+worker/neuron_model_runner.py and model_executor/model_loader/neuron.py; guide "Transformers NeuronX Developer Guide for
+Continuous Batching"; aws-neuron/upstreaming-to-vllm, examples/offline_inference/neuron_int8_quantization.py and
+neuron_speculation.py.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.json_value import Json
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_fork
 from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
-from handler.neuron.lines.nxd_keys import spell_neuron_config
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import (
-    DEFAULT_CHUNK,
-    agree,
-    complete_degree,
-    complete_length,
-    complete_sequences,
-    remove_additional,
-    spell_environment,
-    spell_vllm,
-)
+from handler.neuron.lines.nxd_keys import spell_fp8, spell_neuron_config
+from handler.neuron.lines.plan_draft import DEFAULT_CHUNK, PlanDraft, agree, complete_shape, spell_fork
 from handler.neuron.lines.speculation import method_of, speculative_config
 
 UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
 
+# What the name of a line with transformers-neuronx ends with.
+SUFFIX: Final = "-tnx"
+TNX_FEATURES: Final = frozenset(
+    {
+        Feature.TENSOR_PARALLEL,
+        Feature.CONTINUOUS_BATCHING,
+        Feature.CONTEXT_BUCKETS,
+        Feature.TOKEN_BUCKETS,
+        Feature.BUCKETING,
+        Feature.BLOCKS,
+        Feature.INT8,
+        Feature.ON_DEVICE_SAMPLING,
+        Feature.CPU_SAMPLING,
+        Feature.DRAFT_MODEL,
+        Feature.EAGLE,
+        Feature.FUSED_SPECULATION,
+        Feature.RAW,
+    }
+)
+# Values of quantization that mean INT8: vLLM's method, and the data type that it reads from NEURON_QUANT_DTYPE.
+TNX_QUANTIZATION: Final = ("int8", "s8", "neuron_quant")
+
 
 def spell(draft: PlanDraft) -> None:
     """Writes the fork's engine arguments and environment."""
-    spell_vllm(draft)
-    remove_additional(draft)
-    spell_environment(draft, fork=True)
-    draft.args["device"] = "neuron"
+    spell_fork(draft)
     draft.env[FRAMEWORK_VARIABLE] = NXD_INFERENCE
     agree(draft, "max_model_len")
     agree(draft, "max_num_seqs")
     if not draft.config.nodes:
         agree(draft, "tensor_parallel_size")
-    complete_length(draft)
-    complete_sequences(draft)
-    complete_degree(draft)
+    complete_shape(draft)
     spell_neuron_config(draft)
     if draft.config.on_device_sampling is False:
         draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
@@ -103,10 +112,10 @@ def _blocks(draft: PlanDraft) -> None:
 
 def whole_sequence_blocks(draft: PlanDraft) -> None:
     """Writes `block_size = max_model_len`. The fork sets it so itself, whatever it is given."""
-    length, given = draft.number("max_model_len"), draft.config.block_size
-    if given is not None and given != length:
-        why = f"the fork replaces block_size {given} with max_model_len {length}: a block holds a whole sequence"
-        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Remove it.")
+    length, size = draft.number("max_model_len"), draft.config.block_size
+    if size is not None and size != length:
+        why = f"the fork replaces block_size {size} with max_model_len {length}: a block holds a whole sequence"
+        draft.warn("block-size-unused", draft.config.setting("block_size"), why, "Remove it.")
     draft.args["block_size"] = length
     if draft.config.num_gpu_blocks_override is not None:
         draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
@@ -150,5 +159,68 @@ FORK_072 = Line(
     (2, 24),
     spell,
     NXD_INFERENCE,
+    served=False,
+)
+
+
+def spell_tnx(draft: PlanDraft) -> None:
+    """Writes the arguments and variables of vLLM's own backend with transformers-neuronx.
+
+    Variables set buckets and quantization; a block holds a whole sequence. The backend takes the framework only without
+    VLLM_NEURON_FRAMEWORK: with it, it reads an attribute that does not exist (platforms/neuron.py, 0.9.1). It saves no
+    artifacts; the compiler's cache of single graphs spares a second compile.
+    """
+    spell_fork(draft)
+    draft.env.pop(FRAMEWORK_VARIABLE, None)
+    complete_shape(draft)
+    whole_sequence_blocks(draft)
+    _spell_buckets(draft)
+    _spell_quantization(draft)
+    if draft.config.on_device_sampling is False:
+        draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
+    spell_speculation(draft, TRANSFORMERS_NEURONX)
+    draft.override.update(draft.raw)
+    if draft.override:
+        draft.args["override_neuron_config"] = dict(draft.override)
+
+
+def _spell_buckets(draft: PlanDraft) -> None:
+    config = draft.config
+    if config.context_encoding_buckets:
+        draft.env["NEURON_CONTEXT_LENGTH_BUCKETS"] = ",".join(map(str, config.context_encoding_buckets))
+    if config.token_generation_buckets:
+        draft.env["NEURON_TOKEN_GEN_BUCKETS"] = ",".join(map(str, config.token_generation_buckets))
+
+
+def _spell_quantization(draft: PlanDraft) -> None:
+    """Writes `NEURON_QUANT_DTYPE`, the type, and `quantization="neuron_quant"`, which makes vLLM read it."""
+    quantization = draft.config.quantization
+    if quantization is None:
+        return
+    if quantization.lower() not in TNX_QUANTIZATION:
+        why = f"transformers-neuronx quantizes to INT8 only, not to '{quantization[:40]}'"
+        draft.error("unsupported-quantization", draft.config.setting("quantization"), why, "Use int8, or remove it.")
+        return
+    draft.args["quantization"] = "neuron_quant"
+    draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")
+
+
+TNX_091 = Line(
+    f"{FORK_091.name}{SUFFIX}",
+    TNX_FEATURES,
+    ConfigKeys.TRANSFORMERS_NEURONX,
+    ("inf2", "trn1"),
+    (2, 26),
+    spell_tnx,
+    TRANSFORMERS_NEURONX,
+)
+TNX_072 = Line(
+    f"{FORK_072.name}{SUFFIX}",
+    TNX_FEATURES,
+    ConfigKeys.TRANSFORMERS_NEURONX,
+    ("inf2", "trn1"),
+    (2, 24),
+    spell_tnx,
+    TRANSFORMERS_NEURONX,
     served=False,
 )

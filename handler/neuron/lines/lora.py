@@ -11,13 +11,12 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_config import number
+from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.lines.plan_draft import PlanDraft
 
 FILE: Final = "lora-adapters.json"
 # The adapter of requests to the model itself. No adapter of a user has a name that begins so.
 BASE_ADAPTER: Final = "__model__"
-PLUGIN_ARGUMENTS: Final = ("max_loras", "max_lora_rank")
 
 
 def adapter_file(config: EndpointConfig) -> str:
@@ -60,13 +59,13 @@ def spell_lora_plugin(draft: PlanDraft) -> None:
             draft.override["lora_ckpt_json"] = adapter_file(config)
         else:
             why = "the plugin fails with an AttributeError if no adapters are known at the compile"
-            draft.error("lora-without-adapters", draft.request.setting("enable_lora"), why, "Set lora_modules.")
+            draft.error("lora-without-adapters", draft.config.setting("enable_lora"), why, "Set lora_modules.")
     if config.lora_target_modules is not None:
         draft.override.setdefault("target_modules", list(config.lora_target_modules))
     elif "target_modules" not in draft.override:
         why = "the plugin needs the names of the modules that the adapters change"
         fix = "Set lora_target_modules to the adapters' target_modules (their adapter_config.json)."
-        draft.error("lora-without-target-modules", draft.request.setting("lora_target_modules"), why, fix)
+        draft.error("lora-without-target-modules", draft.config.setting("lora_target_modules"), why, fix)
 
 
 def spell_lora_fork(draft: PlanDraft) -> None:
@@ -77,7 +76,7 @@ def spell_lora_fork(draft: PlanDraft) -> None:
     modules: list[Json] = [{"name": name, "path": path} for name, path in config.lora_modules.items()]
     if not modules and "lora_modules" not in draft.override:
         why = "adapters are loaded only at the start, and none is configured"
-        draft.error("lora-without-adapters", draft.request.setting("enable_lora"), why, "Set lora_modules.")
+        draft.error("lora-without-adapters", draft.config.setting("enable_lora"), why, "Set lora_modules.")
     if modules and draft.line == "fork-0.7.2":
         draft.args["lora_modules"] = modules
     elif modules:
@@ -101,10 +100,7 @@ def _arguments(draft: PlanDraft, extra_slots: int = 0) -> bool:
     if not config.enable_lora and not config.lora_modules:
         return False
     draft.args["enable_lora"] = True
-    for name in PLUGIN_ARGUMENTS:
-        value = getattr(config, name)
-        if value is not None:
-            draft.args[name] = value
+    draft.copy("max_loras", "max_lora_rank")
     slots = len(config.lora_modules) + extra_slots
     if config.max_loras is None and config.lora_modules and slots > 1:
         draft.complete(
@@ -114,5 +110,5 @@ def _arguments(draft: PlanDraft, extra_slots: int = 0) -> bool:
     name, most = ("max_loras", config.max_loras) if host is None else ("max_cpu_loras", host)
     if most is not None and most < len(config.lora_modules):
         why = f"{len(config.lora_modules)} adapters do not fit into {name} {most}"
-        draft.error("too-few-loras", draft.request.setting(name), why, f"Give {len(config.lora_modules)}.")
+        draft.error("too-few-loras", draft.config.setting(name), why, f"Give {len(config.lora_modules)}.")
     return True

@@ -24,7 +24,7 @@ def known_role(draft: PlanDraft) -> str | None:
     role = draft.config.disaggregation
     if role is not None and role not in ROLES:
         why = f"'{role[:40]}' is not a role of disaggregated inference"
-        draft.error("unknown-role", draft.request.setting("disaggregation"), why, "Use prefill or decode.")
+        draft.error("unknown-role", draft.config.setting("disaggregation"), why, "Use prefill or decode.")
         return None
     return role
 
@@ -35,7 +35,7 @@ def spell_disaggregation(draft: PlanDraft) -> None:
     if role is None:
         return
     rank, name = ROLES[role]
-    given = draft.args.get("kv_transfer_config")
+    configured = draft.args.get("kv_transfer_config")
     transfer: dict[str, Json] = {
         "kv_connector": "NeuronConnector",
         "kv_buffer_device": "cpu",
@@ -44,7 +44,7 @@ def spell_disaggregation(draft: PlanDraft) -> None:
         "kv_role": name,
         "kv_parallel_size": 2,
     }
-    draft.args["kv_transfer_config"] = {**transfer, **(given if isinstance(given, dict) else {})}
+    draft.args["kv_transfer_config"] = {**transfer, **(configured if isinstance(configured, dict) else {})}
     for variable, value in BOOTSTRAP.items():
         draft.env.setdefault(variable, value)
 

@@ -9,27 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_plugin
-from handler.neuron.lines.nxd_keys import is_multimodal, spell_neuron_config
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import (
+from handler.neuron.lines.nxd_keys import is_multimodal, spell_fp8, spell_neuron_config
+from handler.neuron.lines.plan_draft import (
     DEFAULT_CHUNK,
+    PlanDraft,
     agree,
-    complete_degree,
-    complete_length,
-    complete_sequences,
+    complete_shape,
     pin_grammar_backend,
-    remove_legacy,
-    spell_environment,
     spell_vllm,
 )
 from handler.neuron.lines.speculation import speculative_config
-from handler.neuron.plan_request import conflict
 
 SCHEDULER = "DISABLE_NEURON_CUSTOM_SCHEDULER"
 SAMPLING_VARIABLE = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
@@ -49,18 +43,14 @@ COMMON: Final = frozenset(Feature) - UNSUPPORTED
 def spell(draft: PlanDraft) -> None:
     """Writes the engine arguments and the environment of vLLM 0.13 and 0.16 with the NxDI plugin."""
     spell_vllm(draft)
-    remove_legacy(draft)
     pin_grammar_backend(draft)
-    spell_environment(draft)
     _translate_sampling_variable(draft)
     _spell_async_scheduling(draft)
     agree(draft, "max_model_len")
     agree(draft, "tensor_parallel_size")
     if draft.raw.get("chunked_prefill_config") is None:
         agree(draft, "max_num_seqs")
-    complete_length(draft)
-    complete_sequences(draft)
-    complete_degree(draft)
+    complete_shape(draft)
     spell_neuron_config(draft)
     speculative = speculative_config(draft)
     if speculative is not None:
@@ -88,7 +78,7 @@ def _spell_async_scheduling(draft: PlanDraft) -> None:
     """
     if draft.line == NXDI_016.name and draft.args.setdefault("async_scheduling", False):
         why = "with it the engine reports another error in place of the worker's own"
-        draft.warn("async-scheduling", draft.request.setting("async_scheduling"), why, "Remove it.")
+        draft.warn("async-scheduling", draft.config.setting("async_scheduling"), why, "Remove it.")
 
 
 def _check_multimodal_override(draft: PlanDraft) -> None:
@@ -101,7 +91,7 @@ def _check_multimodal_override(draft: PlanDraft) -> None:
 
 def chunks(draft: PlanDraft) -> bool:
     """Whether chunked prefill is requested, in any of its three spellings."""
-    variable = draft.request.env.get(SCHEDULER, "0").strip() not in ("", "0")
+    variable = draft.config.neuron_env.get(SCHEDULER, "0").strip() not in ("", "0")
     return bool(draft.config.enable_chunked_prefill) or variable or draft.raw.get("chunked_prefill_config") is not None
 
 
@@ -125,15 +115,15 @@ def _translate_sampling_variable(draft: PlanDraft) -> None:
     """Replaces the variable, which fails with a TypeError in plugin 0.5.0, by a null `on_device_sampling_config`."""
     value = draft.env.pop(SAMPLING_VARIABLE, "0").strip()
     translated = (
-        draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING_VARIABLE
+        draft.config.on_device_sampling is False and draft.config.setting("on_device_sampling") == SAMPLING_VARIABLE
     )
     if value in ("", "0") and not translated:
         return
     why = f"{SAMPLING_VARIABLE}=1 raises a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null"
     draft.warn("sampling-variable", SAMPLING_VARIABLE, why, "Set on_device_sampling to false and remove the variable.")
     if draft.config.on_device_sampling:
-        draft.findings.append(conflict(SAMPLING_VARIABLE, value, draft.request.setting("on_device_sampling"), True))
-    draft.request = replace(draft.request, config=replace(draft.config, on_device_sampling=False))
+        draft.conflict(SAMPLING_VARIABLE, value, draft.config.setting("on_device_sampling"), True)
+    draft.config = replace(draft.config, on_device_sampling=False)
 
 
 def _complete_prompt_length(draft: PlanDraft) -> None:
@@ -144,18 +134,18 @@ def _complete_prompt_length(draft: PlanDraft) -> None:
     """
     text = draft.override.get("text_neuron_config")
     keys = text if isinstance(text, dict) else draft.override
-    context, given = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
+    context, limit = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
     length = draft.number("max_model_len")
-    if given is None:
+    if limit is None:
         if isinstance(context, int) and context != length:
             draft.additional["max_prompt_length"] = context
             why = f"a prompt above max_context_length ({context}) could end the engine; this endpoint rejects it"
             draft.inform(
                 "completed", "additional_config.max_prompt_length", why, "Keep it equal to max_context_length."
             )
-    elif given != (context if context is not None else length):
+    elif limit != (context if context is not None else length):
         expected = context if context is not None else length
-        why = f"max_prompt_length is {str(given)[:20]}, but NeuronConfig's max_context_length is {expected}"
+        why = f"max_prompt_length is {str(limit)[:20]}, but NeuronConfig's max_context_length is {expected}"
         fix = f"Set max_prompt_length to {expected}, or remove it."
         draft.error("max-prompt-length", "additional_config.max_prompt_length", why, fix)
 

@@ -13,15 +13,7 @@ from typing import Final
 
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import (
-    complete_degree,
-    complete_length,
-    complete_sequences,
-    remove_legacy,
-    spell_environment,
-    spell_vllm,
-)
+from handler.neuron.lines.plan_draft import PlanDraft, complete_shape, spell_vllm
 
 NAME: Final = "optimum"
 FEATURES: Final = frozenset(
@@ -47,17 +39,13 @@ def spell(draft: PlanDraft) -> None:
     """Writes vLLM's own arguments. The platform itself sets the block size and turns prefix caching off."""
     saved = draft.facts.exported if draft.facts else {}
     spell_vllm(draft)
-    remove_legacy(draft)
-    spell_environment(draft)
     draft.env.pop("NEURON_COMPILED_ARTIFACTS", None)
     draft.env.setdefault(SPAWN, "spawn")  # as `optimum-cli neuron serve` does
     for name, key in EXPORTED.items():
         value = saved.get(key)
         if draft.args.get(name) is None and isinstance(value, int | str):
             draft.complete(name, value, f"the model was exported with {key} {value}")
-    complete_length(draft)
-    complete_sequences(draft)
-    complete_degree(draft)
+    complete_shape(draft)
     if draft.args.get("max_num_batched_tokens") is None:
         # vLLM's core has no KV cache of its own here, and so no chunked prefill: a prompt that is longer than what a
         # step has left is never scheduled. vLLM's default is 2048.
@@ -66,7 +54,7 @@ def spell(draft: PlanDraft) -> None:
     block = draft.config.block_size
     if block is not None and block != draft.number("max_model_len"):
         why = f"optimum-neuron replaces block_size {block} with max_model_len"
-        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Remove it.")
+        draft.warn("block-size-unused", draft.config.setting("block_size"), why, "Remove it.")
     sampling = {key: saved[key] for key in SAMPLING_KEYS if key in saved}
     if sampling:
         draft.additional["neuron_config"] = sampling  # the plugin does not read it: the limits of requests follow

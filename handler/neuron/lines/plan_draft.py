@@ -1,23 +1,39 @@
-"""`PlanDraft`: the unfinished plan that a line writes into."""
+"""`PlanDraft`: the plan while a line writes it, and what lines share: vLLM's own arguments, and what a plan chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE
+from handler.config.dialects.vllm_names import SPECULATIVE
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.finding import Finding, Severity
+from handler.config.fields import nxd_key
+from handler.config.finding import Finding, Severity, conflict
+from handler.errors import SettingError
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.hardware.host_cpu import HostCpu
-from handler.neuron.hardware.instance_type import InstanceType
-from handler.neuron.plan_request import PlanRequest
+from handler.neuron.hardware import instance_catalogue as catalogue
+from handler.neuron.hardware.current_machine import HostCpu
+from handler.neuron.hardware.instance_catalogue import InstanceType
+
+# Long enough for a chat and short enough to compile in minutes. A model with a shorter context gets less.
+DEFAULT_LENGTH: Final = 4096
+# The plugin's own default (vllm-project/vllm-neuron, vllm_neuron/platform.py).
+DEFAULT_SEQUENCES: Final = 32
+# Tokens in a chunk of chunked prefill.
+DEFAULT_CHUNK: Final = 256
+# Reads JSON schemas, regular expressions and EBNF. vLLM 0.13, 0.16 and 0.24 require it (requirements/).
+GRAMMAR_BACKEND: Final = "xgrammar"
+# Arguments that vLLM 0.7.2 and 0.9.1 have and 0.11 does not.
+LEGACY_ARGUMENTS: Final = ("device", "use_v2_block_manager", "speculative_max_model_len")
 
 
 @dataclass(slots=True)
 class PlanDraft:
-    """An unfinished plan. A line completes the request and writes its spelling into it.
+    """An unfinished plan. A line completes the configuration and writes its spelling into it.
 
     :param cpu: this machine's CPU, if the plan is for this machine.
     :param args: vLLM's engine arguments.
@@ -25,7 +41,7 @@ class PlanDraft:
     :param env: environment variables that the line reads.
     """
 
-    request: PlanRequest
+    config: EndpointConfig
     facts: ModelFacts | None = None
     instance: InstanceType | None = None
     line: str = ""
@@ -37,12 +53,9 @@ class PlanDraft:
     findings: list[Finding] = field(default_factory=list)
 
     @property
-    def config(self) -> EndpointConfig:
-        return self.request.config
-
-    @property
     def raw(self) -> Mapping[str, Json]:
-        return self.request.raw
+        """The raw NeuronConfig keys, with underscores (the native plugin's on its line)."""
+        return self.config.neuron_config
 
     def error(self, code: str, setting: str, why: str, fix: str) -> None:
         self.findings.append(Finding(code, Severity.ERROR, setting, why, fix))
@@ -53,10 +66,20 @@ class PlanDraft:
     def inform(self, code: str, setting: str, why: str, fix: str) -> None:
         self.findings.append(Finding(code, Severity.INFO, setting, why, fix))
 
+    def conflict(self, setting: str, value: object, other: str, other_value: object) -> None:
+        self.findings.append(conflict(setting, value, other, other_value))
+
     def complete(self, name: str, value: Json, why: str) -> None:
         """Sets a value that the line needs and the user did not give. An INFO finding reports it."""
         self.args[name] = value
         self.inform("completed", name, f"{why}; the plan sets {name} to {value}", f"Set {name} to choose yourself.")
+
+    def copy(self, *fields: str) -> None:
+        """Copies the fields that are set to the engine arguments of the same names."""
+        for name in fields:
+            value = getattr(self.config, name)
+            if value is not None:
+                self.args[name] = value
 
     def number(self, name: str) -> int | None:
         """An engine argument that is a whole number."""
@@ -65,3 +88,175 @@ class PlanDraft:
 
     def plan(self) -> EnginePlan:
         return EnginePlan(self.line, dict(self.args), dict(self.env))
+
+
+def additional_config(config: EndpointConfig) -> dict[str, Json]:
+    """`additional_config` without its NeuronConfig sections, which the loader reads as settings of their own."""
+    additional = config.engine_args.get("additional_config")
+    return additional if isinstance(additional, dict) else {}
+
+
+def speculative_keys(config: EndpointConfig) -> dict[str, Json]:
+    """The keys of `speculative_config` that have no field. With `method` in it, it is for a method of vLLM's own."""
+    speculative = config.engine_args.get("speculative_config")
+    return speculative if isinstance(speculative, dict) else {}
+
+
+def vllm_arguments(config: EndpointConfig) -> dict[str, Json]:
+    """The engine arguments that vLLM gets as they are. The fields complete a method of speculation of vLLM's own."""
+    apart = ("additional_config", "speculative_config")
+    arguments = {name: value for name, value in config.engine_args.items() if name not in apart}
+    if "method" in speculative_keys(config):
+        fields = {key: getattr(config, field) for key, field in SPECULATIVE.items()}
+        completed = {key: value for key, value in fields.items() if value is not None}
+        arguments["speculative_config"] = {**completed, **speculative_keys(config)}
+    return arguments
+
+
+def spell_vllm(draft: PlanDraft) -> None:
+    """Writes the arguments that have the same names on every line with vLLM 0.11 or later, and the environment."""
+    _spell_arguments(draft)
+    for name in LEGACY_ARGUMENTS:
+        if name in draft.args:
+            del draft.args[name]
+            why = f"the vLLM of {draft.line} has no argument {name} and would not start; the plan removes it"
+            draft.inform("argument-left-out", draft.config.setting(name), why, "Remove it.")
+    draft.additional.update(additional_config(draft.config))
+    _spell_environment(draft)
+    draft.env.pop(FRAMEWORK_VARIABLE, None)  # only the fork reads it
+
+
+def spell_fork(draft: PlanDraft) -> None:
+    """The same for the fork, which does not read `additional_config`, but `override_neuron_config`."""
+    _spell_arguments(draft)
+    for key in additional_config(draft.config):
+        why = f"{draft.line} does not read additional_config; the plan removes {key[:60]}, which would have no effect"
+        draft.warn("additional-config-unread", draft.config.setting("additional_config"), why, "Remove it.")
+    _spell_environment(draft)
+    draft.args["device"] = "neuron"
+
+
+def _spell_arguments(draft: PlanDraft) -> None:
+    config, args = draft.config, draft.args
+    args["model"] = config.model
+    if config.served_model_name:
+        args["served_model_name"] = list(config.served_model_name)
+    if config.trust_remote_code:
+        args["trust_remote_code"] = True
+    draft.copy("dtype", "max_num_seqs", "max_model_len", "tensor_parallel_size")
+    args.update(vllm_arguments(config))
+
+
+def _spell_environment(draft: PlanDraft) -> None:
+    """Writes the variables that are passed on, and the artifacts' directory if it is on this machine."""
+    draft.env.update(draft.config.neuron_env)
+    artifacts = draft.config.compiled_artifacts
+    if artifacts and not artifacts.startswith("s3://"):
+        draft.env["NEURON_COMPILED_ARTIFACTS"] = artifacts
+    if draft.config.logical_nc_config is not None:
+        draft.env["NEURON_LOGICAL_NC_CONFIG"] = str(draft.config.logical_nc_config)
+
+
+def pin_grammar_backend(draft: PlanDraft) -> None:
+    """Sets `structured_outputs_config.backend` unless it is given. The other keys of the argument are kept.
+
+    With vLLM's default, `auto`, each request is checked for a backend of its own, but the core keeps the backend of its
+    first grammar: a request that was checked for another one ends the core. With a fixed backend, a grammar that it
+    cannot read gets a 400. The setting is needed with sampling on the device too: artifacts may sample on the CPU.
+
+    The fork's lines do not need it: their vLLM has `guided_decoding_backend` and makes a logits processor for each
+    request. Optimum's line does not need it: there every grammar is a 400.
+    """
+    name = "structured_outputs_config"
+    options: Json = draft.args.get(name)
+    if options is None:
+        draft.args[name] = {"backend": GRAMMAR_BACKEND}
+    elif isinstance(options, dict):
+        draft.args[name] = {"backend": GRAMMAR_BACKEND, **options}
+        if options.get("backend") == "auto":
+            why = "auto chooses a backend for each request, but the engine keeps the first one: a request can end it"
+            fix = f"Remove backend ({GRAMMAR_BACKEND} is the default), or name one backend."
+            draft.warn("grammar-backend-auto", f"{draft.config.setting(name)}.backend", why, fix)
+
+
+def agree(draft: PlanDraft, name: str) -> None:
+    """Makes an engine argument agree with the NeuronConfig key that repeats it.
+
+    If the argument is not set, it takes the key's value. It is an error if they differ: vLLM would schedule for one
+    value, and the graph would be compiled for the other.
+    """
+    key = nxd_key(name)
+    raw, argument = draft.raw.get(key), draft.args.get(name)
+    if raw is None:
+        return
+    setting = draft.config.raw_key(key)
+    if argument is None and type(raw) in (int, str, bool):
+        draft.args[name] = raw
+        why = f"NeuronConfig's {key} and vLLM's {name} must agree; the plan sets {name} to {raw}"
+        draft.inform("completed", setting, why, f"Set {name}.")
+    elif argument is not None and argument != raw:
+        draft.conflict(setting, raw, draft.config.setting(name), argument)
+
+
+def default_length(config: EndpointConfig, facts: ModelFacts | None) -> int:
+    """The context length that a plan chooses: room for every bucket, but not more than the model has."""
+    buckets = (*(config.context_encoding_buckets or ()), *(config.token_generation_buckets or ()))
+    length = max(DEFAULT_LENGTH, config.max_context_length or 0, *buckets)
+    limit = facts.max_position_embeddings if facts else None
+    return limit if limit is not None and 0 < limit < length else length
+
+
+def complete_shape(draft: PlanDraft) -> None:
+    """Chooses length, sequences and tensor parallel degree if the user did not.
+
+    The plugin does not start without a length. vLLM's number of sequences is for GPUs, and each takes KV cache. The
+    degree follows from the instance's cores and the model's heads.
+    """
+    config, facts, instance = draft.config, draft.facts, draft.instance
+    if draft.args.get("max_model_len") is None:
+        why = "no context length is set, and without one the engine does not start"
+        draft.complete("max_model_len", default_length(config, facts), why)
+    if draft.args.get("max_num_seqs") is None:
+        why = "no number of sequences is set, and vLLM's default would compile for hundreds"
+        draft.complete("max_num_seqs", DEFAULT_SEQUENCES, why)
+    if draft.args.get("tensor_parallel_size") is not None or instance is None:
+        return
+    heads, weight = (facts.heads, facts.weight_bytes) if facts else (0, None)
+    try:
+        degree = catalogue.default_degree(instance, heads, weight, config.logical_nc_config)
+    except SettingError:
+        return  # The instance has no such LNC. A check reports it.
+    draft.complete("tensor_parallel_size", degree, f"{instance.name} has enough cores")
+
+
+def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
+    """Has vLLM read the rotary embedding of a config.json that transformers 5 saved.
+
+    It saves `rope_parameters: {"rope_type", "rope_theta", ...}`. transformers 4 reads `rope_theta` and `rope_scaling`
+    only, and takes 10,000 without a word. vLLM 0.16 has a `rope_parameters` of its own, but writes the `rope_theta` of
+    transformers' class, a default, into it (vllm/transformers_utils/config.py, patch_rope_parameters). A nested value
+    of `hf_overrides` is set after that, a plain one before (vllm/config/model.py). NxD Inference reads the file itself.
+
+    :param overrides: the line reads `hf_overrides`. If not, the finding is an error.
+    """
+    config: Mapping[str, Json] = draft.facts.config if draft.facts else {}
+    text = text_part(config)
+    rope, old, existing = text.get("rope_parameters"), text.get("rope_scaling"), draft.args.get("hf_overrides")
+    if not isinstance(rope, dict) or not rope or (existing is not None and not isinstance(existing, dict)):
+        return
+    kind, theta = rope.get("rope_type", "default"), rope.get("rope_theta")
+    scaling = old if isinstance(old, dict) else {}
+    if theta == text.get("rope_theta") and kind in ("default", scaling.get("rope_type", scaling.get("type"))):
+        return  # both spellings
+    problem = ""
+    if not overrides or text is not config or any(isinstance(value, dict) for value in rope.values()):
+        problem = f"its rope_parameters are those of transformers 5, which {draft.line} does not read here"
+    elif text.get("rope_theta") is not None:
+        problem = "its rope_theta and its rope_parameters differ"
+    if problem:
+        fix = "Write rope_theta and rope_scaling with the same values, as transformers 4 reads them."
+        draft.error("rope-parameters", f"{draft.facts.where if draft.facts else ''}/config.json", problem, fix)
+        return
+    parameters: dict[str, Json] = {"rope_parameters": {"rope_type": "default", **rope}}
+    value: Json = {**parameters, **({} if theta is None else {"rope_theta": theta}), **(existing or {})}
+    draft.complete("hf_overrides", value, "transformers 4 does not read the rope_parameters of transformers 5")

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from handler.config.finding import Finding, Severity
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity, conflict
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.lines.feature import METHODS
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.plan_request import PlanRequest, conflict
+from handler.neuron.lines.plan_draft import PlanDraft, speculative_keys
 
 
-def complete_speculation(request: PlanRequest, model: ModelFacts | None) -> tuple[PlanRequest, list[Finding]]:
+def complete_speculation(config: EndpointConfig, model: ModelFacts | None) -> tuple[EndpointConfig, list[Finding]]:
     """Takes method and length from where the guides have them: NeuronConfig, and the draft's config.json.
 
     :param model: the facts of the draft model, if they are known.
     """
-    config, findings = request.config, list[Finding]()
+    findings = list[Finding]()
     if config.speculative_model is None:
-        return request, []
-    length = request.raw.get("speculation_length")
+        return config, []
+    length = config.neuron_config.get("speculation_length")
     if type(length) is int and length > 0 and length != config.num_speculative_tokens:
         if config.num_speculative_tokens is not None:
-            name = request.setting("num_speculative_tokens")
-            findings.append(conflict(request.key("speculation_length"), length, name, config.num_speculative_tokens))
+            name = config.setting("num_speculative_tokens")
+            findings.append(conflict(config.raw_key("speculation_length"), length, name, config.num_speculative_tokens))
         config = replace(config, num_speculative_tokens=length)
     key = "enable_eagle_speculation"
-    told = request.key(key) if request.raw.get(key) is True else "is_eagle" if _is_eagle(model) else None
-    if told is not None and config.speculation is None:
+    flag = config.raw_key(key) if config.neuron_config.get(key) is True else "is_eagle" if _is_eagle(model) else None
+    if flag is not None and config.speculation is None:
         config = replace(config, speculation="eagle")
-        why, fix = f"{told} is true, and the plan sets speculation to eagle", "Set speculation to choose yourself."
-        findings.append(Finding("completed", Severity.INFO, request.setting("speculation"), why, fix))
-    elif told is not None and config.speculation != "eagle":
-        findings.append(conflict(told, True, request.setting("speculation"), config.speculation))
-    return replace(request, config=config), findings
+        why, fix = f"{flag} is true, and the plan sets speculation to eagle", "Set speculation to choose yourself."
+        findings.append(Finding("completed", Severity.INFO, config.setting("speculation"), why, fix))
+    elif flag is not None and config.speculation != "eagle":
+        findings.append(conflict(flag, True, config.setting("speculation"), config.speculation))
+    return config, findings
 
 
 def _is_eagle(model: ModelFacts | None) -> bool:
@@ -44,6 +44,8 @@ def _is_eagle(model: ModelFacts | None) -> bool:
 
 def method_of(draft: PlanDraft) -> str | None:
     """The configured method. A draft without a method is a plain draft model, since vLLM rejects a missing method."""
+    if "method" in speculative_keys(draft.config):
+        return None  # a method of vLLM's own
     if draft.config.speculation is not None:
         return draft.config.speculation
     return "draft_model" if draft.config.speculative_model is not None else None
@@ -53,22 +55,22 @@ def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
     """Method, model and length; None if speculation is not requested, or if one of them is missing."""
     config, method = draft.config, method_of(draft)
     if method is None:
-        if config.num_speculative_tokens is not None:
+        if config.num_speculative_tokens is not None and not speculative_keys(config):
             why = "a speculation length has no effect without a draft model"
             fix = "Set speculative_model to the draft model, or remove it."
-            draft.warn("speculation-without-draft", draft.request.setting("num_speculative_tokens"), why, fix)
+            draft.warn("speculation-without-draft", draft.config.setting("num_speculative_tokens"), why, fix)
         return None
     if method not in METHODS:
         why = f"'{method[:40]}' is not a method of speculation"
-        draft.error("unknown-speculation", draft.request.setting("speculation"), why, f"Use {', '.join(METHODS)}.")
+        draft.error("unknown-speculation", draft.config.setting("speculation"), why, f"Use {', '.join(METHODS)}.")
         return None
     if config.speculative_model is None:
         why = f"{method} speculation needs a draft model"
-        draft.error("speculation-without-draft", draft.request.setting("speculation"), why, "Set speculative_model.")
+        draft.error("speculation-without-draft", draft.config.setting("speculation"), why, "Set speculative_model.")
         return None
     if config.num_speculative_tokens is None or config.num_speculative_tokens < 1:
         why = "speculation needs the number of tokens that the draft proposes"
-        setting = draft.request.setting("num_speculative_tokens")
+        setting = draft.config.setting("num_speculative_tokens")
         draft.error(
             "speculation-without-length",
             setting,
@@ -77,7 +79,7 @@ def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
         )
         return None
     return {
-        **draft.request.speculative,
+        **speculative_keys(config),
         "method": method,
         "model": config.speculative_model,
         "num_speculative_tokens": config.num_speculative_tokens,

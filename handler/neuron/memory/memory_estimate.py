@@ -9,8 +9,7 @@ from enum import StrEnum
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_catalogue import GIB, core_memory
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, core_memory
 from handler.neuron.memory import overhead
 from handler.neuron.memory.memory_shape import NATIVE_BLOCK, MemoryShape, memory_shape
 from handler.neuron.memory.rank_tensors import cache_bytes, weight_bytes
@@ -118,8 +117,6 @@ def estimate(
         notes.append("the draft model is not counted: its config.json was not read")
     if config.enable_lora:
         notes.append("LoRA adapters are not counted")
-    if config.max_model_len is None and "seq_len" not in {**(config.text_neuron_config or {}), **config.neuron_config}:
-        notes.append("max_model_len is not set, so the longest context of the model is counted")
     presharded = bool(config.save_sharded_checkpoint and config.compiled_artifacts)
     return measure(facts, memory_shape(config, facts, instance), instance, draft, notes, presharded=presharded)
 
@@ -147,9 +144,9 @@ def measure(
     draft_cache = cache_bytes(draft, shape) if draft else 0
     paged, refused = None, ""
     if shape.paged is not None:
-        one = replace(shape, cache_tokens=-(-shape.length // NATIVE_BLOCK) * NATIVE_BLOCK)
-        sequence = cache_bytes(facts, one) + (cache_bytes(draft, one) if draft else 0)
-        fixed = sequence * shape.paged.fixed // max(one.cache_tokens, 1)
+        single = replace(shape, cache_tokens=-(-shape.length // NATIVE_BLOCK) * NATIVE_BLOCK)
+        sequence = cache_bytes(facts, single) + (cache_bytes(draft, single) if draft else 0)
+        fixed = sequence * shape.paged.fixed // max(single.cache_tokens, 1)
         cache = shape.paged.budget(core_memory(instance, shape.lnc), weights + draft_weights)
         refused = _refused(shape, sequence, fixed, cache)
         capacity, draft_cache = fixed or cache, 0

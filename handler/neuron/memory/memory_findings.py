@@ -89,7 +89,7 @@ def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str,
         length //= 2
         changed = replace(shape, length=length, context=min(shape.context, length), cache_tokens=length, sequences=1)
         yield f"Lower max_model_len to {length} and max_num_seqs to 1", replace(estimate, shape=changed)
-    for instance in sorted(INSTANCES, key=lambda one: one.hbm_gib):
+    for instance in sorted(INSTANCES, key=lambda other: other.hbm_gib):
         if instance.hosting and instance.hbm_gib > estimate.instance.hbm_gib:
             degree = default_degree(instance, facts.heads, facts.weight_bytes)
             moved = replace(estimate, instance=instance, shape=replace(shape, lnc=instance.lnc[0]))

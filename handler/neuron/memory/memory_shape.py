@@ -9,11 +9,9 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_config import number
-from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_catalogue import GIB, default_degree, default_lnc
-from handler.neuron.hardware.instance_type import InstanceType
-from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
+from handler.neuron.checkpoint.model_facts import ModelFacts, number
+from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
+from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length
 
 SMALLEST_BUCKET = 128
 # The native plugin's own block size, in tokens.
@@ -91,7 +89,7 @@ class MemoryShape:
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
-    """The shape of a configuration. The plugin's defaults apply to settings that are not given."""
+    """The shape of a configuration. What a plan would choose applies to settings that are not given."""
     raw: Mapping[str, Json] = {**(config.text_neuron_config or {}), **config.neuron_config}
     lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)
     lnc = lnc if lnc in instance.lnc else default_lnc(instance)
@@ -99,7 +97,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1) * max(
         config.nodes or 1, 1
     )
-    length = max(number(raw, "seq_len") or config.max_model_len or facts.max_position_embeddings or 2048, 1)
+    length = max(number(raw, "seq_len") or config.max_model_len or default_length(config, facts), 1)
     sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
     sequences = max(sequences or DEFAULT_SEQUENCES, 1)
     context = min(number(raw, "max_context_length") or config.max_context_length or length, length)
@@ -199,10 +197,10 @@ def _graphs(config: EndpointConfig, raw: Mapping[str, Json], context: int, lengt
     return _buckets(prefill, context) + _buckets(decode, length)
 
 
-def _buckets(given: object, longest: int) -> int:
+def _buckets(buckets: object, longest: int) -> int:
     """The number of buckets. By default they are powers of two from 128 (modules/autobucketing.py)."""
-    if isinstance(given, list | tuple) and given:
-        return len(given)
+    if isinstance(buckets, list | tuple) and buckets:
+        return len(buckets)
     return max(round(log2(max(longest, 1))) - int(log2(SMALLEST_BUCKET)), 0) + 1
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil
 
-from handler.neuron.checkpoint.model_config import number, text_part
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, number, text_part
 
 # Model types with a shared expert as wide as `intermediate_size` (modeling_llama4_text.py).
 SHARED_EXPERT_TYPES = ("llama4", "llama4_text")
@@ -63,7 +62,7 @@ def rank_weights(facts: ModelFacts, degree: int, attention_degrees: Iterable[int
         parallelism a rank holds a copy for each).
     """
     hidden, layers = facts.hidden_size, facts.layers
-    attention = sum(_attention(facts, one) for one in tuple(attention_degrees) or (degree,))
+    attention = sum(_attention(facts, part) for part in tuple(attention_degrees) or (degree,))
     moe_layers = _moe_layers(facts)
     dense_width = number(text_part(facts.config), "intermediate_size_mlp") or facts.intermediate_size
     mlp = (layers - moe_layers) * _gated(hidden, dense_width, degree)

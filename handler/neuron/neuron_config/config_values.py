@@ -41,6 +41,15 @@ class ConfigValues:
             return self.get(FOLLOWS[key])
         return KEYS[key].default
 
+    def __getitem__(self, key: str) -> str:
+        """The value as messages show it."""
+        return str(self.get(key))[:40]
+
+    def nested(self, key: str) -> dict[str, Json]:
+        """A nested configuration; empty if there is none."""
+        value = self.get(key)
+        return value if isinstance(value, dict) else {}
+
     def flag(self, key: str) -> bool:
         value = self.get(key)
         return value if isinstance(value, bool) else False
@@ -86,6 +95,10 @@ class ConfigValues:
     def block_kernel(self) -> bool:
         older = self.flag("attn_tkg_nki_kernel_enabled") or self.flag("attn_tkg_builtin_kernel_enabled")
         return older or self.flag("attn_block_tkg_nki_kernel_enabled")
+
+    @property
+    def qkv_kernel(self) -> bool:
+        return self.flag("qkv_kernel_enabled") or self.flag("qkv_nki_kernel_enabled")
 
     @property
     def mlp_kernel(self) -> bool:

@@ -1,4 +1,4 @@
-"""The keys of NeuronConfig, each with the kind of its value and its default.
+"""The keys of NeuronConfig and of the native plugin, each with the kind of its value and its default.
 
 Source: aws-neuron/neuronx-distributed-inference, src/neuronx_distributed_inference/models/config.py (NeuronConfig,
 MultimodalVisionNeuronConfig, MoENeuronConfig, OnDeviceSamplingConfig, ChunkedPrefillConfig). An unknown key does not
@@ -158,3 +158,42 @@ CHUNKED_PREFILL_KEYS: Final[dict[str, ConfigKey]] = {
     **_keys("int", max_num_seqs=0, kernel_q_tile_size=128, kernel_kv_tile_size=1024),
     **_keys("bool", tkg_model_enabled=True),
 }
+
+# The native plugin's `additional_config`: `neuron_config` and the vision section. It ignores unknown keys.
+#
+# Source: vllm-neuron 0.24.0.1.1.0, vllm_neuron/model/neuron_config.py (NeuronConfig, OnDeviceSamplingConfig and
+# VisionNeuronConfig: `from_dict` reads these keys and no others); AWS Neuron documentation, vLLM Neuron, "Configuration
+# options" (SDK 2.31 - 2.33).
+
+# Degrees of parallelism, each at least 1.
+DEGREES: Final = ("ep_degree", "attention_dp_size", "embedding_dp_size", "lm_head_dp_size", "mlp_dp_size")
+NATIVE_KEYS: Final[dict[str, ConfigKey]] = {
+    **_unset("list", "num_batched_tokens_buckets num_seqs_buckets kv_segment_size_buckets"),
+    **_unset("list", "decode_context_length_buckets modules_to_not_convert"),
+    **_unset("dict", "on_device_sampling_config tensor_capture tensor_replacement"),
+    **_unset("int", " ".join((*DEGREES, "max_logprobs"))),
+    **_unset("str", "quantization debug_logits_dir all2all_backend"),
+    **_unset("bool", "enable_structured_outputs fp8_packed_kv"),
+}
+# What version 0.21 reads as well.
+KEYS_021: Final[dict[str, ConfigKey]] = {
+    **_unset("bool", "apply_prefill_dcp"),
+    **_unset("list", "prefill_sequence_buckets decode_batch_buckets"),
+}
+NATIVE_SAMPLING_KEYS: Final[dict[str, ConfigKey]] = {
+    **_unset("any", "all_greedy deterministic capture_topk"),
+    **_unset("int", "max_top_k sampling_dp_degree"),
+}
+# Keys of the documentation's examples that the plugin takes and never reads.
+SWALLOWED: Final = ("temperature", "top_k", "top_p")
+VISION_KEYS: Final[dict[str, ConfigKey]] = {
+    **_unset("list", "num_vision_tokens_buckets"),
+    **_unset("int", "vision_attention_block_size tp_size dp_size max_vision_seq_len encoder_cache_num_blocks"),
+    **_unset("float", "encoder_cache_min_hold_time_ms"),
+}
+# The top level of `additional_config`, beside the vision section.
+TOP_LEVEL: Final[dict[str, ConfigKey]] = {
+    **_unset("dict", "neuron_config neuron_profiler"),
+    **_unset("bool", "mm_language_model_only"),
+}
+DECODE_STEP: Final = 128

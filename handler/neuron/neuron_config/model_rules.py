@@ -9,41 +9,14 @@ from __future__ import annotations
 from math import log2
 from typing import Final
 
-from handler.neuron.checkpoint.model_config import number, text_part
+from handler.neuron.checkpoint.model_facts import number, text_part
 from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule
+from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule, rule
 
 # The shortest bucket that is generated, without and with prefix caching (modules/autobucketing.py:198 and :190).
 SHORTEST: Final = (128, 512)
 FLASH_DECODING_MODELS: Final = ("llama", "llama4", "llava", "pixtral", "gpt_oss", "qwen3_vl")
 IMAGE_MODELS: Final = ("llama4", "llava", "pixtral", "qwen2_vl", "qwen3_vl")
-
-
-def prefix_buckets(values: ConfigValues) -> BrokenRule | None:
-    """modules/autobucketing.py:56."""
-    given = values.numbers("context_encoding_buckets")
-    if not (values.flag("enable_bucketing") and values.flag("is_prefix_caching") and given):
-        return None
-    if values.get("prefix_buckets") is not None:
-        return None
-    why = "context buckets with prefix caching need prefix_buckets, the lengths of cached prefixes"
-    return BrokenRule("context_encoding_buckets", why, "Set prefix_buckets in NeuronConfig, or remove it.")
-
-
-def blocks_of_prefix_caching(values: ConfigValues) -> BrokenRule | None:
-    """Plugin, worker/neuronx_distributed_model_loader.py:1182."""
-    if not values.flag("is_prefix_caching") or values.flag("is_block_kv_layout"):
-        return None
-    why = "prefix caching needs the block KV layout"
-    return BrokenRule("is_block_kv_layout", why, "Remove it, or set enable_prefix_caching to false.")
-
-
-def blocks_alone(values: ConfigValues) -> BrokenRule | None:
-    """modules/kvcache/block_kv_cache_manager.py:41: the cache gets a shape for these two features only."""
-    if not values.flag("is_block_kv_layout") or values.flag("is_prefix_caching") or values.chunked:
-        return None
-    why = "the block KV layout works with prefix caching or chunked prefill only, and both are off"
-    return BrokenRule("is_block_kv_layout", why, "Remove it, or set enable_prefix_caching to true.")
 
 
 def sequence_parallel_lengths(values: ConfigValues) -> BrokenRule | None:
@@ -67,8 +40,8 @@ def _context_lengths(values: ConfigValues) -> list[int]:
     shortest = SHORTEST[values.flag("is_prefix_caching")]
     if not values.flag("enable_bucketing") or longest < 1 or longest == shortest:
         return [longest]
-    given = values.numbers("context_encoding_buckets")
-    return given or [2**power for power in range(int(log2(shortest)), round(log2(longest)))] + [longest]
+    buckets = values.numbers("context_encoding_buckets")
+    return buckets or [2**power for power in range(int(log2(shortest)), round(log2(longest)))] + [longest]
 
 
 def qkv_kernel_weights(values: ConfigValues) -> BrokenRule | None:
@@ -152,8 +125,8 @@ def chunked_attention_parallel(values: ConfigValues) -> BrokenRule | None:
 
 def windowed_context(values: ConfigValues) -> BrokenRule | None:
     """models/config.py:925. The class of gpt-oss replaces this check, and takes any size."""
-    window, given = text_part(values.model).get("sliding_window"), values.number("windowed_context_encoding_size")
-    if not isinstance(window, int) or not given or given == window or values.model.get("model_type") == "gpt_oss":
+    window, size = text_part(values.model).get("sliding_window"), values.number("windowed_context_encoding_size")
+    if not isinstance(window, int) or not size or size == window or values.model.get("model_type") == "gpt_oss":
         return None
     why = f"it must be the model's sliding window, {window}"
     return BrokenRule("windowed_context_encoding_size", why, f"Set it to {window}, or remove it.")
@@ -179,9 +152,35 @@ def mixtral_width(values: ConfigValues) -> BrokenRule | None:
 
 
 MODEL_RULES: Final = (
-    ConfigRule("prefix-buckets", prefix_buckets),
-    ConfigRule("blocks-of-prefix-caching", blocks_of_prefix_caching),
-    ConfigRule("blocks-alone", blocks_alone),
+    # modules/autobucketing.py:56.
+    rule(
+        "prefix-buckets",
+        "context_encoding_buckets",
+        lambda v: (
+            v.flag("enable_bucketing")
+            and v.flag("is_prefix_caching")
+            and v.numbers("context_encoding_buckets")
+            and v.get("prefix_buckets") is None
+        ),
+        "context buckets with prefix caching need prefix_buckets, the lengths of cached prefixes",
+        "Set prefix_buckets in NeuronConfig, or remove it.",
+    ),
+    # Plugin, worker/neuronx_distributed_model_loader.py:1182.
+    rule(
+        "blocks-of-prefix-caching",
+        "is_block_kv_layout",
+        lambda v: v.flag("is_prefix_caching") and not v.flag("is_block_kv_layout"),
+        "prefix caching needs the block KV layout",
+        "Remove it, or set enable_prefix_caching to false.",
+    ),
+    # modules/kvcache/block_kv_cache_manager.py:41: the cache gets a shape for these two features only.
+    rule(
+        "blocks-alone",
+        "is_block_kv_layout",
+        lambda v: v.flag("is_block_kv_layout") and not v.flag("is_prefix_caching") and not v.chunked,
+        "the block KV layout works with prefix caching or chunked prefill only, and both are off",
+        "Remove it, or set enable_prefix_caching to true.",
+    ),
     ConfigRule("sequence-parallel-lengths", sequence_parallel_lengths),
     ConfigRule("qkv-kernel-weights", qkv_kernel_weights),
     ConfigRule("flash-decoding-heads", flash_decoding_heads),

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.config_values import FOLLOWS
@@ -44,7 +44,7 @@ def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
 
 
 def check_keys(
-    given: Mapping[str, Json],
+    keys: Mapping[str, Json],
     known: Mapping[str, ConfigKey],
     named: Named,
     *,
@@ -57,7 +57,7 @@ def check_keys(
     :param reference: what lists the known keys.
     """
     findings = []
-    for key, value in given.items():
+    for key, value in keys.items():
         if key in known:
             kind = known[key].kind
             if not _is(value, kind) and (value is not None or _is_calculated(key, known[key])):

@@ -15,7 +15,6 @@ from typing import Final
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
-from handler.neuron.planning.plan_request_reader import read_request
 
 KEY: Final = "lora_ckpt_json"
 LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
@@ -23,11 +22,9 @@ LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
 
 def adapter_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     """What NxD Inference would refuse of the adapters that are files on this machine."""
-    request = read_request(config)[0]
-    given, host = request.raw.get(KEY), request.extra.get("max_cpu_loras")
-    most = host if isinstance(host, int) else request.config.max_loras or 1
-    found = [*_listed(given, most, request.key(KEY), config)] if isinstance(given, str) else []
-    return tuple(found)
+    path, host = config.neuron_config.get(KEY), config.engine_args.get("max_cpu_loras")
+    most = host if isinstance(host, int) else config.max_loras or 1
+    return tuple(_listed(path, most, config.raw_key(KEY), config)) if isinstance(path, str) else ()
 
 
 def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Iterator[Finding]:
@@ -39,11 +36,11 @@ def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Itera
     except (OSError, ValueError, RecursionError):
         document = None
     lists = [document.get(name) for name in LISTS] if isinstance(document, dict) else [None]
-    if not isinstance(document, dict) or not all(isinstance(one, dict) for one in lists):
+    if not isinstance(document, dict) or not all(isinstance(listed, dict) for listed in lists):
         why = f"{path} is not a JSON object with {' and '.join(LISTS)}, each an object of names and paths"
         yield _error(setting, why, "Correct it, or set lora_modules instead: the file is then written for you.")
         return
-    adapters = {name: where for one in lists if isinstance(one, dict) for name, where in one.items()}
+    adapters = {name: where for listed in lists if isinstance(listed, dict) for name, where in listed.items()}
     if len(adapters) > most:
         why = f"{path} names {len(adapters)} adapters, and the host keeps {most} (max_cpu_loras, else max_loras)"
         yield _error(setting, why, f"Set max_cpu_loras to {len(adapters)}.")

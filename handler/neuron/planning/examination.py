@@ -5,7 +5,7 @@ It reads the model's JSON files and headers. Nothing is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,14 +18,12 @@ from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.neuron_config.real_class import NeuronConfigBuilder, construct
 from handler.neuron.planning.vllm_versions import InstalledVllm
 
 # Fields that a plan chooses if they are not set, and that decide how much memory is needed.
 CHOSEN = ("dtype", "tensor_parallel_size", "max_model_len", "max_num_seqs")
-MULTI_MODEL = "SageMaker hosts multi-model endpoints on CPU and some GPU instances only, and on none with Neuron cores"
-MULTI_MODEL_FIX = "Remove it, and use an inference component for each model (deploy --component)."
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -63,16 +61,21 @@ def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None 
     """
     known = secrets(config)
     try:
-        found = _examined(config, build)
+        examination = _examined(config, build)
     except SettingError as error:
-        found = rejected_settings(error)
-    findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
-    return replace(found, findings=tuple(masked(finding, known) for finding in findings))
+        examination = rejected_settings(error)
+    findings = by_severity((*config_findings(config), *examination.findings))
+    return replace(examination, findings=tuple(masked(finding, known) for finding in findings))
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors first."""
+    return sorted(findings, key=lambda finding: ORDER.index(finding.severity))
 
 
 def rejected_settings(error: SettingError) -> Examination:
     """The examination of settings that cannot be read: findings only."""
-    return Examination(tuple(_invalid(one) for one in each(error)))
+    return Examination(tuple(_invalid(problem) for problem in each(error)))
 
 
 def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:
@@ -80,14 +83,12 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
 
     :raises SettingError: the instance, the line or the model is invalid.
     """
-    from handler.neuron.hardware.current_machine import this_machine
-    from handler.neuron.hardware.host_cpu import host_cpu
+    from handler.neuron.hardware.current_machine import host_cpu, this_machine
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.adapter_findings import adapter_findings
-    from handler.neuron.planning.missing_plugin import missing_plugin
     from handler.neuron.planning.planner import make_plan
-    from handler.neuron.planning.support_end import support_end
+    from handler.neuron.planning.platform_findings import platform_findings
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
@@ -102,36 +103,9 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
     listed = adapter_findings(config) if nxd else ()
-    ending = (
-        *_unhosted(config, instance),
-        *support_end(config, outcome.plan, instance),
-        *missing_plugin(config, outcome.plan, instance, installed),
-    )
-    found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
-    return Examination(found, outcome.plan, memory, vllm, planned, facts, instance)
-
-
-def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> Iterator[Finding]:
-    """Says what SageMaker does not host on the configured instance.
-
-    Sources: `instance_catalogue`; "Supported algorithms, frameworks, and instances for multi-model endpoints".
-    """
-    from handler.neuron.hardware.instance_catalogue import HOST_PREFIX, TRANSFORM
-
-    if not config.instance or instance is None:
-        return
-    setting = {field: config.source(field).name or field for field in ("instance", "multi_model", "batch_transform")}
-    if not instance.hosting:
-        why = f"SageMaker hosts no endpoints on {instance.name}, so this plan is for EC2, EKS or HyperPod"
-        yield Finding("not-hosted", Severity.INFO, setting["instance"], why, "For an endpoint, use ml.trn2.48xlarge.")
-    if not config.instance.startswith(HOST_PREFIX):
-        return
-    if config.multi_model:
-        yield Finding("multi-model-not-hosted", Severity.ERROR, setting["multi_model"], MULTI_MODEL, MULTI_MODEL_FIX)
-    if config.batch_transform and instance.name not in TRANSFORM:
-        why = f"SageMaker runs no batch transform on {instance.name}"
-        fix = f"Use one of {', '.join(sorted(HOST_PREFIX + name for name in TRANSFORM))}."
-        yield Finding("no-transform", Severity.ERROR, setting["batch_transform"], why, fix)
+    platform = platform_findings(config, outcome.plan, instance, installed)
+    all_findings = (*findings, *draft_found, *unseen, *platform, *outcome.findings, *listed, *memory_found)
+    return Examination(all_findings, outcome.plan, memory, vllm, planned, facts, instance)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
@@ -140,7 +114,7 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     try:
         facts = read_facts(model)
     except SettingError as error:
-        return None, tuple(_invalid(one) for one in each(error))
+        return None, tuple(_invalid(problem) for problem in each(error))
     except EndpointError as error:
         fix = "Nothing of it was read."
         return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
@@ -162,8 +136,8 @@ def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ..
     setting = config.source("speculative_model").name or "speculative_model"
     severity = Severity.ERROR if config.instance is None else Severity.WARNING
     draft, problems = _facts(config.speculative_model)
-    found = [replace(one, setting=setting, severity=severity) for one in problems if one.severity is Severity.ERROR]
-    return draft, tuple(found)
+    errors = (problem for problem in problems if problem.severity is Severity.ERROR)
+    return draft, tuple(replace(error, setting=setting, severity=severity) for error in errors)
 
 
 def completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
@@ -183,11 +157,11 @@ def _memory(
 
     if facts is None or instance is None:
         return None, ()
-    found = estimate(facts, config, instance, draft=draft)
-    if found is None:
+    memory = estimate(facts, config, instance, draft=draft)
+    if memory is None:
         return None, ()
     setting = config.source("tensor_parallel_size").name or "tensor_parallel_size"
-    return found.document(), memory_findings(found, facts, draft, setting)
+    return memory.document(), memory_findings(memory, facts, draft, setting)
 
 
 def _invalid(error: SettingError) -> Finding:

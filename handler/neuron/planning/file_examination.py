@@ -23,7 +23,7 @@ from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
-from handler.neuron.planning.examination import ORDER, Examination, masked
+from handler.neuron.planning.examination import Examination, by_severity, masked
 from handler.neuron.planning.vllm_versions import version_of
 
 # The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
@@ -42,26 +42,27 @@ def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Find
     plain = not {"runner", "convert", "task"} & config.engine_args.keys()
     loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM)
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
-    found = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
-    if not any(finding.severity is Severity.ERROR for finding in found):
-        found += rules.collected(_of_adapters(config))
-    return tuple(found)
+    findings = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
+    if not any(finding.severity is Severity.ERROR for finding in findings):
+        findings += rules.collected(_of_adapters(config))
+    return tuple(findings)
 
 
-def with_files(found: Examination) -> Examination:
+def with_files(examination: Examination) -> Examination:
     """An examination with what the files would fail of. One whose settings or model cannot be read is complete."""
-    if found.config is None or (found.facts is None and found.failed):
-        return found
-    known, seen = secrets(found.config), (one for one in found.findings if one.code != "model-not-read")
-    files = file_findings(found.config, found.plan.line if found.plan else None)
-    findings = sorted((*(masked(one, known) for one in files), *seen), key=lambda one: ORDER.index(one.severity))
-    return replace(found, findings=tuple(findings))
+    if examination.config is None or (examination.facts is None and examination.failed):
+        return examination
+    known = secrets(examination.config)
+    seen = (finding for finding in examination.findings if finding.code != "model-not-read")
+    files = file_findings(examination.config, examination.plan.line if examination.plan else None)
+    findings = by_severity((*(masked(finding, known) for finding in files), *seen))
+    return replace(examination, findings=tuple(findings))
 
 
 def require_sound_files(config: EndpointConfig, setting: str) -> None:
     """:raises SettingErrors: an engine would not start with the model's files, or would answer wrongly."""
-    found = file_findings(replace(config, speculative_model=None, lora_modules={}))
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    findings = file_findings(replace(config, speculative_model=None, lora_modules={}))
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
         raise SettingErrors([SettingError(setting, f"{error.setting}: {error.why}", error.fix) for error in errors])
 

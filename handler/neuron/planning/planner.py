@@ -11,28 +11,24 @@ from dataclasses import replace
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.finding import Finding, Severity
+from handler.config.finding import Finding, Severity, conflict
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
 from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
-from handler.neuron.hardware.host_cpu import HostCpu
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.current_machine import HostCpu
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.feature import requested_features
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
-from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.plan_draft import PlanDraft, spell_rope
 from handler.neuron.lines.speculation import complete_speculation
 from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.keys import KEYS, PLUGIN, SAMPLING_KEYS
-from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS, SWALLOWED
+from handler.neuron.neuron_config.keys import KEYS, NATIVE_KEYS, NATIVE_SAMPLING_KEYS, PLUGIN, SAMPLING_KEYS, SWALLOWED
 from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
-from handler.neuron.plan_request import PlanRequest, conflict
-from handler.neuron.planning.plan_request_reader import read_request
-from handler.neuron.planning.rope import spell_rope
 from handler.neuron.planning.vllm_versions import version_of
 
 
@@ -58,27 +54,26 @@ def make_plan(
     :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding. None: not built.
     :returns: a plan and findings, or no plan and at least one error. Never raises.
     """
-    request, findings = read_request(config)
-    name = line or config.line or default_line(request, instance, installed or {})
-    found = resolve_line(name, config, installed or {})
-    if found is None:
+    name = line or config.line or default_line(config, instance, installed or {})
+    resolved = resolve_line(name, config, installed or {})
+    if resolved is None:
         near = difflib.get_close_matches(name[:40], NAMES, n=1, cutoff=0.5)
         fix = f"Did you mean '{near[0]}'?" if near else f"Use one of {', '.join(NAMES)}."
         why = f"'{name[:40]}' is not a line of vLLM and Neuron"
-        unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, fix)
-        return PlanOutcome(None, (*findings, unknown))
-    if found.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
-        request, conflicts = _sampled_on_cpu(request)
-        findings += conflicts
-        request, completed = complete_speculation(request, draft_model)
+        unknown = Finding("unknown-line", Severity.ERROR, config.setting("line"), why, fix)
+        return PlanOutcome(None, (unknown,))
+    findings: list[Finding] = []
+    if resolved.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
+        config, findings = _sampled_on_cpu(config)
+        config, completed = complete_speculation(config, draft_model)
         findings += completed
-    draft = PlanDraft(request, facts, instance, found.name, cpu)
-    found.spell(draft)
-    spell_rope(draft, overrides=found.keys is ConfigKeys.NATIVE or found.name == CPU.name)
+    draft = PlanDraft(config, facts, instance, resolved.name, cpu)
+    resolved.spell(draft)
+    spell_rope(draft, overrides=resolved.keys is ConfigKeys.NATIVE or resolved.name == CPU.name)
     keys, vision = effective(draft), effective_vision(draft)
-    version = version_of(found.name, installed or {})
+    version = version_of(resolved.name, installed or {})
     values = ConfigValues(keys, facts.config if facts else {})
-    context = CheckContext(draft, found, values, version, ConfigValues(vision) if vision else None, draft_model)
+    context = CheckContext(draft, resolved, values, version, ConfigValues(vision) if vision else None, draft_model)
     findings += draft.findings
     for check in CHECKS:
         findings += check(context)
@@ -90,54 +85,52 @@ def make_plan(
     return PlanOutcome(None if failed else draft.plan(), unique)
 
 
-def default_line(request: PlanRequest, instance: InstanceType | None, installed: Mapping[str, str]) -> str:
+def default_line(config: EndpointConfig, instance: InstanceType | None, installed: Mapping[str, str]) -> str:
     """The line if none is configured: the installed one, else that of the framework's variable, else by the instance.
 
     Trn2 and newer mean the newest native line, unless a setting is of NxD Inference. Inf2 and Trn1 mean the NxDI
     plugin, no instance the CPU line. If plain vLLM is installed and the instance is a Neuron one, a laptop is checking
     a deployment, and the instance decides.
     """
-    config = request.config
-    found = installed_line(installed)
-    if found is not None and found != CPU.name:
-        return found
+    line = installed_line(installed)
+    if line is not None and line != CPU.name:
+        return line
     named = LINE_OF_FRAMEWORK.get(config.neuron_env.get(FRAMEWORK_VARIABLE, ""))
-    if found in (None, CPU.name) and named is not None:
+    if named is not None:
         return named
     if instance is None:
-        return "cpu"
-    native = instance.platform in NATIVE_029.platforms and not _of_nxd_inference(request)
+        return CPU.name
+    native = instance.platform in NATIVE_029.platforms and not _of_nxd_inference(config)
     return NATIVE_029.name if native else NXDI_016.name
 
 
-def _of_nxd_inference(request: PlanRequest) -> bool:
+def _of_nxd_inference(config: EndpointConfig) -> bool:
     """Whether a setting is one that NxD Inference has and the native plugin does not."""
-    config, raw = request.config, request.raw
+    raw = config.neuron_config
     if FRAMEWORK_VARIABLE in config.neuron_env or config.compiled_artifacts is not None:
         return True
-    if any("override" in request.key(key).lower() for key in raw):
+    if any("override" in config.raw_key(key).lower() for key in raw):
         return True
     sampling = raw.get("on_device_sampling_config")
     nested = (sampling if isinstance(sampling, dict) else {}).keys() & SAMPLING_KEYS.keys()
     own = (KEYS | PLUGIN).keys() - NATIVE_KEYS.keys()
     if raw.keys() & own or nested - NATIVE_SAMPLING_KEYS.keys() - set(SWALLOWED):
         return True
-    features = [one.feature for one in requested_features(config)]
-    return any(NXDI_016.has(feature) and not NATIVE_029.has(feature) for feature in features)
+    features = {request.feature for request in requested_features(config)}
+    return bool(features & NXDI_016.features - NATIVE_029.features)
 
 
-def _sampled_on_cpu(request: PlanRequest) -> tuple[PlanRequest, list[Finding]]:
+def _sampled_on_cpu(config: EndpointConfig) -> tuple[EndpointConfig, list[Finding]]:
     """NxD Inference and transformers-neuronx have grammars and log probabilities with sampling on the CPU only."""
-    config = request.config
-    wanted = next((name for name in ("structured_outputs", "logprobs") if getattr(config, name)), None)
-    if wanted is None or config.on_device_sampling is False:
-        return request, []
+    feature = next((name for name in ("structured_outputs", "logprobs") if getattr(config, name)), None)
+    if feature is None or config.on_device_sampling is False:
+        return config, []
+    setting = config.setting(feature)
     if config.on_device_sampling:
-        return request, [conflict(request.setting("on_device_sampling"), True, request.setting(wanted), True)]
-    config = replace(config, on_device_sampling=False)
-    why = f"{wanted} needs sampling on the CPU on this line, and the plan switches it on"
-    fix = "Remove it for the speed of sampling on the device."
-    return replace(request, config=config), [Finding("completed", Severity.INFO, request.setting(wanted), why, fix)]
+        return config, [conflict(config.setting("on_device_sampling"), True, setting, True)]
+    why = f"{feature} needs sampling on the CPU on this line, and the plan switches it on"
+    completed = Finding("completed", Severity.INFO, setting, why, "Remove it for the speed of sampling on the device.")
+    return replace(config, on_device_sampling=False), [completed]
 
 
 def resolve_line(name: str, config: EndpointConfig, installed: Mapping[str, str]) -> Line | None:

@@ -56,13 +56,13 @@ def chat_document(fields: CountFields) -> Json:
 
 
 def _output(config: OutputConfig | None) -> Json:
-    found: Json = {}
+    fields: Json = {}
     if config is not None and config.effort is not None:
-        found["reasoning_effort"] = EFFORTS.get(config.effort, config.effort)
+        fields["reasoning_effort"] = EFFORTS.get(config.effort, config.effort)
     if config is not None and config.format is not None:
         schema = {"name": "output", "schema": config.format.schema}
-        found["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return found
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return fields
 
 
 def _messages(where: str, message: Mapping[str, Any]) -> list[Json]:
@@ -155,7 +155,7 @@ def _tool(tool: MessageTool) -> Json:
 def _choice(choice: MessageToolChoice | None) -> Json:
     if choice is None:
         return {"tool_choice": "auto"}
-    one: Json = {"parallel_tool_calls": False} if choice.disable_parallel_tool_use else {}
+    single: Json = {"parallel_tool_calls": False} if choice.disable_parallel_tool_use else {}
     if choice.type == "tool":
-        return {"tool_choice": {"type": "function", "function": {"name": choice.name}}, **one}
-    return {"tool_choice": "required" if choice.type == "any" else choice.type, **one}
+        return {"tool_choice": {"type": "function", "function": {"name": choice.name}}, **single}
+    return {"tool_choice": "required" if choice.type == "any" else choice.type, **single}

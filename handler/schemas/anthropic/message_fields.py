@@ -88,13 +88,13 @@ def checked(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
         raise MissingField("messages", 'send a list such as [{"role": "user", "content": "Hello"}]')
     if fields is MessageFields and document.get("max_tokens") is None:
         raise MissingField("max_tokens", "the Messages API requires a number of output tokens")
-    found = convert(document, fields)
-    for index, tool in enumerate(found.tools or ()):
+    message = convert(document, fields)
+    for index, tool in enumerate(message.tools or ()):
         if tool.type not in (None, "custom") or tool.input_schema is None:
             raise UnsupportedField(f"tools[{index}]", "send a tool of your own, with 'name' and 'input_schema'")
-    choice = found.tool_choice
-    if choice is not None and choice.type == "tool" and choice.name not in [tool.name for tool in found.tools or ()]:
+    choice = message.tool_choice
+    if choice is not None and choice.type == "tool" and choice.name not in [tool.name for tool in message.tools or ()]:
         raise InvalidField("tool_choice.name", "it must be the name of one of 'tools'")
-    if choice is not None and choice.type != "none" and not found.tools:
+    if choice is not None and choice.type != "none" and not message.tools:
         raise InvalidField("tool_choice", "there are no 'tools' to choose from")
-    return found
+    return message

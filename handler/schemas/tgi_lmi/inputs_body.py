@@ -93,8 +93,8 @@ class SharedParameters:
                 raise InvalidField(
                     "parameters.best_of", "with a 'seed' all answers are the same: leave one of the two out"
                 )
-        for name, wanted in (("best_of", best_of > 1), ("top_n_tokens", parameters.top_n_tokens)):
-            if wanted and not limits.logprobs:
+        for name, requested in (("best_of", best_of > 1), ("top_n_tokens", parameters.top_n_tokens)):
+            if requested and not limits.logprobs:
                 why = f"this endpoint returns no log probabilities: {sampling_check.fix(limits, 'logprobs')}"
                 raise UnsupportedField(f"parameters.{name}", why)
         if parameters.decoder_input_details and not limits.prompt_logprobs:

@@ -15,7 +15,7 @@ from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory
-from handler.neuron.hardware.host_cpu import SPACE
+from handler.neuron.hardware.current_machine import SPACE
 
 GIB = 1024**3
 # The share of a NUMA node's memory that vLLM uses for the cache by default (vllm/platforms/cpu.py,

@@ -18,7 +18,7 @@ from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.hardware.host_cpu import SPACE
+from handler.neuron.hardware.current_machine import SPACE
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.processes import current_environment
 from handler.start_failure import OTHERWISE, fix_for

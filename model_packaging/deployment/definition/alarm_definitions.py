@@ -9,18 +9,18 @@ from model_packaging.deployment.definition.request import DeploymentRequest
 Members = dict[str, Any]
 
 
-def alarms(wanted: DeploymentRequest, variant: str) -> list[Members]:
+def alarms(request: DeploymentRequest, variant: str) -> list[Members]:
     """Returns the alarms `<name>-errors` (the endpoint replies with 5xx) and `<name>-disk` (a disk is filling up)."""
-    by_variant = [{"Name": "EndpointName", "Value": wanted.name}, {"Name": "VariantName", "Value": variant}]
-    by_component = [{"Name": "InferenceComponentName", "Value": wanted.name}]
+    by_variant = [{"Name": "EndpointName", "Value": request.name}, {"Name": "VariantName", "Value": variant}]
+    by_component = [{"Name": "InferenceComponentName", "Value": request.name}]
     above = {"ComparisonOperator": "GreaterThanThreshold", "TreatMissingData": "notBreaching"}
-    action = {"AlarmActions": [wanted.alarm_topic]} if wanted.alarm_topic else {}
+    action = {"AlarmActions": [request.alarm_topic]} if request.alarm_topic else {}
     errors: Members = {
-        "AlarmName": f"{wanted.name}-errors",
+        "AlarmName": f"{request.name}-errors",
         "AlarmDescription": "More than 5 answers with 5xx in a minute, three times in five minutes.",
         "Namespace": "AWS/SageMaker",
         "MetricName": "Invocation5XXErrors",
-        "Dimensions": by_component if wanted.component else by_variant,
+        "Dimensions": by_component if request.component else by_variant,
         "Statistic": "Sum",
         "Period": 60,
         "EvaluationPeriods": 5,
@@ -30,7 +30,7 @@ def alarms(wanted: DeploymentRequest, variant: str) -> list[Members]:
         **action,
     }
     disk: Members = {
-        "AlarmName": f"{wanted.name}-disk",
+        "AlarmName": f"{request.name}-disk",
         "AlarmDescription": "An instance's disk is more than 90% full.",
         "Namespace": "/aws/sagemaker/Endpoints",
         "MetricName": "DiskUtilization",

@@ -29,29 +29,29 @@ class ScalingCalls:
     wake: Members | None
 
 
-def place(wanted: DeploymentRequest, variant: str) -> Members:
+def place(request: DeploymentRequest, variant: str) -> Members:
     """Returns the resource that scales: the component's copies, or the variant's instances."""
-    resource, dimension = f"endpoint/{wanted.name}/variant/{variant}", "variant:DesiredInstanceCount"
-    if wanted.component:
-        resource, dimension = f"inference-component/{wanted.name}", "inference-component:DesiredCopyCount"
+    resource, dimension = f"endpoint/{request.name}/variant/{variant}", "variant:DesiredInstanceCount"
+    if request.component:
+        resource, dimension = f"inference-component/{request.name}", "inference-component:DesiredCopyCount"
     return {"ServiceNamespace": "sagemaker", "ResourceId": resource, "ScalableDimension": f"sagemaker:{dimension}"}
 
 
-def scaling_calls(wanted: DeploymentRequest, variant: str, tag: str) -> ScalingCalls:
-    scaling = wanted.scaling
+def scaling_calls(request: DeploymentRequest, variant: str, tag: str) -> ScalingCalls:
+    scaling = request.scaling
     assert scaling is not None
-    where = place(wanted, variant)
-    tags = dict(sorted({**wanted.tags, tag: wanted.name}.items()))
+    where = place(request, variant)
+    tags = dict(sorted({**request.tags, tag: request.name}.items()))
     target = {**where, "MinCapacity": scaling.minimum, "MaxCapacity": scaling.maximum, "Tags": tags}
     tracking: Members = {
         "TargetValue": scaling.concurrency,
         "ScaleInCooldown": SCALE_IN_COOLDOWN,
         "ScaleOutCooldown": SCALE_OUT_COOLDOWN,
-        **_metric(wanted),
+        **_metric(request),
     }
     policy = {
         **where,
-        "PolicyName": f"{wanted.name}-concurrency",
+        "PolicyName": f"{request.name}-concurrency",
         "PolicyType": "TargetTrackingScaling",
         "TargetTrackingScalingPolicyConfiguration": tracking,
     }
@@ -59,7 +59,7 @@ def scaling_calls(wanted: DeploymentRequest, variant: str, tag: str) -> ScalingC
         return ScalingCalls(target, policy, None, None)
     from_zero = {
         **where,
-        "PolicyName": f"{wanted.name}-from-zero",
+        "PolicyName": f"{request.name}-from-zero",
         "PolicyType": "StepScaling",
         "StepScalingPolicyConfiguration": {
             "AdjustmentType": "ChangeInCapacity",
@@ -68,36 +68,36 @@ def scaling_calls(wanted: DeploymentRequest, variant: str, tag: str) -> ScalingC
             "StepAdjustments": [{"MetricIntervalLowerBound": 0.0, "ScalingAdjustment": 1}],
         },
     }
-    return ScalingCalls(target, policy, from_zero, _wake(wanted))
+    return ScalingCalls(target, policy, from_zero, _wake(request))
 
 
-def _metric(wanted: DeploymentRequest) -> Members:
-    if wanted.async_output:  # the metric that AWS's guide to asynchronous inference scales by
+def _metric(request: DeploymentRequest) -> Members:
+    if request.async_output:  # the metric that AWS's guide to asynchronous inference scales by
         return {
             "CustomizedMetricSpecification": {
                 "MetricName": "ApproximateBacklogSizePerInstance",
                 "Namespace": "AWS/SageMaker",
-                "Dimensions": [{"Name": "EndpointName", "Value": wanted.name}],
+                "Dimensions": [{"Name": "EndpointName", "Value": request.name}],
                 "Statistic": "Average",
             }
         }
     component = "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution"
     variant = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
-    return {"PredefinedMetricSpecification": {"PredefinedMetricType": component if wanted.component else variant}}
+    return {"PredefinedMetricSpecification": {"PredefinedMetricType": component if request.component else variant}}
 
 
-def _wake(wanted: DeploymentRequest) -> Members:
+def _wake(request: DeploymentRequest) -> Members:
     refused = ("NoCapacityInvocationFailures", "InferenceComponentName")
     queued = ("HasBacklogWithoutCapacity", "EndpointName")
-    metric, dimension = queued if wanted.async_output else refused
+    metric, dimension = queued if request.async_output else refused
     return {
-        "AlarmName": f"{wanted.name}-wake",
+        "AlarmName": f"{request.name}-wake",
         "AlarmDescription": "Requests arrived while there was no copy: start one.",
         "Namespace": "AWS/SageMaker",
         "MetricName": metric,
-        "Dimensions": [{"Name": dimension, "Value": wanted.name}],
+        "Dimensions": [{"Name": dimension, "Value": request.name}],
         "Statistic": "Maximum",
-        "Period": 60 if wanted.async_output else 30,
+        "Period": 60 if request.async_output else 30,
         "EvaluationPeriods": 1,
         "DatapointsToAlarm": 1,
         "Threshold": 1.0,

@@ -7,23 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from handler.config.problems import MASK
-from handler.config.secret_variables import is_secret
+from handler.config.problems import MASK, is_secret
 from handler.errors import SettingError
 from model_packaging.deployment.definition.request import LONGEST_VALUE
 
 CONFIG = "ENDPOINT_CONFIG"
 
 
-def environment(given: Mapping[str, str], document: str | None, instance: str | None) -> dict[str, str]:
+def environment(variables: Mapping[str, str], document: str | None, instance: str | None) -> dict[str, str]:
     """Returns the container's environment.
 
-    :param given: variables of the user.
+    :param variables: those of the user.
     :param document: a settings document: s3://, or a file that is small enough for a variable.
     :param instance: the instance type, for the container. Otherwise the container detects it.
     :raises SettingError: the file is unreadable or too large.
     """
-    result = dict(given)
+    result = dict(variables)
     if document:
         result[CONFIG] = document if document.startswith("s3://") else _inline(document)
     if instance:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from handler.errors import SettingError
 from handler.json_value import Json
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 
 LEAST, MOST = 60, 3600  # seconds; ProductionVariant in the API reference
 SAFETY = 2.0

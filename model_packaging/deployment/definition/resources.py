@@ -35,23 +35,23 @@ class Resources:
     alarms: tuple[Members, ...]
 
 
-def resources(wanted: DeploymentRequest) -> Resources:
-    tags = tag_list({**wanted.tags, TAG: wanted.name})
-    model = _named("ModelName", wanted.name, {**_model(wanted), "Tags": tags})
-    config = _named("EndpointConfigName", wanted.name, {**_config(wanted, model["ModelName"]), "Tags": tags})
-    chosen = {"EndpointName": wanted.name, "EndpointConfigName": config["EndpointConfigName"]}
-    component = {**_component(wanted, model["ModelName"]), "Tags": tags} if wanted.component else None
+def resources(request: DeploymentRequest) -> Resources:
+    tags = tag_list({**request.tags, TAG: request.name})
+    model = _named("ModelName", request.name, {**_model(request), "Tags": tags})
+    config = _named("EndpointConfigName", request.name, {**_config(request, model["ModelName"]), "Tags": tags})
+    chosen = {"EndpointName": request.name, "EndpointConfigName": config["EndpointConfigName"]}
+    component = {**_component(request, model["ModelName"]), "Tags": tags} if request.component else None
     from model_packaging.deployment.definition.alarm_definitions import alarms
 
     return Resources(
-        name=wanted.name,
+        name=request.name,
         model=model,
         config=config,
         endpoint={**chosen, "Tags": tags},
-        update={**chosen, **_rolling(wanted)},
+        update={**chosen, **_rolling(request)},
         component=component,
-        scaling=scaling_calls(wanted, VARIANT, TAG) if wanted.scaling else None,
-        alarms=tuple({**alarm, "Tags": tags} for alarm in alarms(wanted, VARIANT)) if wanted.alarms else (),
+        scaling=scaling_calls(request, VARIANT, TAG) if request.scaling else None,
+        alarms=tuple({**alarm, "Tags": tags} for alarm in alarms(request, VARIANT)) if request.alarms else (),
     )
 
 
@@ -59,95 +59,95 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
-def _model(wanted: DeploymentRequest) -> Members:
-    container: Members = {"Image": wanted.image}
-    if wanted.environment:
-        container["Environment"] = dict(sorted(wanted.environment.items()))
-    if wanted.model:
-        archive = wanted.model.endswith((".tar.gz", ".tgz"))
+def _model(request: DeploymentRequest) -> Members:
+    container: Members = {"Image": request.image}
+    if request.environment:
+        container["Environment"] = dict(sorted(request.environment.items()))
+    if request.model:
+        archive = request.model.endswith((".tar.gz", ".tgz"))
         container["ModelDataSource"] = {
             "S3DataSource": {
-                "S3Uri": wanted.model if archive else f"{wanted.model.rstrip('/')}/",
+                "S3Uri": request.model if archive else f"{request.model.rstrip('/')}/",
                 "S3DataType": "S3Object" if archive else "S3Prefix",
                 "CompressionType": "Gzip" if archive else "None",
             }
         }
-    return {"PrimaryContainer": container, "ExecutionRoleArn": wanted.role, **wanted.network.members()}
+    return {"PrimaryContainer": container, "ExecutionRoleArn": request.role, **request.network.members()}
 
 
-def _config(wanted: DeploymentRequest, model: str) -> Members:
+def _config(request: DeploymentRequest, model: str) -> Members:
     """Returns the endpoint configuration. Data capture is always off: it would store every prompt."""
     variant: Members = {
         "VariantName": VARIANT,
-        "InstanceType": wanted.instance,
-        "InitialInstanceCount": wanted.instances,
-        "RoutingConfig": wanted.routing.members(),
+        "InstanceType": request.instance,
+        "InitialInstanceCount": request.instances,
+        "RoutingConfig": request.routing.members(),
     }
-    if wanted.ami:
-        variant["InferenceAmiVersion"] = wanted.ami
-    if wanted.limits.volume:
-        variant["VolumeSizeInGB"] = wanted.limits.volume
+    if request.ami:
+        variant["InferenceAmiVersion"] = request.ami
+    if request.limits.volume:
+        variant["VolumeSizeInGB"] = request.limits.volume
     members: Members = {"ProductionVariants": [variant]}
-    if wanted.component:
-        if wanted.scaling:
+    if request.component:
+        if request.scaling:
             variant["ManagedInstanceScaling"] = {
                 "Status": "ENABLED",
-                "MinInstanceCount": wanted.scaling.minimum,
-                "MaxInstanceCount": wanted.scaling.maximum,
+                "MinInstanceCount": request.scaling.minimum,
+                "MaxInstanceCount": request.scaling.maximum,
             }
-        members |= {"ExecutionRoleArn": wanted.role, **wanted.network.members()}
+        members |= {"ExecutionRoleArn": request.role, **request.network.members()}
     else:
-        variant |= {"ModelName": model, "InitialVariantWeight": 1.0, **_timeouts(wanted)}
-    if wanted.kms_key:
-        members["KmsKeyId"] = wanted.kms_key
-    if wanted.async_output:
+        variant |= {"ModelName": model, "InitialVariantWeight": 1.0, **_timeouts(request)}
+    if request.kms_key:
+        members["KmsKeyId"] = request.kms_key
+    if request.async_output:
         # Without a failure path, a waiting client would not learn that its request failed.
-        output = {"S3OutputPath": wanted.async_output, "S3FailurePath": wanted.async_output}
+        output = {"S3OutputPath": request.async_output, "S3FailurePath": request.async_output}
         members["AsyncInferenceConfig"] = {"OutputConfig": output}
-        if wanted.async_concurrency is not None:
-            slots = {"MaxConcurrentInvocationsPerInstance": wanted.async_concurrency}
+        if request.async_concurrency is not None:
+            slots = {"MaxConcurrentInvocationsPerInstance": request.async_concurrency}
             members["AsyncInferenceConfig"]["ClientConfig"] = slots
     return members
 
 
-def _timeouts(wanted: DeploymentRequest) -> Members:
+def _timeouts(request: DeploymentRequest) -> Members:
     return {
-        "ModelDataDownloadTimeoutInSeconds": wanted.limits.download,
-        "ContainerStartupHealthCheckTimeoutInSeconds": wanted.limits.startup,
+        "ModelDataDownloadTimeoutInSeconds": request.limits.download,
+        "ContainerStartupHealthCheckTimeoutInSeconds": request.limits.startup,
     }
 
 
-def _component(wanted: DeploymentRequest, model: str) -> Members:
+def _component(request: DeploymentRequest, model: str) -> Members:
     """Returns the component. A copy uses all chips of an instance. Half of the memory is reserved; it may use more.
 
     That an accelerator device is a chip, and not a core, has no source.
     """
-    instance = find(wanted.instance)
+    instance = find(request.instance)
     return {
-        "InferenceComponentName": wanted.name,
-        "EndpointName": wanted.name,
+        "InferenceComponentName": request.name,
+        "EndpointName": request.name,
         "VariantName": VARIANT,
         "Specification": {
             "ModelName": model,
-            "StartupParameters": _timeouts(wanted),
+            "StartupParameters": _timeouts(request),
             "ComputeResourceRequirements": {
                 "NumberOfAcceleratorDevicesRequired": float(instance.chips),
                 "MinMemoryRequiredInMb": instance.host_gib * 1024 // 2,
             },
         },
-        "RuntimeConfig": {"CopyCount": wanted.instances},
+        "RuntimeConfig": {"CopyCount": request.instances},
     }
 
 
-def _rolling(wanted: DeploymentRequest) -> Members:
+def _rolling(request: DeploymentRequest) -> Members:
     """Returns a rolling update with rollback on alarms, for two or more instances.
 
     Capacity for a second fleet is rarely available. With one instance, SageMaker's default is used: the new instance
     starts beside the old one.
     """
     # With auto scaling, the configuration does not set the number of instances.
-    kept: Members = {"RetainAllVariantProperties": True} if wanted.scaling and not wanted.component else {}
-    if wanted.component or wanted.instances < 2:
+    kept: Members = {"RetainAllVariantProperties": True} if request.scaling and not request.component else {}
+    if request.component or request.instances < 2:
         return kept
     policy: Members = {
         "RollingUpdatePolicy": {
@@ -155,8 +155,8 @@ def _rolling(wanted: DeploymentRequest) -> Members:
             "WaitIntervalInSeconds": 60,
         }
     }
-    if wanted.alarms:
-        policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{wanted.name}-errors"}]}
+    if request.alarms:
+        policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{request.name}-errors"}]}
     return {**kept, "DeploymentConfig": policy}
 
 

@@ -13,16 +13,16 @@ SERVICE = "sagemaker.amazonaws.com"
 FIX = "Give one with --role; docs/policy.json has the least policy it needs."
 
 
-def role_arn(aws: Aws, given: str | None) -> str:
+def role_arn(aws: Aws, role: str | None) -> str:
     """Returns the ARN of the role.
 
-    :param given: an ARN or a role's name. None searches for one.
+    :param role: an ARN or a role's name. None searches for one.
     :raises SettingError: there is none, or there are several.
     """
-    if given and given.startswith("arn:"):
-        return given
-    if given:
-        return str(aws.iam.get_role(RoleName=given)["Role"]["Arn"])
+    if role and role.startswith("arn:"):
+        return role
+    if role:
+        return str(aws.iam.get_role(RoleName=role)["Role"]["Arn"])
     if own := _own(aws):
         return own
     names = [

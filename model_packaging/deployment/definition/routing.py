@@ -45,8 +45,8 @@ class Routing:
             problem = f"SageMaker compares {SHORTEST} to {LONGEST} bytes, not {self.prefix_bytes}"
             raise SettingError("--prefix-bytes", problem, "Give what a shared system prompt has, and some more.")
         if self.threshold is None or not 1 <= self.threshold <= MOST_IN_FLIGHT:
-            given = "none is known" if self.threshold is None else f"not {self.threshold}"
-            problem = f"an instance keeps its prefix up to 1 to {MOST_IN_FLIGHT} requests in flight, {given}"
+            known = "none is known" if self.threshold is None else f"not {self.threshold}"
+            problem = f"an instance keeps its prefix up to 1 to {MOST_IN_FLIGHT} requests in flight, {known}"
             raise SettingError("--prefix-threshold", problem, "Give max_num_seqs: beyond it requests wait.")
 
     def members(self) -> dict[str, Json]:

@@ -12,38 +12,38 @@ import re
 from copy import deepcopy
 from typing import Any
 
-from handler.config.secret_variables import is_secret
+from handler.config.problems import is_secret
 from model_packaging.deployment.definition.resources import Resources
 
 Members = dict[str, Any]
 
 
-def template(wanted: Resources) -> str:
+def template(desired: Resources) -> str:
     """Returns the template as JSON. The same request gives the same text."""
-    wanted = deepcopy(wanted)
-    parts: Members = {"Model": _part("SageMaker::Model", wanted.model, "ModelName")}
+    desired = deepcopy(desired)
+    parts: Members = {"Model": _part("SageMaker::Model", desired.model, "ModelName")}
     parts["Model"]["Properties"]["ExecutionRoleArn"] = {"Ref": "Role"}
-    parameters: Members = {"Role": {"Type": "String", "Default": wanted.model["ExecutionRoleArn"]}}
+    parameters: Members = {"Role": {"Type": "String", "Default": desired.model["ExecutionRoleArn"]}}
     _hide_secrets(parts["Model"]["Properties"], parameters)
-    config, variant = wanted.config, wanted.config["ProductionVariants"][0]
+    config, variant = desired.config, desired.config["ProductionVariants"][0]
     if "ModelName" in variant:
         variant["ModelName"] = {"Fn::GetAtt": ["Model", "ModelName"]}
     if "ExecutionRoleArn" in config:
         config["ExecutionRoleArn"] = {"Ref": "Role"}
     parts["EndpointConfig"] = _part("SageMaker::EndpointConfig", config, "EndpointConfigName")
-    endpoint = {**wanted.endpoint, "EndpointConfigName": {"Fn::GetAtt": ["EndpointConfig", "EndpointConfigName"]}}
-    parts["Endpoint"] = _part("SageMaker::Endpoint", {**endpoint, **_deployment(wanted)})
+    endpoint = {**desired.endpoint, "EndpointConfigName": {"Fn::GetAtt": ["EndpointConfig", "EndpointConfigName"]}}
+    parts["Endpoint"] = _part("SageMaker::Endpoint", {**endpoint, **_deployment(desired)})
     scaled = "Endpoint"
-    if wanted.component is not None:
-        parts["Component"] = _component(wanted.component)
+    if desired.component is not None:
+        parts["Component"] = _component(desired.component)
         scaled = "Component"
-    _scaling(parts, wanted, scaled)
-    for alarm in wanted.alarms:
-        name = "".join(word.capitalize() for word in alarm["AlarmName"].removeprefix(f"{wanted.name}-").split("-"))
+    _scaling(parts, desired, scaled)
+    for alarm in desired.alarms:
+        name = "".join(word.capitalize() for word in alarm["AlarmName"].removeprefix(f"{desired.name}-").split("-"))
         parts[f"Alarm{name}"] = _part("CloudWatch::Alarm", alarm)
     document = {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": f"SageMaker endpoint {wanted.name}, made by neuron-endpoint.",
+        "Description": f"SageMaker endpoint {desired.name}, made by neuron-endpoint.",
         "Parameters": parameters,
         "Resources": parts,
         "Outputs": {"EndpointName": {"Value": {"Fn::GetAtt": ["Endpoint", "EndpointName"]}}},
@@ -66,9 +66,9 @@ def _hide_secrets(model: Members, parameters: Members) -> None:
             environment[name] = {"Ref": parameter}
 
 
-def _deployment(wanted: Resources) -> Members:
+def _deployment(desired: Resources) -> Members:
     members = ("RetainAllVariantProperties", "DeploymentConfig")
-    return {key: wanted.update[key] for key in members if key in wanted.update}
+    return {key: desired.update[key] for key in members if key in desired.update}
 
 
 def _component(members: Members) -> Members:
@@ -77,8 +77,8 @@ def _component(members: Members) -> Members:
     return _part("SageMaker::InferenceComponent", {**members, "EndpointName": endpoint, "Specification": specification})
 
 
-def _scaling(parts: Members, wanted: Resources, scaled: str) -> None:
-    scaling = wanted.scaling
+def _scaling(parts: Members, desired: Resources, scaled: str) -> None:
+    scaling = desired.scaling
     if scaling is None:
         return
     target = _part("ApplicationAutoScaling::ScalableTarget", scaling.target, "Tags")

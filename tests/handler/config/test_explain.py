@@ -128,7 +128,9 @@ def value_of(field: ConfigField) -> st.SearchStrategy[object]:
 @st.composite
 def arguments(draw: st.DrawFn) -> dict[str, Json]:
     """Engine arguments that have no field; `speculative_config` and `additional_config` without what has one."""
-    plain = [name for name in known() if name not in fields() and name not in engine.OPENED]
+    plain = [
+        name for name in known() if name not in fields() and name not in (*engine.OPENED, *engine.SPECULATIVE_FLAGS)
+    ]
     found: dict[str, Json] = {}
     for name in draw(st.lists(st.sampled_from(plain), max_size=4, unique=True)):
         argument = known()[name]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from handler.config.dialects.vllm_names import SPECULATIVE_FLAGS
 from handler.config.endpoint_config import MODEL_ARGUMENTS, MODEL_VARIABLES, EndpointConfig
 from handler.config.field_metadata import METADATA, FieldMetadata, ModelFile
 from handler.config.fields import fields
@@ -160,7 +161,8 @@ def test_every_field_and_every_argument_is_declared_and_held_to_it(tmp_path: Pat
         refused = declared[name].model_file is not ModelFile.DATA
         if refused or field.kind in ("bool", "int", "float"):
             assert _refuses(model, {name: value}) == refused, name
-    unlisted = sorted(set(known()) - set(MODEL_ARGUMENTS.split()) - set(fields()) - {"lora_modules"})
+    read_as_fields = {*fields(), *SPECULATIVE_FLAGS, "lora_modules"}
+    unlisted = sorted(set(known()) - set(MODEL_ARGUMENTS.split()) - read_as_fields)
     assert {"worker_cls", "download_dir", "load_format", "model_loader_extra_config"} <= set(unlisted)
     for name in unlisted:
         kind = known()[name].kind

@@ -6,9 +6,7 @@ import pytest
 from reading import one_refusal, read, refused
 
 from handler.config.assignment import Assignment
-from handler.config.loading.config_loader import load
-from handler.config.loading.merge import merge
-from handler.config.sourced_assignment import SourcedAssignment
+from handler.config.loading.config_loader import load, merge
 from handler.config.value_source import Origin, Overridden, ValueSource
 
 MODEL = "/models/m"
@@ -36,9 +34,10 @@ def test_the_stronger_source_wins_and_each_value_knows_its_own() -> None:
 
 
 def test_the_order_in_which_sources_are_read_does_not_matter() -> None:
-    weak = SourcedAssignment(Assignment("max_num_seqs", 1), ValueSource(Origin.ARTIFACTS, "batch_size"))
-    strong = SourcedAssignment(Assignment("max_num_seqs", 2), ValueSource(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
-    assert merge([weak, strong]).values == merge([strong, weak]).values == {"max_num_seqs": 2}
+    weak = Assignment("max_num_seqs", 1, source=ValueSource(Origin.ARTIFACTS, "batch_size"))
+    strong = Assignment("max_num_seqs", 2, source=ValueSource(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
+    assert merge([weak, strong]) == merge([strong, weak])
+    assert merge([weak, strong])[0]["max_num_seqs"] == 2
 
 
 def test_what_was_overridden_is_kept_strongest_first() -> None:

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import settings_reference as reference
 
 from handler.config.fields import fields
-from handler.config.loading import settings_reference as reference
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 

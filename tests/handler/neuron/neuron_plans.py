@@ -14,7 +14,7 @@ from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan, PlanOutcome
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.planning.examination import rejected_settings
 from handler.neuron.planning.planner import make_plan
 

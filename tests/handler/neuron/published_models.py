@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from handler.neuron.checkpoint.model_config import facts_from
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, facts_from
 
 DATA = Path(__file__).parents[2] / "recipes" / "published_models.json"
 MODELS: dict[str, dict[str, Any]] = json.loads(DATA.read_text(encoding="utf-8"))

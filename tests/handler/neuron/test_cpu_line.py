@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from neuron_plans import planned
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.planning.planner import make_plan
@@ -39,3 +40,11 @@ def test_the_bare_model_has_a_place_beside_the_adapters(settings: dict[str, Any]
     plan = make_plan(EndpointConfig(model="/m", **settings), None, None, line="cpu", installed={"vllm": "0.16.0"}).plan
     assert plan is not None
     assert plan.engine_args.get("max_loras") == places
+
+
+def test_separate_flags_of_speculation_are_one_argument_of_vllm() -> None:
+    plan = planned("cpu", engine_args={"spec_method": "ngram", "spec_tokens": 2})
+    assert plan.engine_args["speculative_config"] == {"method": "ngram", "num_speculative_tokens": 2}
+    draft = planned("cpu", engine_args={"spec_method": "eagle3", "spec_tokens": 2, "spec_model": "/models/draft"})
+    drafted = {"method": "eagle3", "model": "/models/draft", "num_speculative_tokens": 2}
+    assert draft.engine_args["speculative_config"] == drafted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from neuron_plans import INF2, TRN1, TRN2
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
 from handler.neuron.hardware.installed_packages import installed_versions
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.planning.planner import make_plan
 
 PLUGIN = "vllm-neuron"
@@ -55,8 +57,8 @@ def test_by_what_is_installed(installed: dict[str, str], line: str) -> None:
         (EndpointConfig(), TRN2, {"vllm": "0.16.0", PLUGIN: "0.5.0"}, None, "nxdi-0.16"),
         (EndpointConfig(fused_qkv=True), TRN2, {}, None, "nxdi-0.16"),
         (EndpointConfig(neuron_config={"fused_qkv": True}), TRN2, {}, None, "nxdi-0.16"),
-        (EndpointConfig(engine_args={"override_neuron_config": {}}), TRN2, {}, None, "native-0.29"),
-        (EndpointConfig(engine_args={"override_neuron_config": DYNAMIC}), TRN2, {}, None, "nxdi-0.16"),
+        (load({"SM_VLLM_OVERRIDE_NEURON_CONFIG": "{}"}), TRN2, {}, None, "native-0.29"),
+        (load({"SM_VLLM_OVERRIDE_NEURON_CONFIG": json.dumps(DYNAMIC)}), TRN2, {}, None, "nxdi-0.16"),
         (EndpointConfig(neuron_config={"num_seqs_buckets": [32]}), TRN2, {}, None, "native-0.29"),
         (EndpointConfig(speculation="eagle3", **DRAFT), TRN2, {}, None, "native-0.29"),
         (EndpointConfig(speculation="eagle", **DRAFT), TRN2, {}, None, "nxdi-0.16"),

@@ -41,7 +41,7 @@ def test_a_whole_model_is_told_from_an_adapter(model: Path) -> None:
 def test_the_plan_is_the_models_own_under_the_endpoints_settings(
     model: Path, monkeypatch: pytest.MonkeyPatch, arithmetic: set[str], growth: int
 ) -> None:
-    monkeypatch.setattr("handler.neuron.hardware.host_cpu.cpu_flags", lambda: frozenset({"avx2", *arithmetic}))
+    monkeypatch.setattr("handler.neuron.hardware.current_machine.cpu_flags", lambda: frozenset({"avx2", *arithmetic}))
     monkeypatch.setenv("SM_VLLM_MAX_NUM_SEQS", "3")
     monkeypatch.setenv("ENDPOINT_ENABLE_LORA", "true")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "2")

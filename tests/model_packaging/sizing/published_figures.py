@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from handler.neuron.buckets.padding import DECODE, padded_tokens
-from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.hardware.chip_rates import CHIPS
 from handler.neuron.hardware.instance_catalogue import find, logical_cores
 from model_packaging.sizing.prediction import GenerationLoad, generation_rates, power_buckets

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.config.neuron_keys import native_key
+from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.engine_plan import TARGET, compiles_only
 from handler.neuron.lines.feature import Feature
@@ -23,18 +23,8 @@ from handler.neuron.lines.native.native_prefill import (
 )
 from handler.neuron.lines.native.native_sampling import spell_sampling
 from handler.neuron.lines.nodes import known_role
-from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import (
-    complete_degree,
-    complete_length,
-    complete_sequences,
-    pin_grammar_backend,
-    remove_legacy,
-    spell_environment,
-    spell_vllm,
-)
+from handler.neuron.lines.plan_draft import PlanDraft, complete_shape, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
-from handler.neuron.plan_request import conflict
 from handler.neuron.sampling_limits import KEY as SAMPLING
 
 FEATURES: Final = frozenset(
@@ -61,7 +51,6 @@ FEATURES: Final = frozenset(
     }
 )
 ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
-COPIED: Final = ("block_size", "num_gpu_blocks_override")
 EXECUTOR: Final = "distributed_executor_backend"
 EXECUTORS: Final = ("mp", "uni")
 EAGER: Final = "enforce_eager"
@@ -79,18 +68,11 @@ BACKENDS: Final = {"native-0.29": "neuron_native"}
 def spell(draft: PlanDraft) -> None:
     """Writes the engine arguments of the native plugin."""
     spell_vllm(draft)
-    remove_legacy(draft)
     pin_grammar_backend(draft)
-    spell_environment(draft)
     _complete_environment(draft)
-    complete_length(draft)
-    complete_sequences(draft)
-    complete_degree(draft)
+    complete_shape(draft)
     config = draft.config
-    for name in COPIED:
-        value = getattr(config, name)
-        if value is not None:
-            draft.args[name] = value
+    draft.copy("block_size", "num_gpu_blocks_override")
     spell_prefill(draft)
     _leave_out_eager(draft)
     _spell_executor(draft)
@@ -119,18 +101,18 @@ def _leave_out_eager(draft: PlanDraft) -> None:
     if draft.args.get(EAGER) and draft.env.get("VLLM_NEURON_CPU_MODE", "0") in ("", "0"):
         del draft.args[EAGER]
         why = "the device runs compiled graphs only, and a start with it fails; the plan leaves it out"
-        draft.warn("eager-left-out", draft.request.setting(EAGER), why, "Remove it.")
+        draft.warn("eager-left-out", draft.config.setting(EAGER), why, "Remove it.")
 
 
 def _spell_executor(draft: PlanDraft) -> None:
     """One process for each rank. The plugin replaces every other executor."""
-    given: Json = draft.args.get(EXECUTOR)
-    if given is None and (draft.number("tensor_parallel_size") or 1) > 1:
+    executor: Json = draft.args.get(EXECUTOR)
+    if executor is None and (draft.number("tensor_parallel_size") or 1) > 1:
         draft.args[EXECUTOR] = EXECUTORS[0]
-    elif given is not None and given not in EXECUTORS:
+    elif executor is not None and executor not in EXECUTORS:
         draft.args[EXECUTOR] = EXECUTORS[0]
-        why = f"the plugin replaces the executor {str(given)[:40]} with {EXECUTORS[0]}, and so does the plan"
-        draft.warn("executor-replaced", draft.request.setting(EXECUTOR), why, f"Use {' or '.join(EXECUTORS)}.")
+        why = f"the plugin replaces the executor {str(executor)[:40]} with {EXECUTORS[0]}, and so does the plan"
+        draft.warn("executor-replaced", draft.config.setting(EXECUTOR), why, f"Use {' or '.join(EXECUTORS)}.")
 
 
 def _spell_keys(draft: PlanDraft) -> None:
@@ -151,7 +133,7 @@ def _spell_keys(draft: PlanDraft) -> None:
     elif quantization:
         why = "the native plugin reads FP8 from the checkpoint's own quantization_config, not from a setting"
         draft.inform(
-            "quantization-from-checkpoint", draft.request.setting("quantization"), why, "Use an FP8 checkpoint."
+            "quantization-from-checkpoint", draft.config.setting("quantization"), why, "Use an FP8 checkpoint."
         )
     if config.text_neuron_config is not None:
         for name, value in config.text_neuron_config.items():
@@ -159,7 +141,7 @@ def _spell_keys(draft: PlanDraft) -> None:
     for key, (setting, value) in keys.items():
         raw = draft.raw.get(key, value)
         if raw != value:
-            draft.findings.append(conflict(draft.request.key(key), raw, draft.request.setting(setting), value))
+            draft.conflict(draft.config.raw_key(key), raw, draft.config.setting(setting), value)
         draft.override[key] = value
     # The plugin reads null as a value of a key of its own, on which it does not start.
     draft.override.update({key: value for key, value in draft.raw.items() if value is not None})
@@ -170,9 +152,9 @@ def _spell_gpt_oss(draft: PlanDraft) -> None:
     facts = draft.facts
     if facts is None or "GptOssForCausalLM" not in facts.architectures or not facts.quantized:
         return
-    given: Json = draft.args.get("hf_overrides")
-    if given is None or (isinstance(given, dict) and "quantization_config" not in given):
-        value: Json = {**(given or {}), "quantization_config": {}}
+    overrides: Json = draft.args.get("hf_overrides")
+    if overrides is None or (isinstance(overrides, dict) and "quantization_config" not in overrides):
+        value: Json = {**(overrides or {}), "quantization_config": {}}
         draft.complete("hf_overrides", value, "vLLM rejects this checkpoint's own quantization on Neuron")
     if draft.override.get(QUANTIZATION) is None:
         draft.override[QUANTIZATION] = "bf16"
@@ -187,7 +169,7 @@ def _spell_speculation(draft: PlanDraft) -> None:
     draft.args["speculative_config"] = speculative
     if draft.override.get(SAMPLING) is None:
         why = "EAGLE3 verifies its tokens on the device, and the settings choose CPU sampling"
-        setting = draft.request.setting("speculation")
+        setting = draft.config.setting("speculation")
         draft.error("needs-on-device-sampling", setting, why, "Set on_device_sampling to true.")
 
 
@@ -195,14 +177,14 @@ def _spell_disaggregation(draft: PlanDraft) -> None:
     role = known_role(draft)
     if role is None:
         return
-    given = draft.args.get("kv_transfer_config")
+    configured = draft.args.get("kv_transfer_config")
     transfer: dict[str, Json] = {
         "kv_connector": "NeuronNixlConnector",
         "kv_role": ROLES[role],
         "kv_buffer_device": "cuda",
         "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
     }
-    draft.args["kv_transfer_config"] = {**transfer, **(given if isinstance(given, dict) else {})}
+    draft.args["kv_transfer_config"] = {**transfer, **(configured if isinstance(configured, dict) else {})}
 
 
 PLATFORMS: Final = ("trn2", "trn3")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.config.neuron_keys import native_key
+from handler.config.fields import native_key
 from handler.neuron.lines.plan_draft import PlanDraft
 
 SEGMENT_SIZES: Final = (512, 1024, 2048, 4096, 8192)
@@ -38,10 +38,7 @@ def spell_prefill(draft: PlanDraft) -> None:
     plugin does not start.
     """
     config, length = draft.config, draft.number("max_model_len")
-    for name in ("enable_prefix_caching", "enable_chunked_prefill"):
-        value = getattr(config, name)
-        if value is not None:
-            draft.args[name] = value
+    draft.copy("enable_prefix_caching", "enable_chunked_prefill")
     if length is None:
         return
     if draft.args.get(TOKENS) is None:
@@ -70,8 +67,8 @@ def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
     if buckets:
         last = buckets[-1]
         return (whole if last == length else last), "the scheduler must not exceed the largest prefill bucket"
-    wanted = config.enable_prefix_caching is True or config.enable_chunked_prefill is True
-    fitting = [size for size in SEGMENT_SIZES if sequences <= size < length and (wanted or size >= DEFAULT_SEGMENT)]
+    requested = config.enable_prefix_caching is True or config.enable_chunked_prefill is True
+    fitting = [size for size in SEGMENT_SIZES if sequences <= size < length and (requested or size >= DEFAULT_SEGMENT)]
     if config.enable_chunked_prefill is False or not fitting:
         return whole, "the whole length is prefilled in one step"
     nearest = min(fitting, key=lambda size: abs(size - DEFAULT_SEGMENT))

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from handler.config.neuron_keys import native_key
+from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.plan_request import conflict
 from handler.neuron.sampling_limits import KEY as SAMPLING
 
 # Sampling on the device by the parameters of each request.
@@ -24,13 +23,13 @@ ASYNC: Final = "async_scheduling"
 
 def spell_sampling(draft: PlanDraft) -> None:
     """Writes where tokens are sampled, and `async_scheduling`. Both are always in the plan."""
-    config, request = draft.config, draft.request
+    config = draft.config
     device = config.on_device_sampling
     if SAMPLING in draft.raw:
         draft.override[SAMPLING] = draft.raw[SAMPLING]
         if device is not None and device is not (draft.raw[SAMPLING] is not None):
-            one, other = request.key(SAMPLING), request.setting("on_device_sampling")
-            draft.findings.append(conflict(one, draft.raw[SAMPLING], other, device))
+            setting = config.raw_key(SAMPLING)
+            draft.conflict(setting, draft.raw[SAMPLING], config.setting("on_device_sampling"), device)
     else:
         draft.override[SAMPLING] = dict(PER_REQUEST) if device is not False else None
         if device is None:
@@ -43,19 +42,19 @@ def spell_sampling(draft: PlanDraft) -> None:
 
 
 def _spell_scheduling(draft: PlanDraft) -> None:
-    given, argument = draft.config.async_mode, draft.args.get(ASYNC)
-    setting = draft.request.setting(ASYNC if given is None else "async_mode")
-    if given is not None and argument is not None and argument != given:
-        draft.findings.append(conflict(draft.request.setting(ASYNC), argument, setting, given))
-    if given is None:
-        given = argument if isinstance(argument, bool) else None
+    asynchronous, argument = draft.config.async_mode, draft.args.get(ASYNC)
+    setting = draft.config.setting(ASYNC if asynchronous is None else "async_mode")
+    if asynchronous is not None and argument is not None and argument != asynchronous:
+        draft.conflict(draft.config.setting(ASYNC), argument, setting, asynchronous)
+    if asynchronous is None:
+        asynchronous = argument if isinstance(argument, bool) else None
     reasons = list(_synchronous(draft))
-    if given is None:
+    if asynchronous is None:
         why = " and ".join(reasons) or "host and device overlap"
         draft.complete(ASYNC, not reasons, why)
     else:
-        draft.args[ASYNC] = given
-        for reason in reasons if given else ():
+        draft.args[ASYNC] = asynchronous
+        for reason in reasons if asynchronous else ():
             draft.error("needs-synchronous-scheduling", setting, f"{reason}, and {setting} is true", "Set it to false.")
 
 

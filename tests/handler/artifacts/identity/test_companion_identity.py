@@ -11,7 +11,7 @@ import pytest
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.companions import fetch_companions
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.planning.planner import make_plan
 
 PEFT = json.dumps({"r": 8, "target_modules": ["q_proj"]}).encode()

@@ -14,7 +14,7 @@ from handler.config.dialects.vllm_names import is_known
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Severity
-from handler.config.loading.variable_translation import DIALECTS
+from handler.config.loading.config_loader import DIALECTS
 
 OURS = {"str": "text", "bool": "true", "int": "2", "float": "2.5", "Path": "/a/b", "tuple[int, ...]": "1, 2"}
 OURS |= {"tuple[str, ...]": '["a", "b"]', "Mapping[str, str]": '{"a": "b"}', "Mapping[str, Json]": '{"a": [1]}'}

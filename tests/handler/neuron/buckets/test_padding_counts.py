@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from handler.config.loading.config_loader import load
-from handler.neuron.buckets.compiled_buckets import CompiledBuckets, compiled_buckets
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets, compiled_buckets, planned_buckets
 from handler.neuron.buckets.padding import DECODE, PREFILL, padded_in_all, padded_tokens
-from handler.neuron.buckets.planned_buckets import planned_buckets
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.planning.planner import make_plan

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_models import GPT_OSS, MODELS, SCOUT, published
 
-from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.memory.rank_weights import stored_parameters
 
 

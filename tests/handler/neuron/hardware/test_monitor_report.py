@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.neuron.hardware.device_health import DeviceHealth
-from handler.neuron.hardware.monitor_report import MonitorReport, parse
-from handler.neuron.hardware.runtime_version import runtime_versions
+from handler.neuron.hardware.installed_packages import runtime_versions
+from handler.neuron.hardware.monitor_report import DeviceHealth, MonitorReport, parse
 
 REPORTS = Path(__file__).parents[3] / "neuron_monitor"
 

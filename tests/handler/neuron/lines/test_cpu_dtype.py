@@ -13,8 +13,8 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
 from handler.neuron.engine_plan import PlanOutcome
-from handler.neuron.hardware import host_cpu as host_cpu_module
-from handler.neuron.hardware.host_cpu import HostCpu, cpu_flags, host_cpu
+from handler.neuron.hardware import current_machine as host_cpu_module
+from handler.neuron.hardware.current_machine import HostCpu, cpu_flags, host_cpu
 from handler.neuron.planning.examination import examine_config
 from handler.neuron.planning.planner import make_plan
 

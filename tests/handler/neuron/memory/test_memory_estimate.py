@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, SCOUT, published
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, find
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, estimate
 

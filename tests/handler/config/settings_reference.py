@@ -10,7 +10,6 @@ from handler.config.config_rows import json_value
 from handler.config.dialects import container_variables as containers
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import neuron_variables as neuron
-from handler.config.dialects import server_arguments as servers
 from handler.config.dialects import vllm_names as engine
 from handler.config.field_metadata import ModelFile
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
@@ -80,7 +79,9 @@ def _lines() -> Iterator[str]:
         row = (f"`{name}`", _takes(field), _default(field), field.metadata.text, further)
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n"
     yield WITHOUT_COUNTERPART
-    yield from (f"| {names} | {reason} |\n" for names, reason in containers.without_counterpart())
+    for reason in dict.fromkeys(containers.NO_COUNTERPART.values()):
+        names = [f"`{variable}`" for variable, other in containers.NO_COUNTERPART.items() if other == reason]
+        yield f"| {', '.join(names)} | {reason} |\n"
 
 
 def _takes(field: ConfigField) -> str:
@@ -110,15 +111,15 @@ def _further(name: str) -> list[str]:
     tables = (containers.FIELDS, containers.ARGUMENTS)
     found = [other for table in tables for other, target in table.items() if target == name]
     found += [
-        f"{servers.OPTIMUM_PREFIX}{other.upper()}"
-        for other, target in servers.OPTIMUM_FIELDS.items()
+        f"{engine.OPTIMUM_PREFIX}{other.upper()}"
+        for other, target in engine.OPTIMUM_FIELDS.items()
         if target == name and other != name
     ]
     found += [other for other, target in neuron.FIELDS.items() if target == name]
     if name == "max_body":
         found.append(f"{ours.PREFIX}{ours.MEGABYTES.upper()}")
     argument = name in engine.names() and (fields()[name].metadata.server_argument or name not in server_arguments())
-    return [*([f"{servers.PREFIX}{name.upper()}"] if argument else []), *found]
+    return [*([f"{engine.PREFIX}{name.upper()}"] if argument else []), *found]
 
 
 if __name__ == "__main__":
