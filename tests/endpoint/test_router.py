@@ -106,8 +106,8 @@ def prompt(number: int, kind: str = "tale") -> str:
 
 
 def asked(client: httpx.Client, text: str) -> tuple[int, str]:
-    """The status, and the text of a good reply."""
-    body = {"model": "sample", "prompt": text, "max_tokens": 24, "temperature": 0}
+    """The status, and the text of a good reply. It goes on behind its end, which for these prompts is the first token."""
+    body = {"model": "sample", "prompt": text, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
     reply = client.post("/v1/completions", json=body)
     return reply.status_code, reply.json()["choices"][0]["text"] if reply.status_code == 200 else ""
 
@@ -125,6 +125,7 @@ def test_replicas_behind_a_router(tmp_path: Path, capsys: pytest.CaptureFixture[
         urls = ["--worker-urls", *(endpoint.url for endpoint in endpoints)]
         with routing(tmp_path, *urls, "--policy", "round_robin") as router:
             direct = [asked(endpoints[0].client, prompt(number)) for number in range(8)]
+            assert len({text for _, text in direct}) == len(direct)  # so that one reply cannot stand for another
             assert [asked(router, prompt(number)) for number in range(8)] == direct
             assert all(map(answered, endpoints))
             steps = killed_and_back(endpoints, 1, tmp_path / "again")
@@ -176,6 +177,7 @@ def test_disaggregated_prefill_and_decode(tmp_path: Path, capsys: pytest.Capture
     side = {"SM_VLLM_KV_TRANSFER_CONFIG": json.dumps(transfer)}
     with serving(tmp_path, [side, side, {}]) as endpoints:
         direct = [asked(endpoints[2].client, prompt(number)) for number in range(16)]
+        assert len({text for _, text in direct}) == len(direct)
         pair = ("--vllm-pd-disaggregation", "--prefill", endpoints[0].url, "--decode", endpoints[1].url)
         with routing(tmp_path, *pair, "--policy", "round_robin") as router:
             assert [asked(router, prompt(number)) for number in range(8)] == direct[:8]
