@@ -106,7 +106,7 @@ def prompt(number: int, kind: str = "tale") -> str:
 
 
 def asked(client: httpx.Client, text: str) -> tuple[int, str]:
-    """The status, and the text of a good reply. It goes on behind its end, which for these prompts is the first token."""
+    """The status, and the text of a good reply. Without `ignore_eos` these prompts end at their first token."""
     body = {"model": "sample", "prompt": text, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
     reply = client.post("/v1/completions", json=body)
     return reply.status_code, reply.json()["choices"][0]["text"] if reply.status_code == 200 else ""
