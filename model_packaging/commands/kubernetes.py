@@ -111,8 +111,8 @@ def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: b
     from model_packaging.deployment.definition.instance_size import ARTIFACTS, sizes_of
 
     asked = {name: value for name, value in variables.items() if compiled is None or name not in ARTIFACTS}
-    found = sizes_of(None, {**asked, "ENDPOINT_MODEL": model}, platform)
-    return found if compiled is None else replace(found, compiles=not compiled and platform != "cpu")
+    sizes = sizes_of(None, {**asked, "ENDPOINT_MODEL": model}, platform)
+    return sizes if compiled is None else replace(sizes, compiles=not compiled and platform != "cpu")
 
 
 def _sized(sizes: Sizes, model: str, options: Mapping[str, Any]) -> Sizes:
@@ -147,10 +147,10 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
     if config.model.startswith(("/", "./", "../")):
         problem = f"'{config.model[:80]}' is on this machine, not in a pod"
         raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
-    found = examined(environ, config.model, instance, "cpu" if instance is None else None)
-    if found.failed or found.plan is None:
-        refuse(found, False, "No manifest: it would not start.")
-    return config, found.plan, found.memory
+    examination = examined(environ, config.model, instance, "cpu" if instance is None else None)
+    if examination.failed or examination.plan is None:
+        refuse(examination, False, "No manifest: it would not start.")
+    return config, examination.plan, examination.memory
 
 
 def _graphs(package: str) -> dict[str, str]:

@@ -56,11 +56,11 @@ def open_package(place: str) -> Package:
 
 def verify(package: Package, listener: DigestListener) -> list[Damage]:
     """Returns the files that are missing, changed or not part of the package, sorted by path. Reads every byte."""
-    wanted = {file.path: file for file in package.manifest.files}
+    listed = {file.path: file for file in package.manifest.files}
     counter = Counter(package.manifest.size, listener)
     faults, seen = [], set()
     for path, size, chunks in package.contents():
-        entry = wanted.get(path)
+        entry = listed.get(path)
         if path in seen:
             faults.append(Damage(path, "is there twice"))
         elif entry is None:
@@ -71,7 +71,7 @@ def verify(package: Package, listener: DigestListener) -> list[Damage]:
             faults.append(Damage(path, "has other content"))
         seen.add(path)
         counter.add(entry.size if entry else 0)
-    faults += [Damage(path, "is missing") for path in wanted if path not in seen]
+    faults += [Damage(path, "is missing") for path in listed if path not in seen]
     return sorted(faults, key=lambda fault: fault.path)
 
 
