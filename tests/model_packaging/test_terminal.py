@@ -118,8 +118,8 @@ def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, clic
 
 VERB = re.compile(
     "(Act|Add|Allow|Answer|Ask|Assume|Attach|Boot|Check|Claim|Compare|Compile|Compress|Create|Cut|Delete|Deploy|Draw|"
-    "Encrypt|End|Generate|Give|Isolate|Keep|Let|Limit|Listen|Make|Migrate|Plan|Poll|Predict|Print|Put|Read|Rent|Replace|Require|"
-    "Return|Route|Run|Sample|Save|Say|Scale|Send|Set|Share|Shorten|Show|Size|Start|Stop|Take|Turn|Use|Wait|Watch|"
+    "Encrypt|End|Generate|Give|Isolate|Keep|Let|Limit|Listen|Make|Migrate|Plan|Poll|Predict|Print|Put|Read|Rent|Replace|"
+    "Require|Return|Route|Run|Sample|Save|Say|Scale|Send|Set|Share|Shorten|Show|Size|Start|Stop|Take|Turn|Use|Wait|Watch|"
     "Write) "
 )
 
