@@ -133,12 +133,14 @@ class ClientConnection(asyncio.Protocol):
             self._half_close.stop()
         if self._other is not None:
             self._other.connection_lost()
+            self._other = None
         if self._active is not None:
             self._active.client_left(CLIENT_CLOSED)
         for exchange in (*self._whole, *(() if self._arriving is None else (self._arriving,))):
             exchange.body_bytes.release()
         self._whole.clear()
-        self._replies.resumed()
+        self._replies.lost()
+        self._parser.close()
 
     def pause_writing(self) -> None:
         self._replies.paused()

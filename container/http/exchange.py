@@ -106,7 +106,7 @@ class Exchange:
     @cached_property
     def request(self) -> Request:
         """The request's headers and path."""
-        return Request(self.head.environ)
+        return Request(self.head.environ, populate_request=False)  # it would be in its own environment
 
     @property
     def body(self) -> bytes:

@@ -49,6 +49,11 @@ class ReplyBuffer:
         for then in waiting:
             then()
 
+    def lost(self) -> None:
+        """The client has left. Nothing refers to the connection any more."""
+        self._cut = _left
+        self.resumed()
+
     def when_accepted(self, then: Callable[[], object]) -> None:
         """Calls a function once the client has accepted all, or has left: now, if so."""
         if self._look is None or self._transport.is_closing():
@@ -71,3 +76,7 @@ class ReplyBuffer:
             self._cut(f"the client accepted no data for {MAX_SILENCE:g} s")
             return
         self._look = self._loop.call_later(MAX_SILENCE * PRECISION, self._look_at_client)
+
+
+def _left(reason: str) -> None:
+    """The client cannot be cut off: it has left."""

@@ -146,8 +146,9 @@ class Pipeline:
             sink = EventSink(call.reply, exchange=exchange)
             exchange.begin(200, (("Content-Type", call.reply.stream_content_type), *STREAM_HEADERS))
         await self.complete(exchange.record, engine, call, sink, limit, size, exchange)
-        if sink.error is not None:
-            self._failed(exchange, sink.error, limit)
+        error, sink.error = sink.error, None  # its traceback may refer to the sink
+        if error is not None:
+            self._failed(exchange, error, limit)
         elif isinstance(sink, EventSink):
             exchange.finish(*sink.last)
         elif exchange.open:
@@ -178,6 +179,8 @@ class Pipeline:
             except BaseException:
                 sink.running.cancel()
                 raise
+            finally:  # each refers to the other
+                client.left = sink.running = None
         record_outcome(record, call, sink)
 
     def _failed(self, exchange: Exchange, error: EndpointError, limit: Deadline) -> None:

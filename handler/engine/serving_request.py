@@ -80,6 +80,7 @@ class ServingRequest:
         """Releases what the request holds. Called when its task is done, even if it was cancelled before it ran."""
         self._fail(GenerationFailed("it ended early"))  # ignored if this request has ended by itself
         self._engine.serving_requests.discard(self)
+        self._task = None  # it refers to this request
         if self._timer is not None:
             self._timer.cancel()
         if self._adapter is not None and self._engine.adapters is not None:

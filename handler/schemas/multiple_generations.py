@@ -67,7 +67,7 @@ class RunningGenerations:
         self._tokens.output += len(output[1])
         self._waiting -= 1
         if self._waiting == 0 and not self.ended:
-            self.ended = True
+            self.ended, self.requests = True, ()
             self._reply.receive_all(self._outputs)
             self._sink.push("", (), "stop", None)
 
@@ -78,7 +78,8 @@ class RunningGenerations:
 
     def cancel(self) -> None:
         self.ended = True
-        for request in self.requests:
+        requests, self.requests = self.requests, ()  # each refers to this
+        for request in requests:
             request.cancel()
 
 

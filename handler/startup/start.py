@@ -42,7 +42,7 @@ from handler.startup.start_diagnosis import explained_start_failure
 from handler.startup.start_steps import StartSteps, Step
 
 # The thresholds of the garbage collector (gc.set_threshold): those of young objects are Python's own.
-YOUNG, FULL = (700, 10), 1000
+YOUNG, FULL = (700, 10), 100
 logger = logging.getLogger(__name__)
 MODEL, CODE, COMPANIONS, IMPORT = "fetch model", "prepare custom code", "fetch adapters and draft", "import vLLM"
 CORE = "fork the core's process"
@@ -204,7 +204,7 @@ def _freeze_garbage_collector() -> None:
 
     Otherwise a collection walks all of them, and every token and every /ping waits a quarter of a second for it. A full
     collection also walks what the running requests have, which may be a million log probabilities. It is rare: most
-    garbage is young.
+    garbage is young, and a request leaves none that refers to itself (tests/container/http/test_garbage.py).
     """
     gc.collect()
     gc.freeze()
