@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from container.application import RequestRouter, create_app
-from container.http.connections import Connections
+from container.http.connections import LAST_SECONDS, Connections
 from container.requests.http_limits import max_body
 from container.routes.ping import ping_reply
 from container.server.acceptor_process import AcceptorProcess
@@ -43,6 +43,10 @@ def serve_page(config: EndpointConfig, acceptor: AcceptorProcess, reason: str) -
     port = acceptor.listener.getsockname()[1]
     logger.error("the page at port %d shows why the endpoint failed, until SIGTERM or Ctrl-C", port)
     signal.sigwait(ENDING)
+    # Python's threads take no more work once the interpreter ends, so nothing may be answered by then.
+    connections.stop()
+    connections.wait_closed(LAST_SECONDS)
+    service.loop.stop()
 
 
 def failed_lifecycle(ping_body: bytes, reason: str) -> Lifecycle:
