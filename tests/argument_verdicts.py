@@ -4,7 +4,8 @@
     python -m tests.argument_verdicts --only convert,seed   # prints the verdicts on some (--write: writes)
 
 A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
-model. What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
+model. Each is asked in a copy of the process, because vLLM keeps what some values have set: 0.32.0 then rejects all that
+follow. What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
 On versions of a Neuron line it asks on a platform that is no CPU, and on others on vLLM's CPU platform.
 """
 
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -197,6 +198,11 @@ class Questions:
 
     def error(self, arguments: Mapping[str, Any]) -> str | None:
         """Why vLLM rejects arguments beside those of the plan; None if it accepts them."""
+        self.parsed, why = in_a_copy(self._ask, arguments)
+        self.asked += 1
+        return why
+
+    def _ask(self, arguments: Mapping[str, Any]) -> tuple[bool, str | None]:
         whole = dict(self.base)
         for name, value in arguments.items():
             outer, _, key = name.partition(".")
@@ -206,7 +212,8 @@ class Questions:
                 whole[outer] = {**(whole.get(outer) or {}), key: value}
             else:
                 whole[name] = value
-        return self.configure(whole)[1]
+        _, why = self.configure(whole)
+        return self.parsed, why
 
     def configure(self, whole: Mapping[str, Any]) -> tuple[Any, str | None]:
         """vLLM's configuration of engine arguments, or why it rejects them."""
@@ -216,7 +223,6 @@ class Questions:
         from handler.engine.headless_node import option_words
 
         environment = dict(os.environ)
-        self.asked += 1
         self.parsed = False
         signal.alarm(self.seconds)
         try:
@@ -320,6 +326,22 @@ class Questions:
                 found = self.verdicts(f"{name}.{key}", values, wrapped)
                 if found:
                     yield f"{name}.{key}", found
+
+
+def in_a_copy(ask: Callable[[Mapping[str, Any]], tuple[bool, str | None]], arguments: Mapping[str, Any]) -> Any:
+    """Calls a function in a fork of this process, and returns its result, which JSON can hold."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writer, json.dumps(ask(arguments)).encode())  # a message of 160 characters at most
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        result = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(result)
 
 
 def reasoning_parsers() -> list[str]:
