@@ -99,7 +99,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines release-drill fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines release-drill fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench bench-start dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -126,6 +126,7 @@ help:
 	echo "make site                                            write the documents as a site with search to build/site"
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
+	echo "make bench-start                                     compare the start with vllm serve, also after a kill and with a model in S3: 20 minutes at most"
 	echo "make image [IMAGE=cpu|neuron] [BASE=image|stand-in] [OCI=1]  build an image with docker, podman or buildah: docs/images.md"
 	echo "make image-test | make image-test-small              build images over stand-in bases, and run them as SageMaker does"
 	echo "make dashboard [URL=http://127.0.0.1:8080]           check that every panel of the Grafana dashboard has data, under load"
@@ -323,6 +324,12 @@ size: $(DEV)
 
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)
+
+# A command that hangs is ended, with its servers. It says what it had done by then.
+bench-start: $(DEV)
+	@timeout -k 60 360 $(BIN)/python -m benchmarks start --pairs 3
+	timeout -k 60 200 $(BIN)/python -m benchmarks restart --pairs 3
+	timeout -k 60 580 $(BIN)/python -m benchmarks s3-start --pairs 2 --limit 400
 
 # Whether every panel of the Grafana dashboard has data of the endpoint at URL, which must be under load.
 dashboard: $(DEV)
