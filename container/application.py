@@ -12,13 +12,13 @@ from flask import Flask, request
 from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Response
 
+from container.http.body_budget import max_body
 from container.http.exchange import Exchange, send_pieces
 from container.inference.custom_code_reply import answer_with_code, code_for
 from container.inference.inference_routes import InferenceRoutes
 from container.inference.pipeline import Pipeline
 from container.openapi import openapi_route as openapi
 from container.requests import custom_attributes
-from container.requests.http_limits import max_body
 from container.requests.origin_check import check_origin
 from container.requests.request_record import record_of
 from container.routes import adapter_routes as adapters

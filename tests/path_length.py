@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from container.application import RequestRouter, create_app
+from container.http.body_budget import max_body
 from container.http.connection import ClientConnection
 from container.http.connections import Connections
-from container.requests.http_limits import max_body
 from container.service import Service
 from handler.config.loading.config_loader import load
 from handler.engine.event_loop import LoopThread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from handler.config.endpoint_config import EndpointConfig
+from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import BodiesTooLarge, BodyTooLarge
 from handler.neuron.hardware import host_memory
 
@@ -13,6 +13,15 @@ from handler.neuron.hardware import host_memory
 # takes several times its bytes.
 MEMORY_SHARE: Final = 1 / 32
 LARGEST_BODIES: Final = 2
+# Batch transform's limit for the largest body times the number of concurrent bodies.
+TRANSFORM_MB: Final = 100
+
+
+def max_body(config: EndpointConfig) -> int:
+    """The largest body in bytes. Batch transform's own variable raises it to the limit of the job; 0 names none."""
+    if not config.batch_transform or config.max_payload_mb is None:
+        return config.max_body
+    return max(config.max_body, (config.max_payload_mb or TRANSFORM_MB) * MIB)
 
 
 class BodyBudget:

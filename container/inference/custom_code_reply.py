@@ -16,11 +16,14 @@ from werkzeug.wrappers import Request
 
 from container.http.exchange import Exchange, send_pieces
 from container.requests import custom_attributes
-from container.requests.http_limits import MOST_REPLY_HEADERS, TIMEOUT_HEADER, deadline, requires_content_length
+from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_errors import ReplyHeadersTooLong
 from handler.custom_code.request_deadline import REQUEST_DEADLINE
+
+# Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
+MOST_REPLY_HEADERS = 4096 - 256
 
 
 def code_for(service: Service, method: str, path: str) -> CustomCode | None:

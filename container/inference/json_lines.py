@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from container.http.exchange import Exchange
+from container.requests.deadline import Deadline
 from container.requests.error_responses import unexpected
-from container.requests.http_limits import Deadline
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
 from handler.engine.event_loop import WorkThreads

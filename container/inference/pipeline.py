@@ -21,7 +21,7 @@ from container.inference.session_requests import manage_session, session_headers
 from container.inference.sinks import CallSink, CollectingSink, EventSink, WholeSink
 from container.inference.trial import try_suspect
 from container.requests import custom_attributes
-from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
+from container.requests.deadline import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
 from container.requests.request_body import require_json
 from container.requests.request_record import RequestRecord, record_of
 from container.service import Service

@@ -7,7 +7,7 @@ from contextvars import copy_context
 
 from container.inference.sinks import CallSink
 from container.recovery.recovery import Recovery
-from container.requests.http_limits import Deadline
+from container.requests.deadline import Deadline
 from container.requests.request_record import RequestRecord
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine

@@ -5,7 +5,7 @@ Each message of the client is a body of /invocations. Each JSON document of the 
 
 from __future__ import annotations
 
-from container.http.body_budget import BodyBytes
+from container.http.body_budget import BodyBytes, max_body
 from container.http.exchange import Exchange
 from container.inference.pipeline import Pipeline, body_parser, parse_call
 from container.inference.sinks import WholeSink
@@ -13,7 +13,6 @@ from container.inference.trial import try_suspect
 from container.inference.websocket import WebSocket
 from container.inference.websocket_sink import WebSocketSink, send_documents
 from container.requests.error_responses import unexpected
-from container.requests.http_limits import max_body
 from container.requests.request_record import RequestRecord
 from container.service import Service
 from handler.errors import Draining, EndpointError

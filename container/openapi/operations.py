@@ -11,7 +11,7 @@ from container.inference.pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HE
 from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.requests import custom_attributes
-from container.requests.http_limits import TIMEOUT_HEADER
+from container.requests.deadline import TIMEOUT_HEADER
 from container.routes.adapter_routes import ALIAS_HEADER
 from handler.engine.api_routes import ALIASES, Route
 from handler.schemas.anthropic.messages import MessagesRoute

@@ -10,7 +10,7 @@ from typing import Any
 
 from container.recovery.death_log import REFUSED, DeathLog, Presence, Refusal, digest_of, refusals, suspects
 from container.recovery.request_channel import HandedRequest, RequestChannel, RequestNote, request_bytes
-from container.requests.http_limits import Deadline
+from container.requests.deadline import Deadline
 from container.requests.request_record import RequestRecord
 from container.telemetry.event_log import event
 from handler.errors import BodyQuarantined, EndpointError, EngineFailed, InvalidBody

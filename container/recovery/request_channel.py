@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from container.requests.http_limits import Deadline
+from container.requests.deadline import Deadline
 
 LARGEST_MESSAGE = 4096
 # The kernel charges each message about 1 KiB. A request that finds the channel full gets its error.

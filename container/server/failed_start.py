@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from container.application import RequestRouter, create_app
+from container.http.body_budget import max_body
 from container.http.connections import LAST_SECONDS, Connections
-from container.requests.http_limits import max_body
 from container.routes.ping import ping_reply
 from container.server.acceptor_process import AcceptorProcess
 from container.server.connection_intake import ConnectionIntake

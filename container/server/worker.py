@@ -15,17 +15,17 @@ from types import FrameType
 from gunicorn.workers.base import Worker
 
 from container.application import RequestRouter
+from container.http.body_budget import max_body
 from container.http.connections import Connections
-from container.requests.http_limits import max_body
 from container.routes.ping import ping_reply
 from container.server import malloc
 from container.server.connection_intake import ConnectionIntake
+from container.server.drain import drain
 from container.server.engine_watchdog import watch_engine
 from container.server.held_requests import HeldRequests
 from container.server.ping_state import PASSED_ON
 from container.service import Service
 from handler.custom_code.code_contract import PING
-from handler.errors import Draining
 from handler.neuron.hardware.neuron_monitor import start_monitor
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.start import start
@@ -34,9 +34,6 @@ from handler.startup.start import start
 EXIT_CANNOT_START = 3
 # The engine failed after it had served, or as it started again. The arbiter starts another, within the restart budget.
 EXIT_ENGINE_FAILED = 70
-LAST_LOOKS = 20
-# Seconds for the last replies to reach their clients.
-LAST_SECONDS = 1.5
 SIGN_OF_LIFE_SECONDS = 1.0
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
 # delays the tokens of all others by as much; measured in benchmarks/README.md.
@@ -130,18 +127,7 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
             threading.Thread(target=self._drain, name="drain", daemon=True).start()
 
     def _drain(self) -> None:
-        service, connections = self.service, self.connections
-        connections.close_conversations()
-        if not service.admission.wait_empty(service.config.drain):
-            for engine in service.engines():
-                engine.fail_requests(Draining())  # a stream that is ended early has the error as its last event
-            service.admission.wait_empty(1.0)
-        for _ in range(LAST_LOOKS):  # those that opened when the drain began, or had just sent their last reply
-            connections.close_conversations()
-            if connections.wait_closed(1.0 / LAST_LOOKS, conversations=True):
-                break
-        connections.stop()
-        connections.wait_closed(LAST_SECONDS)
+        drain(self.service, self.connections)
         self.alive = False
         self._woken.set()
 

@@ -14,8 +14,8 @@ from waiting import WITHIN
 from werkzeug.test import Client, TestResponse
 
 from container.application import RequestRouter, create_app
+from container.http.body_budget import max_body
 from container.http.connections import Connections
-from container.requests.http_limits import max_body
 from container.service import Service
 
 

@@ -13,8 +13,10 @@ import pytest
 from botocore.exceptions import ClientError
 from local_service import Cloud, archive, until
 
+from container.http.body_budget import max_body
 from container.inference import websocket
-from container.requests import http_limits
+from container.requests import deadline
+from container.routes.execution_parameters import execution_parameters
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
@@ -75,10 +77,10 @@ def test_time(name: str) -> None:
 def test_the_container_ends_its_work_before_sagemaker_does() -> None:
     """So that a client reads an error of the container's, and not SageMaker's."""
     config = EndpointConfig()
-    assert http_limits.REPLY_SECONDS < 60
+    assert deadline.REPLY_SECONDS < 60
     assert config.stream_deadline < 480
     assert config.drain < 30
-    assert http_limits.TRANSFORM_REPLY_SECONDS < 3600
+    assert deadline.TRANSFORM_REPLY_SECONDS < 3600
     assert websocket.MISSED_PONGS == 5
 
 
@@ -114,10 +116,10 @@ def test_each_valid_transform_job_is_one_that_the_container_takes() -> None:
         job = {"TransformJobName": "job", **{name: value for name, value in given.items() if value is not None}}
         transform = TransformJob(job, {}, None, None, lambda *_: None)  # type: ignore[arg-type]  # it is not started
         config = load(transform._batch())
-        found = http_limits.execution_parameters(config, 16, 1024)
+        found = execution_parameters(config, 16, 1024)
         assert found["BatchStrategy"] == {"MultiRecord": "MULTI_RECORD"}.get(strategy, "SINGLE_RECORD"), seed
         assert 1 <= int(found["MaxConcurrentTransforms"]) * int(found["MaxPayloadInMB"]) <= 100, seed
-        assert http_limits.max_body(config) >= (payload or 0) << 20, seed
+        assert max_body(config) >= (payload or 0) << 20, seed
 
 
 def test_records_lose_no_byte() -> None:

@@ -14,7 +14,8 @@ import botocore.session
 import pytest
 from botocore.model import Shape, StructureShape
 
-from container.requests import custom_attributes, http_limits
+from container.http import body_budget
+from container.requests import custom_attributes, deadline
 from handler.config.endpoint_config import BATCH_STRATEGIES
 from handler.config.fields import fields
 from handler.neuron.hardware.instance_catalogue import INSTANCES, TRAINING, TRANSFORM
@@ -137,7 +138,7 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
     ),
     "time of a transform's request": (
         lambda: bounds(shape("InvocationsTimeoutInSeconds")),
-        lambda: (1, http_limits.TRANSFORM_REPLY_SECONDS + 10),
+        lambda: (1, deadline.TRANSFORM_REPLY_SECONDS + 10),
     ),
     "retries of a transform": (lambda: bounds(shape("InvocationsMaxRetries")), lambda: (0, transform_job.MAX_RETRIES)),
     "variables of a transform": (lambda: bounds(shape("TransformEnvironmentMap")), lambda: (0, 16)),
@@ -152,11 +153,11 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
     ),
     "asynchronous time": (
         lambda: bounds(given("InvokeEndpointAsync", "InvocationTimeoutSeconds")),
-        lambda: (1, http_limits.MAX_TIMEOUT),
+        lambda: (1, deadline.MAX_TIMEOUT),
     ),
     "asynchronous time by default": (
         lambda: asynchronous.INVOCATION_SECONDS,
-        lambda: http_limits.ASYNC_REPLY_SECONDS + 10,
+        lambda: deadline.ASYNC_REPLY_SECONDS + 10,
     ),
     "time in the queue": (
         lambda: bounds(given("InvokeEndpointAsync", "RequestTTLSeconds")),
@@ -200,7 +201,7 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
     ),
     "header of the time": (
         lambda: given("InvokeEndpointAsync", "InvocationTimeoutSeconds").serialization["name"],
-        lambda: http_limits.TIMEOUT_HEADER,
+        lambda: deadline.TIMEOUT_HEADER,
     ),
     "header of the attributes": (
         lambda: given("InvokeEndpoint", "CustomAttributes").serialization["name"],
@@ -266,7 +267,7 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
         lambda: {"InvokeEndpoint", "InvokeEndpointAsync", "InvokeEndpointWithResponseStream"},
         lambda: set(model("sagemaker-runtime").operation_names),
     ),
-    "megabytes of a transform": (lambda: transform_jobs.MOST_MEGABYTES, lambda: http_limits.TRANSFORM_MB),
+    "megabytes of a transform": (lambda: transform_jobs.MOST_MEGABYTES, lambda: body_budget.TRANSFORM_MB),
 }
 
 

@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 
 from container.recovery.request_channel import RequestChannel, RequestNote, request_bytes
-from container.requests.http_limits import Deadline
+from container.requests.deadline import Deadline
 
 NOTE = RequestNote("an-id", 5.0, Deadline(58.0, 63.0, stream=True))
 

@@ -12,7 +12,7 @@ from container.application import create_app
 from container.openapi.bodies import TABLES
 from container.openapi.document import ARGUMENT, AUTOMATIC_METHODS, document
 from container.openapi.operations import OPERATIONS
-from container.requests.http_limits import execution_parameters
+from container.routes.execution_parameters import execution_parameters
 from container.service import Service
 from handler import errors
 from handler.config.endpoint_config import EndpointConfig

@@ -12,7 +12,7 @@ import pytest
 from container.http.reply_head import ReplyHeads
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import HandedRequest, RequestChannel, RequestNote
-from container.requests.http_limits import Deadline
+from container.requests.deadline import Deadline
 from container.server.held_requests import HeldRequests
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig

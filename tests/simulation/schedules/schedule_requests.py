@@ -11,7 +11,7 @@ from functools import partial
 from container.recovery.death_log import REFUSED, DeathLog
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
-from container.requests.http_limits import Deadline
+from container.requests.deadline import Deadline
 from container.requests.request_record import RequestRecord
 from handler.errors import BodyQuarantined, EngineFailed
 from tests.simulation.fleet_time import Machine

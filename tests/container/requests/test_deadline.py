@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from container.requests.http_limits import deadline, execution_parameters, max_body
+from container.http.body_budget import max_body
+from container.requests.deadline import deadline
+from container.routes.execution_parameters import execution_parameters
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import InvalidField
 from handler.startup.admission import max_in_flight
