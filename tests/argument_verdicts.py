@@ -4,7 +4,7 @@
     python -m tests.argument_verdicts --only convert,seed   # prints the verdicts on some (--write: writes)
 
 A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
-model. Each is asked in a copy of the process, because vLLM keeps what some values have set: 0.32.0 then rejects all that
+model. Each is asked in a copy of the process because vLLM keeps what some values have set: 0.32.0 then rejects all that
 follow. What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
 On versions of a Neuron line it asks on a platform that is no CPU, and on others on vLLM's CPU platform.
 """
