@@ -151,9 +151,8 @@ class ArtifactStore:
     def _all(self, kind: str | None, newest: int | None = None) -> Iterator[Manifest | ArtifactError]:
         prefix = f"{object_names.MANIFESTS}{kind}/" if kind else object_names.MANIFESTS
         listed = (info for info in self.objects.list(prefix) if object_names.of_manifest(info.key))
-        if newest is not None:
-            listed = iter(nlargest(newest, listed, key=lambda info: info.modified))
-        names = (info.key for info in listed)
+        chosen = listed if newest is None else nlargest(newest, listed, key=lambda info: info.modified)
+        names = (info.key for info in chosen)
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="entries") as pool:
             while batch := [name for _, name in zip(range(AT_ONCE), names, strict=False)]:
                 yield from (entry for entry in pool.map(self._try, batch) if entry is not None)
