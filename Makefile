@@ -132,7 +132,7 @@ help:
 	echo "make dashboard [URL=http://127.0.0.1:8080]           check that every panel of the Grafana dashboard has data, under load"
 	echo "make release [DRY=]                                  make wheel, source distribution and notes; with DRY= also images and a tag"
 	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
-	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
+	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, FLEETS=10000 small fleets, or the LOAD=1 of 10,000 endpoints"
 
 # What `make serve` needs.
 $(READY): pyproject.toml $(ENGINE) $(LOCK) $(ON_LINE) requirements/cuda.txt
@@ -343,7 +343,7 @@ bench-restore: $(DEV)
 	$(BIN)/python -m benchmarks fetch --gb 2 --gb 8
 
 bench-fleet: $(DEV)
-	@$(BIN)/python -m tests.simulation $(if $(FLEETS),--schedules $(FLEETS))
+	@$(BIN)/python -m tests.simulation $(if $(FLEETS),--schedules $(FLEETS),$(if $(LOAD),--load))
 
 # Writes the installed versions to the lock file, with a hash for each file. It omits this project and the packages that
 # torch pins itself (CUDA packages differ by build).

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--role", metavar="ARN", help="Give the pods this IAM role (IRSA). Default: the cluster's Pod Identity.")
 @click.option("--kserve", "kind", flag_value="inference_service", help="Print KServe's InferenceService.")
 @click.option("--llm-service", "kind", flag_value="llm_inference_service", help="Print KServe's LLMInferenceService.")
+@click.option("--hyperpod", "kind", flag_value="hyperpod_endpoint", help="Print HyperPod's InferenceEndpointConfig.")
 @click.option("--compile-job", "kind", flag_value="compile_job", help="Print a Job that compiles into the store.")
 @click.option("--prometheus", metavar="URL", help="Let KEDA scale by this Prometheus. Default: the metrics adapter.")
 @click.option("--gateway", metavar="[NAMESPACE/]NAME", help="Add an InferencePool and an HTTPRoute of this Gateway.")
@@ -52,7 +53,7 @@ def command(name: str, model: str | None, **options: Any) -> None:
 
     kind, several = options["kind"] or "deployment", options["nodes"] > 1
     if several and options["kind"]:
-        raise click.UsageError("--nodes goes with neither --kserve nor --llm-service nor --compile-job.")
+        raise click.UsageError("--nodes does not go with --kserve, --llm-service, --hyperpod or --compile-job.")
     if kind == "llm_inference_service" and options["maximum"]:
         raise click.UsageError("--llm-service does not go with --max: KServe scales it by its own autoscaler.")
     if options["gateway"] and options["kind"]:

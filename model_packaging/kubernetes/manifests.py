@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from handler.config.loading.document_text import parse
 from handler.errors import SettingError
 from model_packaging.kubernetes.pod_size import CORES, DEVICES
 from model_packaging.kubernetes.template import fill_template, yaml_text
@@ -26,6 +30,8 @@ PORT = 8080
 LLM_PORT = 8000
 # Where the volume of a shared artifact store is mounted.
 SHARED_STORE = "/var/neuron-endpoint/artifacts"
+# A workspace of Amazon Managed Prometheus, as HyperPod's schema has it.
+WORKSPACE = re.compile(r"https://aps-workspaces\.[a-zA-Z0-9.-]+\.amazonaws\.com/workspaces/ws-[a-zA-Z0-9-]+")
 
 
 def deployment(work: Workload) -> list[Members]:
@@ -63,6 +69,36 @@ def llm_inference_service(work: Workload) -> list[Members]:
         "env": [*_environment(work), {"name": "SAGEMAKER_BIND_TO_PORT", "value": str(LLM_PORT)}],
     }
     return _manifests(work, "llm_service", kserve)
+
+
+def hyperpod_endpoint(work: Workload) -> list[Members]:
+    """HyperPod's InferenceEndpointConfig. Its operator makes the pods, and mounts no file of settings into them.
+
+    :raises SettingError: an option that the operator has no field for.
+    """
+    options = {"--dra": work.dra, "--karpenter": work.node_class, "--store-class": work.storage_class}
+    if unsupported := [option for option, value in options.items() if value]:
+        fix = f"Leave {unsupported[0]} or --hyperpod out."
+        raise SettingError(unsupported[0], "HyperPod's operator has no field for it", fix)
+    if work.instance is None:
+        raise SettingError("--cpu", "HyperPod's endpoints are on ml. instances", "Give --instance.")
+    if work.scaling is not None and not WORKSPACE.fullmatch(work.prometheus or ""):
+        fix = "Give --prometheus https://aps-workspaces.REGION.amazonaws.com/workspaces/ws-ID, or leave --max out."
+        raise SettingError("--max", "HyperPod scales by a workspace of Amazon Managed Prometheus", fix)
+    (pod,) = fill_template("pod", _values(work))
+    container = pod["containers"][0]
+    settings = parse(work.settings.encode(), "endpoint.yaml") if work.settings else None
+    variables = {"ENDPOINT_CONFIG": json.dumps(settings)} if settings else {}
+    inline = replace(work, settings=None, environment={**work.environment, **variables})
+    hyperpod = {
+        "settings": None,
+        "several": False,  # the labels of the operator's pods are its own
+        "env": _environment(inline),
+        "resources": container["resources"],
+        "probes": {name: container[name] for name in ("startupProbe", "readinessProbe", "livenessProbe")},
+        "target_value": work.scaling.concurrency if work.scaling else None,
+    }
+    return _manifests(work, "hyperpod", hyperpod)
 
 
 def node_group(work: Workload, nodes: int) -> list[Members]:

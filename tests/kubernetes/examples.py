@@ -48,6 +48,14 @@ EXAMPLES: dict[str, tuple[str, tuple[str, ...]]] = {
         "qwen3-8b-trn2.48xlarge",
         ("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--llm-service", "--replicas", "2"),
     ),
+    "hyperpod-trn2.yaml": (
+        "qwen3-8b-trn2.48xlarge",
+        (
+            *("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--hyperpod"),
+            *("--max", "3", "--concurrency", "4"),
+            *("--prometheus", "https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1"),
+        ),
+    ),
     "compile-job-trn2.yaml": (
         "qwen3-8b-trn2.48xlarge",
         ("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--compile-job"),

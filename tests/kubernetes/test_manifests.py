@@ -16,7 +16,7 @@ from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import main
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 from model_packaging.deployment.definition.request import ScalingRequest
-from model_packaging.kubernetes.manifests import as_text, compile_job, deployment, node_group
+from model_packaging.kubernetes.manifests import as_text, compile_job, deployment, hyperpod_endpoint, node_group
 from model_packaging.kubernetes.pod_size import CORES, DEVICES, PodSize, pod_size
 from model_packaging.kubernetes.workload import Workload
 from tests.kubernetes.examples import EXAMPLES, FOLDER, IMAGE, STORE, example
@@ -27,6 +27,7 @@ from tests.recipes.recipe_files import FILES, MODELS
 MEMORY: dict[str, Any] = {"host": {"needed_gib": 30.0}}
 GB = 10**9
 SCALED = ("--max", "3", "--concurrency", "4")
+WORKSPACE = ("--prometheus", "https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1")
 KEDA = ("--prometheus", "http://prometheus.monitoring:9090")
 
 
@@ -87,6 +88,7 @@ MODES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "dra": (("--dra", "--efa", "1", "--karpenter", "neuron"), {"ResourceClaimTemplate", "NodePool"}),
     "kserve": ((*SCALED, *KEDA, "--kserve"), {"InferenceService"}),
     "llm-service": (("--llm-service", "--replicas", "2"), {"LLMInferenceService", "PodDisruptionBudget"}),
+    "hyperpod": ((*SCALED, *WORKSPACE, "--hyperpod"), {"InferenceEndpointConfig", "ServiceAccount"}),
     "compile-job": (("--compile-job",), {"Job"}),
     "nodes": ((*SCALED, "--nodes", "2", "--gateway", "main"), {"LeaderWorkerSet", "HorizontalPodAutoscaler"}),
 }
@@ -145,6 +147,10 @@ BROKEN: list[tuple[str, str, str, Any]] = [
     ("llm-service", "LLMInferenceService", "spec.router.picker", {}),
     ("llm-service", "LLMInferenceService", "spec.template.containers.0.ports.0.containerPort", "8000"),
     ("llm-service", "LLMInferenceService", "apiVersion", "serving.kserve.io/v1alpha1"),
+    ("hyperpod", "InferenceEndpointConfig", "spec.modelSourceConfig.modelSourceType", "none"),
+    ("hyperpod", "InferenceEndpointConfig", "spec.worker.volumeMounts", []),
+    ("hyperpod", "InferenceEndpointConfig", "spec.autoScalingSpec.prometheusTrigger.serverAddress", KEDA[1]),
+    ("hyperpod", "InferenceEndpointConfig", "spec.instanceType", "trn2.48xlarge"),
     ("compile-job", "Job", "spec.backofLimit", 2),
     ("nodes", "LeaderWorkerSet", "spec.leaderWorkerTemplate.restartPolicy", "Always"),
     ("nodes", "LeaderWorkerSet", "spec.leaderWorkerTemplate.workerTemplate.spec.container", []),
@@ -264,6 +270,34 @@ def test_several_replicas() -> None:
     assert target["averageValue"] == "8000m"
     for document in scaled.values():
         assert problems(document) == []
+
+
+def test_hyperpod_gets_the_settings_in_a_variable() -> None:
+    work = workload(settings="max_num_seqs: 4\n", environment={"HF_TOKEN": "hf_VerySecret"})
+    account, endpoint = hyperpod_endpoint(work)
+    assert [problems(document) for document in (account, endpoint)] == [[], []]
+    worker = endpoint["spec"]["worker"]
+    environment = {variable["name"]: variable for variable in worker["environmentVariables"]}
+    assert json.loads(environment["ENDPOINT_CONFIG"]["value"]) == {"max_num_seqs": 4}
+    assert environment["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "chat", "key": "HF_TOKEN"}
+    pod = documents(work)["Deployment"]["spec"]["template"]["spec"]
+    assert worker["resources"] == pod["containers"][0]["resources"]
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"instance": find("trn2.48xlarge"), "dra": True}, "--dra"),
+        ({"node_class": "neuron"}, "--karpenter"),
+        ({"storage_class": "efs"}, "--store-class"),
+        ({"instance": None}, "--cpu"),
+        ({"scaling": ScalingRequest(1, 2, 4.0), "prometheus": KEDA[1]}, "--max"),
+    ],
+)
+def test_what_hyperpod_has_no_field_for_is_refused(change: dict[str, Any], setting: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        hyperpod_endpoint(workload(**change))
+    assert caught.value.setting == setting
 
 
 @pytest.mark.parametrize(

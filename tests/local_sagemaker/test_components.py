@@ -117,6 +117,21 @@ def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
     remove(cloud, "scaled")
 
 
+def test_a_call_to_a_component_at_zero_is_refused_until_a_copy_is_ready(cloud: Cloud, shared: str) -> None:
+    component(cloud, "asleep", copies=0, STUB_START_SECONDS="3")
+    with pytest.raises(ClientError) as refused:
+        ask(cloud, "asleep")
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+    scale = cloud.sagemaker.update_inference_component_runtime_config
+    scale(InferenceComponentName="asleep", DesiredRuntimeConfig={"CopyCount": 1})
+    with pytest.raises(ClientError, match="no instance is healthy") as refused:
+        ask(cloud, "asleep")
+    assert refused.value.response["Error"]["Code"] == "ServiceUnavailable"
+    assert settled(cloud, "asleep")["InferenceComponentStatus"] == "InService"
+    assert ask(cloud, "asleep")["path"] == "/invocations"
+    remove(cloud, "asleep")
+
+
 def test_a_component_gets_a_new_specification(cloud: Cloud, shared: str) -> None:
     component(cloud, "renewed", STUB_VERSION="v1")
     container = {"Image": "stub", "Environment": {"STUB_VERSION": "v2"}}

@@ -1,7 +1,8 @@
 """`python -m tests.simulation`: simulates starts of a fleet in virtual time.
 
 Without options: one fleet of 1,000 instances, with a plot (`start_plot`). With `--schedules`: many small fleets in
-which everything goes wrong. With `--seed`: one of those, with each of its events.
+which everything goes wrong. With `--load`: the requests of fleets up to 10,000 endpoints, as a table (`load_table`).
+With `--seed`: one of the schedules, with each of its events.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from tests.simulation.load_table import load_table
 from tests.simulation.schedules.schedule import Schedule
 from tests.simulation.schedules.schedule_batches import broken, run_all
 from tests.simulation.start_plot import plotted_starts
@@ -22,17 +24,27 @@ from tests.simulation.start_plot import plotted_starts
 @click.option("--out", default=Path("build/fleet.txt"), show_default=True, type=click.Path(path_type=Path))
 @click.option("--seed", type=int, help="Runs the schedule of this seed, and prints its events.")
 @click.option("--schedules", type=click.IntRange(1), help="Runs so many schedules.")
+@click.option("--load", is_flag=True, help="Prints the S3 requests of fleets up to 10,000 endpoints.")
 @click.option("--first", default=0, show_default=True, help="The seed of the first schedule.")
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(1))
 @click.option("--stop", is_flag=True, help="Stops at the first violation.")
 def main(
-    instances: int, out: Path, seed: int | None, schedules: int | None, first: int, processes: int, stop: bool
+    instances: int,
+    out: Path,
+    seed: int | None,
+    schedules: int | None,
+    load: bool,
+    first: int,
+    processes: int,
+    stop: bool,
 ) -> None:
     """Simulates fleets in virtual time, on the product's own code."""
     if seed is not None:
         sys.exit(_print_one(seed))
     if schedules is not None:
         sys.exit(_run_many(range(first, first + schedules), processes, stop=stop))
+    if load:
+        sys.exit(load_table())
     sys.exit(plotted_starts(instances, out))
 
 

@@ -30,23 +30,30 @@ from tests.simulation.fleet_fate import Death, Deaths
 from tests.simulation.fleet_time import Machine, VirtualTime
 from tests.simulation.virtual_threads import virtual_threads
 
-KEYS = (
-    ArtifactKey("graph", "a" * 64, {"model": "simulated"}),
-    ArtifactKey("weights", "b" * 64, {"model": "simulated"}),
-)
 SHARDS = 2
+
+
+def keys_of(endpoint: int) -> tuple[ArtifactKey, ...]:
+    """The keys of an endpoint's model. Each endpoint has a model of its own."""
+    digests = {"graph": f"a{endpoint:063}", "weights": f"b{endpoint:063}"}
+    return tuple(ArtifactKey(kind, digest, {"model": "simulated"}) for kind, digest in digests.items())
+
+
+KEYS = keys_of(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One simulation. Times in seconds.
 
+    :param endpoints: the instances are spread over so many.
     :param within: the instances start within this time.
     :param deadline: of each instance, from its own start on.
     :param failing: the compiler refuses the configuration.
     """
 
     instances: int = 1000
+    endpoints: int = 1
     within: float = 60.0
     compile: float = 900.0
     deadline: float = 7200.0
@@ -100,13 +107,16 @@ def simulate(scenario: Scenario, directory: Path) -> Fleet:
         machine = Machine(time, f"i-{number:04}", random.getrandbits(64))
         instance = Instance(machine.name, directory / machine.name, random.uniform(0, scenario.within))
         fleet.instances.append(instance)
-        time.spawn(machine, partial(_start, scenario, fleet, machine, instance), instance.began)
+        keys = keys_of(number % scenario.endpoints)
+        time.spawn(machine, partial(_start, scenario, fleet, machine, instance, keys), instance.began)
     with virtual_threads(time):
         time.run()
     return fleet
 
 
-def _start(scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instance) -> None:
+def _start(
+    scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instance, keys: tuple[ArtifactKey, ...]
+) -> None:
     objects = BucketOf(fleet.bucket, machine, fleet.deaths, FaultRate(scenario.faults))
     source = BucketSource(objects, layout.object_name)
 
@@ -127,7 +137,7 @@ def _start(scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instanc
 
     search = Acquisition(
         ArtifactStore(objects),
-        KEYS,
+        keys,
         machine.now() + scenario.deadline,
         scenario.options,
         emit=instance.events.append,

@@ -39,7 +39,8 @@ WORK_DIRECTORY = "/tmp/nxd_model/"  # noqa: S108
 AT_ONCE = 8
 GIB = 1024**3
 # The store has the modules of every model that was compiled with a compiler version. The newest are downloaded, up to
-# this number of bytes.
+# these numbers of modules and bytes.
+MOST_MODULES = 1000
 MOST_BYTES = 20 * GIB
 
 
@@ -93,9 +94,12 @@ class NeffCache:
                     lock.unlink()
         return counts
 
-    def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> NeffTransfer:
+    def bring(
+        self, compiler: str | None = None, most_bytes: int = MOST_BYTES, most_modules: int = MOST_MODULES
+    ) -> NeffTransfer:
         """Downloads the modules that this compiler version made on other machines, the newest first.
 
+        :param most_modules: how many modules are read at most, to see their sizes.
         :param most_bytes: limit for all modules together. Never more than half of the free disk space: the compile
             needs some.
         :raises ArtifactError: the store cannot be listed. A single damaged module is skipped.
@@ -111,7 +115,8 @@ class NeffCache:
         chosen: list[StoredModule] = []
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             names = [name for name in self._store.names(compiler) if name not in present]
-            for module in pool.map(lambda name: _try(partial(self._store.read, compiler, name)), names):
+            newest = names[:most_modules]
+            for module in pool.map(lambda name: _try(partial(self._store.read, compiler, name)), newest):
                 if isinstance(module, StoredModule) and module.size <= most_bytes:
                     most_bytes -= module.size
                     chosen.append(module)

@@ -5,8 +5,8 @@ compiled together, under the lease of the first missing key, and published in re
 found, the others are found, too. An entry is visible to others only with its manifest, which the store accepts once.
 
 A waiting instance polls with one request, for the lease, which tells whether the holder is alive. It looks for
-manifests and failures only when the lease is no longer held. Explaining a miss reads every manifest of the store, so
-only the instance that compiles, or that must fail, does it.
+manifests and failures only when the lease is no longer held. Explaining a miss reads up to a hundred manifests, so only
+the instance that compiles, or that must fail, does it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from handler.storage.object_store import size_of
 from handler.storage.storage_errors import ArtifactError, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
 
 LEASES = "leases/"
+# Manifests that are read to explain a miss. A store that many models share can have thousands.
+MOST_COMPARED = 100
 WAITING = "waiting for another instance to publish them"
 # The entries of all keys of a start, in their order.
 Entries = tuple[Manifest, ...]
@@ -230,7 +232,7 @@ class Acquisition:
 
     def _explain(self, key: ArtifactKey) -> str:
         try:
-            miss = explain(key, self._store.entries(key.kind))
+            miss = explain(key, self._store.entries(key.kind, newest=MOST_COMPARED))
         except ArtifactError as error:
             self._emit({"event": "artifact_miss", "key": key.digest, "kind": key.kind, "problem": error.message})
             return f"No entry for key {key.digest[:16]}; the store's entries cannot be listed: {error.message}"

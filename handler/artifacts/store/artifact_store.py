@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
 
 from handler.artifacts.store import garbage_collection, object_names
@@ -67,9 +68,12 @@ class ArtifactStore:
         except NotFound:
             return None
 
-    def entries(self, kind: str | None = None) -> Iterator[Manifest]:
-        """Yields every usable entry, sorted by kind and key. Others are skipped; `unusable` yields their errors."""
-        return (entry for entry in self._all(kind) if isinstance(entry, Manifest))
+    def entries(self, kind: str | None = None, newest: int | None = None) -> Iterator[Manifest]:
+        """Yields every usable entry, sorted by kind and key. Others are skipped; `unusable` yields their errors.
+
+        :param newest: read only so many manifests, from the newest on.
+        """
+        return (entry for entry in self._all(kind, newest) if isinstance(entry, Manifest))
 
     def unusable(self) -> Iterator[ArtifactError]:
         """Yields the error of every unusable entry: damaged, of another schema, or not signed with the key."""
@@ -144,9 +148,11 @@ class ArtifactStore:
             return f"its object has {stored.size} bytes instead of {file.size}"
         return "" if stored == file else f"its object has the digest {stored.digest[:16]}... instead"
 
-    def _all(self, kind: str | None) -> Iterator[Manifest | ArtifactError]:
+    def _all(self, kind: str | None, newest: int | None = None) -> Iterator[Manifest | ArtifactError]:
         prefix = f"{object_names.MANIFESTS}{kind}/" if kind else object_names.MANIFESTS
-        names = (info.key for info in self.objects.list(prefix) if object_names.of_manifest(info.key))
+        listed = (info for info in self.objects.list(prefix) if object_names.of_manifest(info.key))
+        chosen = listed if newest is None else nlargest(newest, listed, key=lambda info: info.modified)
+        names = (info.key for info in chosen)
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="entries") as pool:
             while batch := [name for _, name in zip(range(AT_ONCE), names, strict=False)]:
                 yield from (entry for entry in pool.map(self._try, batch) if entry is not None)

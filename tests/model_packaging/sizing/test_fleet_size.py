@@ -21,6 +21,7 @@ from model_packaging.deployment.definition.limits import DISK_RATE
 from model_packaging.sizing.fleet import FRONT_END, Demand, InstanceRates, fleet_for
 from model_packaging.sizing.fleet_limits import LOOKS, POLL, S3_READS, limit_uses
 from tests.simulation.fleet import Scenario, simulate
+from tests.simulation.load_table import FLEETS, load_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "scale.md").read_text()
@@ -82,6 +83,14 @@ def test_the_polls_are_those_of_the_products_own_code(tmp_path: Path) -> None:
     waited = scenario.compile - scenario.within / 2
     assert asked["get leases"] == pytest.approx(49 * waited / POLL, rel=0.1)
     assert asked["get manifests"] + asked["get failures"] == pytest.approx(50 * LOOKS, rel=0.1)
+
+
+@pytest.mark.parametrize("scenario", [each for each in FLEETS if each.instances <= 200], ids=str)
+def test_the_table_of_loads_is_the_simulations(scenario: Scenario, tmp_path: Path) -> None:
+    load = load_of(scenario, simulate(scenario, tmp_path))
+    columns = (scenario.endpoints, scenario.instances, load.store, load.writes)
+    means = (f"{load.polls:.1f}", f"{load.renewals:.1f}")
+    assert f"| {' | '.join(map(str, (*columns, *means)))} |" in PAGE
 
 
 def test_by_hand() -> None:

@@ -106,11 +106,12 @@ def test_damaged_bytes_are_passed_over(objects: ObjectStore, here: Path, there: 
     assert "digest" in brought.refused[0]
 
 
-def test_the_limit_keeps_the_newest(objects: ObjectStore, here: Path, there: Path) -> None:
+@pytest.mark.parametrize("limit", [{"most_bytes": 1500}, {"most_modules": 1}])
+def test_the_limit_keeps_the_newest(objects: ObjectStore, here: Path, there: Path, limit: dict[str, int]) -> None:
     for name in ("MODULE_1+a", "MODULE_2+a"):
         module(here, name, name.encode() * 100)
         NeffCache(here, NeffStore(objects)).save()
-    assert NeffCache(there, NeffStore(objects)).bring(COMPILER, most_bytes=1500).modules == 1
+    assert NeffCache(there, NeffStore(objects)).bring(COMPILER, **limit).modules == 1
 
 
 def test_with_a_key_only_signed_modules_are_brought(objects: ObjectStore, here: Path, there: Path) -> None:

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries, OnMiss
+from handler.artifacts.lease.acquisition import MOST_COMPARED, Acquisition, AcquisitionOptions, Entries, OnMiss
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender
 from handler.artifacts.lease.negative_entries import SECONDS, name_of
 from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
-from handler.artifacts.store.object_names import object_name
+from handler.artifacts.store.object_names import manifest_name, object_name
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.retry import Retry
@@ -145,6 +145,16 @@ def test_a_miss_is_explained_before_the_compile(start: Start, second: Start) -> 
     start.run(OTHER)
     second.run(GRAPH)
     assert second.told("artifact_miss")[0]["fields"] == ["max_model_len"]
+
+
+def test_a_miss_in_a_large_store_reads_the_newest_entries(start: Start, second: Start, objects: Objects) -> None:
+    for number in range(3 * MOST_COMPARED):
+        objects.put(manifest_name("graph", f"{number:064x}"), b"{}")
+    start.run(OTHER)
+    objects.asked.clear()
+    second.run(GRAPH)
+    assert second.told("artifact_miss")[0]["fields"] == ["max_model_len"]
+    assert MOST_COMPARED <= objects.asked.count("get manifests") < 2 * MOST_COMPARED
 
 
 def test_on_miss_fail(start: Start, second: Start) -> None:
