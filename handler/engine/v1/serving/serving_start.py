@@ -131,8 +131,8 @@ def _complete_tool_calls(state: SimpleNamespace, parser: str) -> None:
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:
     """Limits the default number of output tokens."""
-    for name in ("openai_serving_chat", "openai_serving_completion", "openai_serving_responses"):
-        serving = getattr(state, name, None)
+    for name in ("chat", "completion", "responses", "transcription", "translation"):
+        serving = getattr(state, f"openai_serving_{name}", None)
         if serving is not None:
             own = serving.default_sampling_params
             serving.default_sampling_params = {**own, "max_tokens": min(tokens, own.get("max_tokens", tokens))}
