@@ -114,7 +114,8 @@ def parse_route(
         raise UnsupportedMediaType("multipart/form-data")
     body = BODIES.get(route, Body.ROUTES)
     serving = engine.serving if route in BODIES else engine.require_serving()
-    known = (lambda: serving.fields(route) | {"stream"}) if serving else tuple
+    more = speech.FIELDS if route in SPEECH else {"stream"}
+    known = (lambda: serving.fields(route) | more) if serving else tuple
     fields, ignored = request_fields.resolve(body, document, known)
     if fields.keys() - request_fields.meanings(body).keys() or not plain_path(route, fields, engine.traits):
         served = speech.parse if route in SPEECH else vllm_path.parse

@@ -40,6 +40,10 @@ class SpeechFields(SamplerFields, frozen=True, kw_only=True):
     max_completion_tokens: Count | None = None
 
 
+# vLLM's models of forms do not have the other two.
+FIELDS: Final = frozenset(SpeechFields.__struct_fields__) - {"min_tokens", "stop_token_ids"}
+
+
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
     """Parses a form.
 
@@ -48,7 +52,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     if not isinstance(document.get(FILE), bytes):
         raise MissingField(FILE, SEND_AUDIO)
     for name in document:
-        if name not in SpeechFields.__struct_fields__:
+        if name not in FIELDS:
             raise UnsupportedField(name, "leave it out")
     fields = convert(document, SpeechFields, strict=False)
     if fields.stream and fields.response_format not in ("json", TEXT):
