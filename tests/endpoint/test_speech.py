@@ -25,18 +25,18 @@ FIELDS = {"language": "en", "max_completion_tokens": str(TOKENS)}
 SOUNDS = {"low": tone(1.5), "high": tone(1.5, 1760)}
 SETTINGS = {"MAX_MODEL_LEN": "64", "DTYPE": "float32", "SERVED_MODEL_NAME": "whisper"}
 PROGRAM = """
-import io, json, sys, soundfile, vllm
+import json, sys, soundfile, vllm
 if __name__ == "__main__":
     llm = vllm.LLM(sys.argv[1], dtype="float32", max_model_len=64, enforce_eager=True)
     texts = {}
-    for path in sys.argv[3:]:
+    for path in sys.argv[4:]:
         sound = soundfile.read(path, dtype="float32")
         heard = {"prompt": "", "multi_modal_data": {"audio": sound}}
         asked = {"prompt": "<|startoftranscript|><|en|><|transcribe|><|notimestamps|>"}
         params = vllm.SamplingParams(temperature=0, max_tokens=int(sys.argv[2]))
         [output] = llm.generate({"encoder_prompt": heard, "decoder_prompt": asked}, params)
         texts[path] = output.outputs[0].text
-    print(json.dumps(texts))
+    json.dump(texts, open(sys.argv[3], "w"))
 """
 
 
@@ -49,16 +49,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def texts(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What vLLM's own engine makes of each sound."""
     directory = tmp_path_factory.mktemp("direct")
-    program = directory / "direct.py"
+    program, written = directory / "direct.py", directory / "texts.json"
     program.write_text(PROGRAM)
     paths = {name: directory / f"{name}.wav" for name in SOUNDS}
     for name, path in paths.items():
         path.write_bytes(SOUNDS[name])
-    command = [sys.executable, str(program), str(model), str(TOKENS), *map(str, paths.values())]
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(directory), **ENGINE_ENVIRONMENT}
+    command = [sys.executable, str(program), str(model), str(TOKENS), str(written), *map(str, paths.values())]
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(directory),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        **ENGINE_ENVIRONMENT,
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    made = json.loads(done.stdout.splitlines()[-1])
+    made = json.loads(written.read_text())
     return {name: made[str(path)] for name, path in paths.items()}
 
 
