@@ -135,8 +135,9 @@ def test_another_rate_a_long_sound_a_translation_and_segments(speech: ServeProce
         ("file", {}, {"file": ("a.wav", b"")}),
         ("file", {}, {"file": ("a.wav", tone(0))}),
         ("file", {}, {"file": ("a.wav", tone(1)[:44] + bytes(2**20))}),
-        ("file", {}, {"sound": ("a.wav", tone(1))}),
-        ("file", {"file": "a text"}, {}),
+        ("file", {}, {"prompt": (None, b"no file")}),
+        ("file", {}, {"file": (None, b"a text")}),
+        ("sound", {}, {"sound": ("a.wav", tone(1))}),
         ("response_format", {"response_format": "srt"}, None),
         ("response_format", {"response_format": "xml"}, None),
         ("response_format", {"response_format": "diarized_json"}, None),
@@ -153,9 +154,9 @@ def test_another_rate_a_long_sound_a_translation_and_segments(speech: ServeProce
     ],
 )
 def test_a_form_that_cannot_be_transcribed(
-    speech: ServeProcess, field: str, data: dict[str, str], files: dict[str, tuple[str, bytes]] | None
+    speech: ServeProcess, field: str, data: dict[str, str], files: dict[str, tuple[str | None, bytes]] | None
 ) -> None:
-    sent = {"file": ("a.wav", SOUNDS["low"])} if files is None else files or {"": ("", b"")}
+    sent = files or {"file": ("a.wav", SOUNDS["low"])}
     reply = speech.client.post(ROUTE, data={"language": "en", **data}, files=sent)
     assert 400 <= reply.status_code < 500, reply.text
     assert reply.json()["error"]["param"] == field, reply.text

@@ -51,6 +51,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     """
     if not isinstance(document.get(FILE), bytes):
         raise MissingField(FILE, SEND_AUDIO)
+    document = {name: value for name, value in document.items() if value != ""}
     for name in document:
         if name not in FIELDS:
             raise UnsupportedField(name, "leave it out")

@@ -6,7 +6,7 @@ vLLM decodes it in threads of its own, and limits what it decodes to (VLLM_MAX_A
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Final
+from typing import Any, Final
 
 import vllm.envs
 from starlette.datastructures import UploadFile
@@ -41,6 +41,19 @@ def upload(route: Route, audio: bytes) -> UploadFile:
     if len(audio) > limit:
         raise InvalidField("file", f"it has {len(audio):,} bytes; at most {limit:,} are allowed ({LIMIT})")
     return UploadFile(BytesIO(audio))
+
+
+def reject_empty(serving: Any) -> None:
+    """Makes one of vLLM's speech classes reject a file without a sample, of which it would make a text."""
+    decode = serving._decode_and_chunk_speech_async
+
+    async def decoded(audio: bytes) -> tuple[list[Any], float]:
+        chunks, seconds = await decode(audio)
+        if not seconds:
+            raise InvalidField("file", "it has no sound")
+        return chunks, seconds
+
+    serving._decode_and_chunk_speech_async = decoded
 
 
 def content(file: UploadFile) -> bytes:
