@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from container.http.exchange import Exchange
 from container.inference.pipeline import ParserOf, Pipeline, body_parser, route_parser
 from container.service import Service
-from handler.engine.api_routes import ALIASES, Route
+from handler.engine.api_routes import ALIASES, SPEECH, Route
 from handler.schemas.anthropic.messages import MessagesRoute
 
 INVOCATIONS = "/invocations"
@@ -17,6 +18,9 @@ WEBSOCKET = "/invocations-bidirectional-stream"
 # The path of a model of a multi-model endpoint, as SageMaker sends it.
 MODEL, INVOKE = "/models/", "/invoke"
 MODEL_RULE = f"{MODEL}<path:name>{INVOKE}"
+
+# The paths whose bodies may be forms.
+FORMS: Final = frozenset((INVOCATIONS, *SPEECH))
 
 Answer = Callable[[Exchange], Awaitable[None]]
 
@@ -44,7 +48,8 @@ class InferenceRoutes:
     def __init__(self, service: Service, pipeline: Pipeline) -> None:
         self._service, self._pipeline = service, pipeline
         self._routes: Mapping[str, InferenceRoute] = {
-            path: InferenceRoute(path, partial(pipeline.respond, parser_of=parser_of)) for path, parser_of in parsers()
+            path: InferenceRoute(path, partial(pipeline.respond, parser_of=parser_of, forms=path in FORMS))
+            for path, parser_of in parsers()
         }
 
     def find(self, exchange: Exchange) -> InferenceRoute | None:
@@ -63,7 +68,7 @@ class InferenceRoutes:
 
     async def _invoke(self, name: str, exchange: Exchange) -> None:
         self._service.model(name)
-        await self._pipeline.respond(exchange, body_parser, model=name)
+        await self._pipeline.respond(exchange, body_parser, model=name, forms=True)
 
     async def _converse(self, exchange: Exchange) -> None:
         from container.inference.websocket_session import WebSocketSession  # wsproto: few endpoints need it

@@ -7,7 +7,7 @@ nothing has begun, before it is known which engine answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from werkzeug.datastructures import MIMEAccept
@@ -22,6 +22,7 @@ from container.inference.sinks import CallSink, CollectingSink, EventSink, Whole
 from container.inference.trial import try_suspect
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
+from container.requests.form_body import FORM, decode_form
 from container.requests.request_body import require_json
 from container.requests.request_record import RequestRecord, record_of
 from container.service import Service
@@ -72,10 +73,13 @@ class Pipeline:
         self._service = service
         self.threads = WorkThreads()
 
-    async def respond(self, exchange: Exchange, parser_of: ParserOf, model: str | None = None) -> None:
+    async def respond(
+        self, exchange: Exchange, parser_of: ParserOf, model: str | None = None, *, forms: bool = False
+    ) -> None:
         """Answers a request with one body, or with one body on each line.
 
         :param parser_of: makes the parser of the route's bodies.
+        :param forms: a body may be a form with an audio file.
         :param model: the model in the path. It takes precedence over the header, which takes precedence over the body.
         :raises EndpointError: the request is not valid, is not admitted, or fails before its first token.
         """
@@ -90,7 +94,7 @@ class Pipeline:
             model = model or requested_model(service, request)
             # A transform job need not name the type of its lines (CreateTransformJob, TransformInput.ContentType).
             kind = request.mimetype or (JSON_LINES if config.batch_transform else "")
-            require_json(request, kind, accepted=LINE_TYPES)
+            require_json(request, kind, accepted={*LINE_TYPES, FORM} if forms else LINE_TYPES)
             body, timeout = exchange.body, request.headers.get(TIMEOUT_HEADER)
             parse, session = with_model(parser_of(service, request), model), request.headers.get(SESSION_HEADER)
             if kind in LINE_TYPES:
@@ -107,7 +111,8 @@ class Pipeline:
                 except EndpointError as error:
                     self._failed(exchange, error, limit)
                 return
-            document = await self.threads.run(len(body), decode, body)
+            read = partial(decode_form, request.headers["Content-Type"]) if kind == FORM else decode
+            document = await self.threads.run(len(body), read, body)
             if manage_session(service, exchange, document, session):
                 return
             engine, admission = service.resolve_engine(model or document.get("model"))
@@ -115,7 +120,7 @@ class Pipeline:
             size = body_size(body, engine)
             call, limit = await self.threads.run(size, parse_call, service, engine, parse, document, record, timeout)
             service.observer.started(record, body)
-            await try_suspect(service.recovery, engine, parse, (body,), record, limit, self.threads)
+            await try_suspect(service.recovery, engine, parse, (body,), record, limit, self.threads, read)
             exchange.headers.extend(session_headers(service, session).items())
             exchange.headers.extend(record.ignored_header)
             await self._run(exchange, engine, call, limit, size)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
+from typing import Any
 
 from container.inference.sinks import CallSink
 from container.recovery.recovery import Recovery
@@ -36,10 +37,12 @@ async def try_suspect(
     record: RequestRecord,
     limit: Deadline,
     threads: WorkThreads,
+    read: Callable[[bytes], Mapping[str, Any]] = decode,
 ) -> None:
     """Tries a request alone if its body was in an engine that died.
 
     :param bodies: the request's body, or its lines.
+    :param read: decodes a body.
     :raises BodyQuarantined: the engine has died of it.
     """
     if not recovery.suspected(record):
@@ -47,7 +50,7 @@ async def try_suspect(
     died = False
     for body in bodies:
         try:
-            call = await threads.run(body_size(body, engine), lambda body: parse(decode(body), engine), body)
+            call = await threads.run(body_size(body, engine), lambda body: parse(read(body), engine), body)
             error = await _tried_alone(engine, call, limit)
         except ClientError:
             continue  # the request itself ends with it

@@ -11,7 +11,7 @@ from container.inference.session_requests import CLOSE, NEW, REQUEST_TYPE
 from container.routes.adapter_routes import AdapterFields
 from container.routes.model_routes import ModelFields
 from handler.batches.batches import BatchFields
-from handler.engine.api_routes import Route
+from handler.engine.api_routes import SPEECH, Route
 from handler.schemas.anthropic.message_fields import CountFields, MessageFields
 from handler.schemas.dispatch import BODIES
 from handler.schemas.openai.chat import ROLES, ChatFields
@@ -35,6 +35,8 @@ NAMES: Final[Mapping[Route, str]] = {
     Route.RERANK: "Rerank",
     Route.CLASSIFY: "Classification",
     Route.POOLING: "Pooling",
+    Route.TRANSCRIPTIONS: "Transcription",
+    Route.TRANSLATIONS: "Translation",
 }
 TABLES: Final[Mapping[Route, type[msgspec.Struct]]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
 OTHERS: Final[Sequence[type[msgspec.Struct]]] = (
@@ -93,7 +95,9 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
         "properties": {REQUEST_TYPE: {"enum": [NEW, CLOSE]}},
         "additionalProperties": False,
     }
-    names = [f"{name}Request" for name in NAMES.values() if f"{name}Request" in components]
+    names = [
+        f"{name}Request" for route, name in NAMES.items() if route not in SPEECH and f"{name}Request" in components
+    ]
     components["Invocation"] = {
         "description": "The custom attributes route= and schema= decide which of these it is. Without them one key "
         "does: anthropic_version, messages, prompt, inputs, input, query, queries or tokens (docs/requests.md).",

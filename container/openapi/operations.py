@@ -12,8 +12,9 @@ from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER
+from container.requests.form_body import FORM
 from container.routes.adapter_routes import ALIAS_HEADER
-from handler.engine.api_routes import ALIASES, Route
+from handler.engine.api_routes import ALIASES, SPEECH, Route
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.reply import JSON_LINES, SSE
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
@@ -21,6 +22,8 @@ from handler.sessions.session_errors import HEADER as SESSION_HEADER
 JSON: Final = "application/json"
 LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}
 EVENTS: Final[Schema] = {"type": "string", "description": "Server-sent events; the data of each is a JSON document."}
+
+LINED: Final[Mapping[str, Schema]] = {JSON_LINES: LINES}
 
 
 def _header(name: str, description: str) -> Schema:
@@ -89,8 +92,8 @@ def _served(route: Route) -> RouteOperation:
     name = NAMES[route]
     return RouteOperation(
         f"OpenAI's or vLLM's API: {name.lower()}",
-        {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
-        {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, JSON_LINES: LINES}},
+        {FORM: ref(f"{name}Request")} if route in SPEECH else {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
+        {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, **({"text/plain": TEXT} if route in SPEECH else LINED)}},
         failures.TOKENS,
         HEADERS,
     )
@@ -106,8 +109,8 @@ ANY_REPLY: Final[Schema] = {
 }
 INVOCATION: Final = RouteOperation(
     "A body of any schema: OpenAI, TGI or LMI",
-    {JSON: ref("Invocation"), JSON_LINES: LINES},
-    {200: {JSON: ANY_REPLY, SSE: EVENTS, JSON_LINES: LINES}},
+    {JSON: ref("Invocation"), JSON_LINES: LINES, FORM: ref(f"{NAMES[Route.TRANSCRIPTIONS]}Request")},
+    {200: {JSON: ANY_REPLY, SSE: EVENTS, JSON_LINES: LINES, "text/plain": TEXT}},
     failures.TOKENS,
     HEADERS,
 )
@@ -165,7 +168,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), failures.NAMED),
     ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), failures.NAMED),
     ("POST", "/v1/files"): RouteOperation(
-        "Upload the input of a batch", {"multipart/form-data": ref("FileForm")}, _json("File"), failures.BATCH_BODY
+        "Upload the input of a batch", {FORM: ref("FileForm")}, _json("File"), failures.BATCH_BODY
     ),
     ("GET", "/v1/files"): RouteOperation("The files", {}, _json("FileList"), failures.BATCHES, LISTED),
     ("GET", "/v1/files/{identity}"): RouteOperation("One file", {}, _json("File"), failures.BATCHES),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request
 
+from container.requests.form_body import FORM
 from container.requests.paging import number
 from container.requests.request_body import json_document
 from container.service import Service
@@ -17,7 +18,6 @@ from handler.errors import InvalidField, MissingField, NothingStored, Unsupporte
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import encode
 
-FORM = "multipart/form-data"
 # The page lengths of OpenAI's lists.
 FILES_LIMIT, BATCHES_LIMIT = 10_000, 20
 

@@ -21,8 +21,13 @@ class Route(StrEnum):
     RERANK = "/rerank"
     CLASSIFY = "/classify"
     POOLING = "/pooling"
+    TRANSCRIPTIONS = "/v1/audio/transcriptions"
+    TRANSLATIONS = "/v1/audio/translations"
 
 
+# The routes whose bodies are forms with an audio file.
+SPEECH: Final = frozenset((Route.TRANSCRIPTIONS, Route.TRANSLATIONS))
+TRANSCRIBE: Final = "transcription"
 # Other paths of the same routes: those of Jina's and Cohere's clients.
 ALIASES: Final[Mapping[str, Route]] = {
     "/v1/score": Route.SCORE,
@@ -35,7 +40,8 @@ ALIASES: Final[Mapping[str, Route]] = {
 class Traits:
     """The properties of an engine that decide how a request is answered.
 
-    :param tasks: what the model does, as vLLM names it: `generate`, or `embed`, `classify`, `score` ...
+    :param tasks: what the model does, as vLLM names it: `generate`, `transcription`, or `embed`, `classify` ... Whisper
+        has `transcription` alone.
     :param multimodal: the model accepts images, audio or video.
     :param priorities: the scheduler uses a request's `priority`.
     :param plain_chat: the answer to a chat is the generated text, unchanged. False if a reasoning parser splits it, or
@@ -50,9 +56,14 @@ class Traits:
     plain_usage: bool = True
 
     @property
+    def generates(self) -> bool:
+        """The model continues a text."""
+        return "generate" in self.tasks
+
+    @property
     def pooling(self) -> bool:
-        """The model generates no text."""
-        return "generate" not in self.tasks
+        """The model generates no text, neither from a text nor from speech."""
+        return not self.generates and TRANSCRIBE not in self.tasks
 
 
 PLAIN = Traits()

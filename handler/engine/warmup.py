@@ -9,15 +9,18 @@ requests keeps the plan's limits, as a client's must: the sampling that the devi
 from __future__ import annotations
 
 import threading
+import wave
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 
-from handler.engine.api_routes import Route
+from handler.engine.api_routes import TRANSCRIBE, Route
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Generation, Sampling, StopReason
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.sampling_check import supported
-from handler.errors import EndpointError
+from handler.errors import ClientError, EndpointError
 
 GREEDY = Sampling(max_tokens=4, temperature=0.0, ignore_eos=True)
 SAMPLED = Sampling(max_tokens=4, temperature=0.8, top_p=0.9, top_k=20, ignore_eos=True)
@@ -30,6 +33,7 @@ ROUNDS: tuple[tuple[Sampling, ...], ...] = (
 )
 
 PROMPT = 4  # tokens
+SOUND_RATE = 16_000  # samples a second, which is also their number
 
 # What vLLM can be asked to pool, the usual first (vllm/tasks.py, 0.16).
 POOLING = ("embed", "classify", "token_embed", "token_classify")
@@ -68,8 +72,10 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
     :raises EndpointError: a warm-up request failed.
     :raises TimeoutError: a round did not end in time.
     """
-    if engine.traits.pooling:
-        return _pool(engine, timeout)
+    if TRANSCRIBE in engine.traits.tasks:
+        _transcribe(engine, timeout)
+    if not engine.traits.generates:
+        return _pool(engine, timeout) if engine.traits.pooling else 0
     model = engine.adapter_names[0] if engine.adapters is not None and engine.adapters.required else None
     prompt = [min(1, engine.prompts.vocab_size - 1)] * prompt_length(engine.limits)
     tokens = 0
@@ -93,6 +99,20 @@ def within(sampling: Sampling, limits: RequestLimits) -> Sampling:
     room = limits.max_model_len - prompt_length(limits)
     most = min(sampling.max_tokens or room, room, limits.max_output or room)
     return replace(supported(sampling, limits.sampling), max_tokens=most)
+
+
+def _transcribe(engine: Engine, timeout: float) -> None:
+    """One transcription, of silence. Without a decoder there is none, and each request gets an error that says so."""
+    sound = BytesIO()
+    with wave.open(sound, "wb") as file:
+        file.setparams((1, 2, SOUND_RATE, 0, "NONE", ""))
+        file.writeframes(bytes(2 * SOUND_RATE))
+    body = {"file": sound.getvalue(), "max_completion_tokens": PROMPT}
+    with suppress(ClientError):
+        prepared = engine.require_serving().request(Route.TRANSCRIPTIONS, body, {})
+        outcome = _Outcome()
+        engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
+        outcome.wait(timeout, "transcription")
 
 
 def _pool(engine: Engine, timeout: float) -> int:

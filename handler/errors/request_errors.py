@@ -8,12 +8,12 @@ from handler.errors.base import ClientError
 
 
 class InvalidBody(ClientError):
-    """The body cannot be read: it is not JSON, not UTF-8, not an object, or nested too deeply."""
+    """The body cannot be read: it is not JSON, not UTF-8, not an object, or nested too deeply; or it is no form."""
 
     code = "invalid_body"
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"The request body cannot be read: {problem}. Send one JSON object, encoded as UTF-8.")
+    def __init__(self, problem: str, fix: str = "one JSON object, encoded as UTF-8") -> None:
+        super().__init__(f"The request body cannot be read: {problem}. Send {fix}.")
 
 
 class BodyQuarantined(ClientError):

@@ -3,8 +3,8 @@
 The API. A route of OpenAI's API (`/v1/chat/completions` ...) or of Anthropic's decides by itself. At /invocations the
 custom attribute `route=` or `schema=` decides, else a key of the body: `anthropic_version` is a message, `messages` a
 chat, `prompt` a completion, `inputs` TGI or LMI, `input` a response, `tokens` a detokenization, `query` a reranking,
-`queries`, `text_1` or `data_1` a score. On an endpoint for embeddings, `input` and `messages` are embeddings. On one
-that classifies and does not embed, they are classified.
+`queries`, `text_1` or `data_1` a score. A form with a file is a transcription. On an endpoint for embeddings, `input`
+and `messages` are embeddings. On one that classifies and does not embed, they are classified.
 
 The path. The plain path answers one prompt with one plain text, without pydantic. It supports every field in
 `ChatFields` and `CompletionFields`, and all of TGI and LMI. The vLLM path uses vLLM's own serving classes. It is used
@@ -24,15 +24,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from handler.engine.api_routes import ALIASES, Route, Traits
+from handler.engine.api_routes import ALIASES, SPEECH, Route, Traits
 from handler.engine.engine import Engine
-from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedTask
+from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedMediaType, UnsupportedTask
 from handler.schemas import request_fields
 from handler.schemas.anthropic import messages
 from handler.schemas.anthropic.message_fields import VERSION_FIELD
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.framing import framed, with_ignored
-from handler.schemas.openai import chat, completion, vllm_path
+from handler.schemas.openai import chat, completion, speech, vllm_path
+from handler.schemas.openai.speech import FILE, SEND_AUDIO
 from handler.schemas.reply import AnyCall
 from handler.schemas.request_fields import Body
 from handler.schemas.tgi_lmi import inputs_body as inputs
@@ -75,10 +76,13 @@ def parse(
     attribute = options.attributes.get("route")
     if attribute or VERSION_FIELD in document:
         return parse_path(path_of(attribute or MessagesRoute.MESSAGES), document, engine, headers)
+    if isinstance(document.get(FILE), bytes):
+        return parse_route(Route.TRANSCRIPTIONS, document, engine, headers)
     route = BY_SCHEMA.get(options.schema) if options.schema else by_key(document, engine.traits)
     if route is None:
-        if engine.traits.pooling:
-            raise UnsupportedTask("inputs", "makes embeddings and generates no text", "send 'input'")
+        if not engine.traits.generates:
+            does, fix = ("makes embeddings", "send 'input'") if engine.traits.pooling else ("transcribes", SEND_AUDIO)
+            raise UnsupportedTask("inputs", f"{does} and continues no text", fix)
         fields, ignored = request_fields.resolve(Body.INPUTS, document)
         return with_ignored(inputs.parse(fields, engine, options), ignored)
     call = parse_route(route, document, engine, headers)
@@ -106,19 +110,23 @@ def parse_route(
 
     :raises ClientError: a field is wrong. The error names it.
     """
+    if route not in SPEECH and isinstance(document.get(FILE), bytes):
+        raise UnsupportedMediaType("multipart/form-data")
     body = BODIES.get(route, Body.ROUTES)
     serving = engine.serving if route in BODIES else engine.require_serving()
-    known = (lambda: serving.fields(route) | {"stream"}) if serving else tuple
+    more = speech.FIELDS if route in SPEECH else {"stream"}
+    known = (lambda: serving.fields(route) | more) if serving else tuple
     fields, ignored = request_fields.resolve(body, document, known)
     if fields.keys() - request_fields.meanings(body).keys() or not plain_path(route, fields, engine.traits):
-        return with_ignored(vllm_path.parse(route, fields, engine, headers), ignored)
+        served = speech.parse if route in SPEECH else vllm_path.parse
+        return with_ignored(served(route, fields, engine, headers), ignored)
     call = chat.parse(fields, engine) if route is Route.CHAT else completion.parse(fields, engine)
     return with_ignored(call, ignored)
 
 
 def plain_path(route: Route, document: Mapping[str, Any], traits: Traits) -> bool:
     """Whether the plain path can answer a body. A pure function of its arguments."""
-    if traits.pooling or not traits.plain_usage:
+    if not traits.generates or not traits.plain_usage:
         return False
     if route is Route.CHAT:
         return traits.plain_chat and request_fields.is_plain(Body.CHAT, document) and _plain_messages(document)

@@ -56,6 +56,16 @@ CASES: list[tuple[str, bytes, int, str | None]] = [
 ]
 
 
+@pytest.mark.parametrize("path", ["/invocations", "/v1/audio/transcriptions", "/v1/audio/translations"])
+def test_a_text_model_transcribes_no_speech(endpoint: ServeProcess, path: str) -> None:
+    reply = endpoint.client.post(path, files={"file": ("a.wav", b"RIFF")}, data={"language": "en"})
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"]) == (400, "unsupported_task")
+    assert error["param"].startswith("/v1/audio/")
+    reply = endpoint.client.post("/v1/audio/transcriptions", json={"model": None})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "file")
+
+
 @pytest.mark.parametrize(("body", "status", "field"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_bad_body(endpoint: ServeProcess, body: bytes, status: int, field: str | None) -> None:
     reply = endpoint.client.post("/invocations", content=body, headers=JSON)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from handler.config.endpoint_config import DTYPES, EndpointConfig
 from handler.config.fields import field_of_key, field_of_native_key
@@ -15,6 +16,9 @@ from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import PLUGIN
+
+# Models that a single line has (vLLM Neuron, "Features", SDK 2.33).
+LINE_OF_MODEL: Final = {"Qwen3ASRForConditionalGeneration": "native-0.29"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,14 @@ def warning(code: str, setting: str, why: str, fix: str) -> Finding:
 
 def info(code: str, setting: str, why: str, fix: str) -> Finding:
     return Finding(code, Severity.INFO, setting, why, fix)
+
+
+def unsupported_model(context: CheckContext, why: str, fix: str) -> Finding:
+    """:param fix: what to do, unless another line has the model."""
+    named = context.facts.architectures if context.facts else ()
+    line = next((LINE_OF_MODEL[name] for name in named if name in LINE_OF_MODEL), None)
+    fix = fix if line is None else f"Set ENDPOINT_LINE to {line}, which has the model."
+    return error("unsupported-model", context.setting("model"), why, fix)
 
 
 def effective(draft: PlanDraft) -> dict[str, Json]:

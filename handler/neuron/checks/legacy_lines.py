@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import CheckContext, Rejected, error, info, rejected
+from handler.neuron.checks.check_context import CheckContext, Rejected, error, info, rejected, unsupported_model
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
@@ -82,7 +82,7 @@ def tnx_model(context: CheckContext) -> Iterator[Finding]:
     facts = context.facts
     if context.line.keys is ConfigKeys.TRANSFORMERS_NEURONX and facts and facts.model_type not in MODEL_TYPES:
         why = f"transformers-neuronx serves {' and '.join(MODEL_TYPES)} models, not '{facts.model_type[:40]}'"
-        yield error("unsupported-model", context.setting("model"), why, "Use a line of NxD Inference (ENDPOINT_LINE).")
+        yield unsupported_model(context, why, "Use a line of NxD Inference (ENDPOINT_LINE).")
 
 
 def tnx_buckets(context: CheckContext) -> Iterator[Finding]:

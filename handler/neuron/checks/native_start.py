@@ -12,7 +12,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import Json
-from handler.neuron.checks.check_context import CheckContext, error, warning
+from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
 from handler.neuron.lines.native.native_prefill import TOKENS, numbers
@@ -27,8 +27,6 @@ ARCHITECTURES: Final = (
     "Qwen3VLForConditionalGeneration",
     "Eagle3LlamaForCausalLM",
 )
-# Models of single lines (vLLM Neuron, "Features", SDK 2.33).
-ARCHITECTURES_OF: Final = {"native-0.29": ("Qwen3ASRForConditionalGeneration",)}
 # Methods of a checkpoint's quantization_config that vLLM accepts on Neuron.
 QUANTIZATIONS: Final = ("neuron_quant", "compressed-tensors", "modelopt")
 # Spellings of the setting that mean a checkpoint's own, and the start of those that the worker converts to.
@@ -194,11 +192,10 @@ def _number(text: str) -> float | None:
 def architecture(context: CheckContext) -> Iterator[Finding]:
     """The plugin has its own implementation of each model."""
     named = context.facts.architectures if context.facts else ()
-    known = (*ARCHITECTURES, *ARCHITECTURES_OF.get(context.line.name, ()))
+    known = (*ARCHITECTURES, *(model for model, line in LINE_OF_MODEL.items() if line == context.line.name))
     if named and not set(named) & set(known):
         why = f"{context.line.name} has no model {named[0][:60]}; it has {', '.join(known)}"
-        fix = "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model."
-        yield error("unsupported-model", context.setting("model"), why, fix)
+        yield unsupported_model(context, why, "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model.")
 
 
 def quantization(context: CheckContext) -> Iterator[Finding]:

@@ -12,7 +12,16 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import Json
-from handler.neuron.checks.check_context import CheckContext, Rejected, dtype_of, error, info, rejected, warning
+from handler.neuron.checks.check_context import (
+    CheckContext,
+    Rejected,
+    dtype_of,
+    error,
+    info,
+    rejected,
+    unsupported_model,
+    warning,
+)
 from handler.neuron.lines.optimum_neuron import EXPORTED, NAME
 
 REJECTED: Final[Rejected] = {
@@ -40,7 +49,7 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     kind = context.facts.model_type if context.facts else MODEL_TYPES[0]
     if kind not in MODEL_TYPES and f"{kind}_text" not in MODEL_TYPES:
         why = f"optimum-neuron's plugin has no models of type '{kind[:40]}'"
-        yield error("unsupported-model", context.setting("model"), why, f"Supported: {', '.join(MODEL_TYPES)}.")
+        yield unsupported_model(context, why, f"Supported: {', '.join(MODEL_TYPES)}.")
     tokens, length = context.draft.number("max_num_batched_tokens"), context.draft.number("max_model_len")
     if tokens is not None and length is not None and tokens < length:
         why = f"a prompt of more than {tokens} tokens would wait for ever: without chunked prefill it needs one step"

@@ -7,7 +7,7 @@ from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import CheckContext, error, warning
+from handler.neuron.checks.check_context import CheckContext, error, unsupported_model, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
@@ -117,10 +117,10 @@ def model_type(context: CheckContext) -> Iterator[Finding]:
     if kind == "mllama" and context.plugin:
         why = "Llama 3.2 Vision (mllama) runs on the legacy fork only"
         fix = "Use another model, or the fork (ENDPOINT_LINE=fork-0.9.1)."
-        yield error("unsupported-model", context.setting("model"), why, fix)
+        yield unsupported_model(context, why, fix)
     elif kind not in MODEL_TYPES:
         why = f"NxD Inference does not support models of type '{kind[:40]}'"
-        yield error("unsupported-model", context.setting("model"), why, f"Supported: {', '.join(MODEL_TYPES)}.")
+        yield unsupported_model(context, why, f"Supported: {', '.join(MODEL_TYPES)}.")
 
 
 MODEL_TYPES: Final = (

@@ -83,10 +83,11 @@ def _inspect(fields: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(fields)
 
 
-def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "") -> Fields:
+def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "", *, strict: bool = True) -> Fields:
     """The typed body. Unknown fields are ignored, unless they look like a misspelling.
 
     :param prefix: of the names in errors.
+    :param strict: numbers and booleans may not be texts, as they are in a form.
     :raises InvalidField: a value has the wrong type or is out of bounds. The error names its field.
     :raises UnknownField: an unknown field is almost a known one.
     """
@@ -95,7 +96,7 @@ def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "")
     with _INSPECTING:
         _inspect(fields)
     try:
-        return msgspec.convert(document, fields, strict=True)
+        return msgspec.convert(document, fields, strict=strict)
     except msgspec.ValidationError as error:
         raise _invalid_field(str(error), prefix) from None
 

@@ -37,6 +37,8 @@ PROMPTS: Mapping[Route, str] = {
     Route.RERANK: "query",
     Route.CLASSIFY: "input",
     Route.POOLING: "input",
+    Route.TRANSCRIPTIONS: "file",
+    Route.TRANSLATIONS: "file",
 }
 # What a body may have in place of that key.
 OTHER_PROMPTS: Mapping[Route, tuple[str, ...]] = {Route.SCORE: ("text_1", "data_1")}

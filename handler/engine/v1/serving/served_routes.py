@@ -15,12 +15,20 @@ from vllm.entrypoints.pooling.embed.protocol import EmbeddingChatRequest, Embedd
 from vllm.entrypoints.pooling.pooling.protocol import PoolingChatRequest, PoolingCompletionRequest
 from vllm.entrypoints.serve.tokenize.protocol import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
 
-from handler.engine.api_routes import Route
+from handler.engine.api_routes import TRANSCRIBE, Route
 
 try:
     from vllm.entrypoints.pooling.score import protocol as scoring
 except ImportError:
     from vllm.entrypoints.pooling.scoring import protocol as scoring  # 0.24.0
+
+try:
+    from vllm.entrypoints.speech_to_text.transcription.protocol import TranscriptionRequest
+    from vllm.entrypoints.speech_to_text.translation.protocol import TranslationRequest
+
+    TRANSCRIPTIONS, TRANSLATIONS = {"": TranscriptionRequest}, {"": TranslationRequest}
+except ImportError:  # 0.16.0 decodes audio on the event loop, and without a limit of its length
+    TRANSCRIPTIONS = TRANSLATIONS = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +37,22 @@ class ServedRoute:
 
     :param state: the names of vLLM's serving object. Versions have different names.
     :param method: the method that answers a request. Of a pooling model on 0.24.0 and later, the object itself answers.
-    :param models: vLLM's request models, by the key that a body must have. "" is for all other bodies.
+    :param models: vLLM's request models, by the key that a body must have. "" is for all other bodies. Empty: this
+        version's are not known.
     :param tasks: the model must have one of these tasks. Empty: any model will do.
+    :param since: the first version whose models are known.
     """
 
     state: tuple[str, ...]
     method: str
     models: Mapping[str, type[BaseModel]]
     tasks: frozenset[str] = frozenset()
+    since: str = "0.16"
 
 
 GENERATE: Final = frozenset({"generate"})
 SCORES: Final = frozenset({"score", "embed", "token_embed"})
+HEARS: Final = frozenset({TRANSCRIBE})
 POOLING: Final = frozenset({"embed", "classify", "score", "token_embed", "token_classify", "plugin"})
 SCORING: Final = ("openai_serving_scores", "serving_scores")  # 0.24.0
 TOKENIZATION: Final = ("openai_serving_tokenization", "serving_tokenization")  # 0.24.0
@@ -83,5 +95,11 @@ SERVED_ROUTES: Final[Mapping[Route, ServedRoute]] = {
         "create_pooling",
         {"messages": PoolingChatRequest, "": PoolingCompletionRequest},
         POOLING,
+    ),
+    Route.TRANSCRIPTIONS: ServedRoute(
+        ("openai_serving_transcription",), "create_transcription", TRANSCRIPTIONS, HEARS, since="0.24"
+    ),
+    Route.TRANSLATIONS: ServedRoute(
+        ("openai_serving_translation",), "create_translation", TRANSLATIONS, HEARS, since="0.24"
     ),
 }

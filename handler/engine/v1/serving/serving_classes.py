@@ -20,18 +20,20 @@ from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from handler.engine.api_routes import Route, Traits
+from handler.engine.api_routes import SPEECH, Route, Traits
 from handler.engine.contract import PreparedRequest, WholeReply
 from handler.engine.engine_client.client_error import CLIENT_ERROR
 from handler.engine.generation.request_cost import COST, RequestCost, check_ids
 from handler.engine.v1.grammar.grammar_guard import GrammarUntried
 from handler.engine.v1.serving import (
+    audio_files,
     fail_fast_validation,
     generate_wrapper,
     response_events,
     response_items,
     serving_errors,
     serving_schemas,
+    transcription_events,
 )
 from handler.engine.v1.serving.reply_building import UnbuiltReply, build, json_pieces
 from handler.engine.v1.serving.served_routes import SERVED_ROUTES, ServedRoute
@@ -47,7 +49,6 @@ try:
 except ImportError:  # not 0.24.0, whose pooling models have no method for it
     create_error_response = None
 
-ERROR_FRAME: Final = 'data: {"error"'
 # The request headers that vLLM gets: the trace context. Other headers would control vLLM (X-data-parallel-rank,
 # X-Request-Id).
 HEADERS: Final = ("traceparent", "tracestate")
@@ -93,7 +94,9 @@ class VllmServing:
             raise self._unsupported(route)
         if self._serving(api) is None:
             does = "is served by a vLLM whose classes for it are not known here"
-            raise UnsupportedTask(route, does, "use vLLM 0.16 or later")
+            raise UnsupportedTask(route, does, f"use vLLM {api.since} or later")
+        if route in SPEECH:
+            document = {**document, "file": audio_files.upload(route, document["file"])}
         model = next(model for key, model in api.models.items() if not key or key in document)
         defaulted = _defaulted(model)
         body = {name: value for name, value in document.items() if value is not None or name not in defaulted}
@@ -121,7 +124,9 @@ class VllmServing:
 
     def _unsupported(self, route: Route) -> UnsupportedTask:
         """The error for a route that needs another model. It names the routes of this one."""
-        if not self.traits.pooling:
+        if route in SPEECH:
+            return UnsupportedTask(route, "does not transcribe speech", "serve a model that does, such as Qwen3-ASR")
+        if self.traits.generates:
             fix = "serve a model that does, or set SM_VLLM_RUNNER=pooling"
             return UnsupportedTask(route, "generates text, and does not embed, score or classify", fix)
         known = [str(path) for path, api in SERVED_ROUTES.items() if api.tasks & self.traits.tasks]
@@ -130,7 +135,7 @@ class VllmServing:
 
     def _serving(self, api: ServedRoute) -> Any:
         """The serving object of a route. None if the installed vLLM, or the model's task, has none."""
-        servings = (getattr(self._state, name, None) for name in api.state)
+        servings = (getattr(self._state, name, None) for name in api.state if api.models)
         return next((each for each in servings if hasattr(each, api.method) or callable(each)), None)
 
     def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
@@ -163,7 +168,7 @@ class VllmServing:
         """
         api = SERVED_ROUTES[prepared.route]
         serving = self._serving(api)
-        prompt = "input" if hasattr(prepared.request, "input") else "prompt"
+        prompt = next((name for name in ("file", "input") if hasattr(prepared.request, name)), "prompt")
         generate_wrapper.COUNTED.set(prepared.tokens)
         COST.set(_cost(prepared))
         try:
@@ -183,6 +188,8 @@ class VllmServing:
             return WholeReply(document, lambda: encoded or "".join(json_pieces(document)))
         if prepared.route is Route.RESPONSES:
             result = response_events.events(result, fix=not serving.use_harmony)
+        if prepared.route in SPEECH:
+            result = transcription_events.events(result)
         return self._frames(result, serving, prompt)
 
     async def _result(self, prepared: PreparedRequest, method: Callable[..., Any]) -> Any:
@@ -195,9 +202,10 @@ class VllmServing:
                 raise InvalidField("top_logprobs", f"at most {limit} are allowed")
             if guard is not None:
                 await guard.check(prepared.request.to_sampling_params(1, {}))
+        audio = (audio_files.content(prepared.request.file),) if prepared.route in SPEECH else ()
         while True:
             try:
-                return await method(prepared.request, prepared.raw)
+                return await method(*audio, prepared.request, prepared.raw)
             except GrammarUntried as untried:
                 assert guard is not None, "nobody else raises it"
                 await guard.check(untried.params)
@@ -206,7 +214,7 @@ class VllmServing:
         """vLLM's frames. An error frame becomes an exception, because vLLM would send [DONE] after it."""
         try:
             async for frame in source:
-                if frame.startswith(ERROR_FRAME):
+                if frame.startswith(serving_errors.ERROR_FRAME):
                     raise serving_errors.from_frame(frame, dead=self._llm.errored)
                 yield frame
         except EndpointError:

@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from handler import errors
 
 MAX_MESSAGE = 400
+# How vLLM begins an error in a stream.
+ERROR_FRAME = 'data: {"error"'
 # The part of pydantic's message that quotes the value, which may be a prompt.
 QUOTED = re.compile(r"\s*\[type=\w+, input_value=.*?input_type=[\w.]+\]", re.DOTALL)
 PARAMETER = re.compile(r"\s*\(parameter=.*\)$", re.DOTALL)  # appended by VLLMValidationError, with the value
@@ -25,7 +27,18 @@ NAMED = frozenset(
     {"n", "temperature", "top_p", "top_k", "min_p", "allowed_token_ids", "bad_words", "structured_outputs"}
 )
 # vLLM's names for fields that have another name in the API.
-PARAMETERS = {"input_tokens": "prompt", "input_text": "prompt", "response_id": "previous_response_id"}
+PARAMETERS = {
+    "input_tokens": "prompt",
+    "input_text": "prompt",
+    "response_id": "previous_response_id",
+    "audio_filesize_mb": "file",
+}
+# The fields of a form with audio that vLLM's messages are about, without naming them. The first that matches counts.
+FORM_FIELDS = {
+    "language": re.compile(r"\blanguage\b", re.IGNORECASE),
+    "response_format": re.compile(r"\bresponse_format\b|_json\b"),
+    "file": re.compile(r"\b(audio|file)\b", re.IGNORECASE),
+}
 
 
 def from_validation(error: ValidationError) -> errors.ClientError:
@@ -111,6 +124,8 @@ def _translated(message: str, param: str | None, code: int, dead: bool, prompt: 
         param = prompt
     if param is None and GRAMMAR.search(message):
         param = "structured_outputs"
+    if param is None and prompt == "file":
+        param = next((field for field, named in FORM_FIELDS.items() if named.search(message)), None)
     if param is None and message.split(" ", 1)[0] in NAMED:
         param = message.split(" ", 1)[0]
     return errors.RequestRefused(message, param)

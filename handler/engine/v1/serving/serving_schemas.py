@@ -17,6 +17,17 @@ from vllm.entrypoints.serve.tokenize.protocol import DetokenizeResponse, Tokeniz
 from handler.engine.api_routes import Route
 
 try:
+    from vllm.entrypoints.speech_to_text.transcription.protocol import TranscriptionResponse
+    from vllm.entrypoints.speech_to_text.translation.protocol import TranslationResponse
+
+    SPEECH: Mapping[Route, type[BaseModel]] = {
+        Route.TRANSCRIPTIONS: TranscriptionResponse,
+        Route.TRANSLATIONS: TranslationResponse,
+    }
+except ImportError:  # before 0.24.0
+    SPEECH = {}
+
+try:
     from vllm.entrypoints.pooling.score.protocol import RerankResponse, ScoreResponse
 except ImportError:
     from vllm.entrypoints.pooling.scoring.protocol import RerankResponse, ScoreResponse  # 0.24.0
@@ -33,6 +44,7 @@ REPLIES: Mapping[Route, type[BaseModel]] = {
     Route.RERANK: RerankResponse,
     Route.CLASSIFY: ClassificationResponse,
     Route.POOLING: PoolingResponse,
+    **SPEECH,
 }
 # A reply's model may have the same name as a different model of a request, so they get different prefixes.
 REQUEST_REF = "#/components/schemas/vllm.{model}"
@@ -45,7 +57,7 @@ def schemas(
     """The schemas of each route's body, of each route's reply, and of the models to which they refer."""
     parts: dict[str, Schema] = {}
     bodies: dict[Route, Schema] = {}
-    for route, models in requests.items():
+    for route, models in ((route, models) for route, models in requests.items() if models):
         alternatives = [
             _extract(model.model_json_schema(ref_template=REQUEST_REF), "vllm.", parts) for model in models.values()
         ]

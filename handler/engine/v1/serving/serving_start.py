@@ -21,7 +21,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from handler.engine.api_routes import Traits
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.v1.accelerators import Accelerators
-from handler.engine.v1.serving import generate_wrapper, response_events, serving_log
+from handler.engine.v1.serving import audio_files, generate_wrapper, response_events, serving_log
 from handler.engine.v1.serving.reply_building import build_apart
 from handler.engine.v1.serving.serving_classes import VllmServing
 from handler.errors import SettingError
@@ -95,6 +95,9 @@ async def start(
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
     build_apart(state)
+    for name in ("openai_serving_transcription", "openai_serving_translation"):
+        if hasattr(serving := getattr(state, name, None), "_decode_and_chunk_speech_async"):  # 0.24.0 and later
+            audio_files.reject_empty(serving)
     for name in ("chat_completion", "completion", "responses") if get_max_tokens and "generate" in tasks else ():
         vars(sys.modules[f"vllm.entrypoints.openai.{name}.serving"])["get_max_tokens"] = _max_tokens
     TokenizeParams.get_encode_kwargs = _encode_kwargs
@@ -131,8 +134,8 @@ def _complete_tool_calls(state: SimpleNamespace, parser: str) -> None:
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:
     """Limits the default number of output tokens."""
-    for name in ("openai_serving_chat", "openai_serving_completion", "openai_serving_responses"):
-        serving = getattr(state, name, None)
+    for name in ("chat", "completion", "responses", "transcription", "translation"):
+        serving = getattr(state, f"openai_serving_{name}", None)
         if serving is not None:
             own = serving.default_sampling_params
             serving.default_sampling_params = {**own, "max_tokens": min(tokens, own.get("max_tokens", tokens))}

@@ -705,3 +705,15 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
 def test_arguments_of_one_version(line: str, arguments: dict[str, Any], starts: bool) -> None:
     result = outcome(line, facts=llama(), tensor_parallel_size=8, instance=TRN2, engine_args=arguments)
     assert (not result.errors) is starts, result.errors
+
+
+@pytest.mark.parametrize(
+    "line", ["native-0.29", "native-0.24", "native-0.21", "nxdi-0.16", "optimum", "fork-0.9.1-tnx"]
+)
+def test_a_model_of_one_line_is_planned_there_and_names_it_elsewhere(line: str) -> None:
+    facts = llama(architectures=("Qwen3ASRForConditionalGeneration",), model_type="qwen3_asr")
+    result = outcome(line, facts=facts, tensor_parallel_size=8, instance=TRN2)
+    if line == "native-0.29":
+        assert not result.errors, result.errors
+    else:
+        assert "native-0.29" in found(result, "unsupported-model").fix
