@@ -14,6 +14,7 @@ from msgspec import Meta
 from handler.engine.generation.generation import Sampling
 from handler.errors import InvalidField
 from handler.schemas.request_fields import Body, check_near_misses, meanings
+from handler.schemas.stop_strings import stop_strings
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -121,9 +122,7 @@ def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: s
     """
     if fields.stream_options is not None and not fields.stream:
         raise InvalidField("stream_options", "it is allowed only with 'stream': true")
-    stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
-    if "" in stop:
-        raise InvalidField("stop", "a stop string is empty")
+    stop = stop_strings("stop", fields.stop)
     minimum = fields.min_tokens or 0
     if max_tokens is not None and minimum > max_tokens:
         raise InvalidField("min_tokens", f"{minimum} is more than '{max_tokens_field}', {max_tokens}")

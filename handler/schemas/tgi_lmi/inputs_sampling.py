@@ -7,6 +7,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField
 from handler.schemas.openai.completion import default_max_tokens
 from handler.schemas.openai.sampling_fields import sampler_arguments
+from handler.schemas.stop_strings import stop_strings
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
 
 # LMI's default. TGI's is as many as the context has room for.
@@ -41,9 +42,7 @@ def sampling_of(
     :param logprobs: as in `Sampling`.
     :raises InvalidField: a parameter is wrong. The error names it.
     """
-    stop = (*(parameters.stop or ()), *(parameters.stop_sequences or ()))
-    if "" in stop:
-        raise InvalidField("parameters.stop", "a stop string is empty")
+    stop = stop_strings("parameters.stop", parameters.stop, parameters.stop_sequences)
     room = limits.max_model_len - prompt
     default = None if tgi else max(1, min(default_max_tokens(limits, LMI_MAX_NEW_TOKENS), room))
     most, least = parameters.max_new_tokens or default, parameters.min_tokens or 0
