@@ -176,7 +176,12 @@ def test_compose_and_kubernetes_run_it_without_rights() -> None:
         "cap_drop": ["ALL"],
     }
     manifests = [path.read_text() for path in (ROOT / "kubernetes").glob("*.yaml")]
-    served = [text for text in manifests if re.search(r"- serve$", text, re.MULTILINE)]
+    # HyperPod's operator makes the pods of an InferenceEndpointConfig; its schema has no security context of the worker.
+    served = [
+        text
+        for text in manifests
+        if re.search(r"- serve$", text, re.MULTILINE) and "kind: InferenceEndpointConfig" not in text
+    ]
     assert served
     for text in served:
         assert re.search(r"runAsNonRoot: true\s+runAsUser: [1-9]\d*", text)

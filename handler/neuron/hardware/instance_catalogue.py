@@ -150,6 +150,10 @@ def unusual_degree(instance: InstanceType, degree: int, lnc: int | None = None) 
     return degree not in degrees(instance, lnc)
 
 
+# What divides it divides the heads of most models (32, 64, 96). Some versions of vLLM do not start with another degree.
+COMMON_HEADS: Final = 32
+
+
 def default_degree(
     instance: InstanceType, heads: int = 0, weight_bytes: int | None = None, lnc: int | None = None
 ) -> int:
@@ -159,9 +163,11 @@ def default_degree(
     that does not divide the heads makes NxD Inference pad them, which costs memory and time. If the weights would fill
     most of those cores, it is the largest usual degree, because padding is better than not fitting (Llama 4 Scout, 40
     heads, on Trn2).
+
+    :param heads: 0 if they are not known, because the model cannot be read here.
     """
     usual = degrees(instance, lnc)
-    even = [degree for degree in usual if heads % degree == 0]
+    even = [degree for degree in usual if (heads or COMMON_HEADS) % degree == 0]
     best = max(even)
     if weight_bytes is not None and weight_bytes / best > MAX_WEIGHT_SHARE * core_memory(instance, lnc):
         return max(usual)
