@@ -134,6 +134,7 @@ def test_another_rate_a_long_sound_a_translation_and_segments(speech: ServeProce
         ("file", {}, {"file": ("a.wav", b"RIFF but no more" * 40)}),
         ("file", {}, {"file": ("a.wav", b"")}),
         ("file", {}, {"file": ("a.wav", tone(0))}),
+        ("file", {}, {"file": ("a.wav", tone(0.09))}),
         ("file", {}, {"file": ("a.wav", tone(1)[:44] + bytes(2**20))}),
         ("file", {}, {"prompt": (None, b"no file")}),
         ("file", {}, {"file": (None, b"a text")}),
