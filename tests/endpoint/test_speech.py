@@ -145,6 +145,7 @@ def test_another_rate_a_long_sound_a_translation_and_segments(speech: ServeProce
         ("response_format", {"response_format": "verbose_json", "stream": "true"}, None),
         ("timestamp_granularities[0]", {"timestamp_granularities[]": "word"}, None),
         ("language", {"language": "klingon"}, None),
+        ("prompt", {"prompt": "<|a" * 2000}, None),
         ("temperature", {"temperature": "warm"}, None),
         ("temperature", {"temperature": "nan"}, None),
         ("temperature", {"temperature": "-1"}, None),
