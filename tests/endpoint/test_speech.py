@@ -148,6 +148,7 @@ def test_another_rate_a_long_sound_a_translation_and_segments(speech: ServeProce
         ("prompt", {"prompt": "<|a" * 2000}, None),
         ("temperature", {"temperature": "warm"}, None),
         ("temperature", {"temperature": "nan"}, None),
+        ("repetition_penalty", {"repetition_penalty": "inf"}, None),
         ("temperature", {"temperature": "-1"}, None),
         ("stream", {"stream": "perhaps"}, None),
         ("max_completion_tokens", {"max_completion_tokens": "0"}, None),

@@ -6,6 +6,7 @@ rejected. Sources: platform.openai.com/docs/api-reference/audio, vLLM 0.29 (entr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -61,6 +62,9 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         if name not in FIELDS:
             raise UnsupportedField(name, "leave it out")
     fields = convert(document, SpeechFields, strict=False)
+    for name in document:
+        if getattr(fields, name) == math.inf:  # no JSON has it
+            raise InvalidField(name, "it is infinite")
     if fields.stream and fields.response_format not in ("json", TEXT):
         raise InvalidField("response_format", f"a stream has no {fields.response_format}: send 'json'")
     if fields.timestamp_granularities and fields.response_format != VERBOSE:
