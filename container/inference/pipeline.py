@@ -48,6 +48,7 @@ ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
 # Trace context, which vLLM uses for its own spans.
 TRACE_HEADERS = ("traceparent", "tracestate")
+FORM_TYPES = LINE_TYPES | {FORM}
 STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
 
 ParserOf = Callable[[Service, Request], Parse]
@@ -94,7 +95,7 @@ class Pipeline:
             model = model or requested_model(service, request)
             # A transform job need not name the type of its lines (CreateTransformJob, TransformInput.ContentType).
             kind = request.mimetype or (JSON_LINES if config.batch_transform else "")
-            require_json(request, kind, accepted={*LINE_TYPES, FORM} if forms else LINE_TYPES)
+            require_json(request, kind, accepted=FORM_TYPES if forms else LINE_TYPES)
             body, timeout = exchange.body, request.headers.get(TIMEOUT_HEADER)
             parse, session = with_model(parser_of(service, request), model), request.headers.get(SESSION_HEADER)
             if kind in LINE_TYPES:

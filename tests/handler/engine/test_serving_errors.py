@@ -118,3 +118,19 @@ def test_an_error_of_ours_that_vllm_wraps_comes_out_again() -> None:
     assert isinstance(serving_errors.from_exception(wrapped), EngineFailed)
     assert serving_errors.from_exception(ValueError("a")) is None
     assert isinstance(serving_errors.from_exception(NotImplementedError("json_object")), RequestRefused)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ("The decoder prompt (length 393) is longer than the maximum model length of 256. max_model_len", "file"),
+        ("Unsupported language: 'xx'. Must be one of ['af']", "language"),
+        ("Currently do not support verbose_json for asr", "response_format"),
+        ("Invalid or unsupported audio file.", "file"),
+        ("Audio exceeds maximum allowed duration of 600s", "file"),
+        ("Something else", None),
+    ],
+)
+def test_an_error_about_a_form_names_its_field(message: str, field: str | None) -> None:
+    info = SimpleNamespace(message=message, param=None, code=400)
+    assert serving_errors.from_response(info, dead=False, prompt="file").param == field

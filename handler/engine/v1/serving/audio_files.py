@@ -19,6 +19,8 @@ from handler.errors import InvalidField, UnsupportedTask
 LIMIT: Final = "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
 # vLLM does without it: it is tried first, and the other decoder reads the same files.
 OPTIONAL: Final = "soundfile"
+# Seconds, as OpenAI's API has it. Of less, vLLM makes a text of nothing, or an error with the samples.
+SHORTEST: Final = 0.1
 
 
 def upload(route: Route, audio: bytes) -> UploadFile:
@@ -43,14 +45,14 @@ def upload(route: Route, audio: bytes) -> UploadFile:
     return UploadFile(BytesIO(audio))
 
 
-def reject_empty(serving: Any) -> None:
-    """Makes one of vLLM's speech classes reject a file without a sample, of which it would make a text."""
+def reject_short(serving: Any) -> None:
+    """Makes one of vLLM's speech classes reject a file with next to no sound."""
     decode = serving._decode_and_chunk_speech_async
 
     async def decoded(audio: bytes) -> tuple[list[Any], float]:
         chunks, seconds = await decode(audio)
-        if not seconds:
-            raise InvalidField("file", "it has no sound")
+        if seconds < SHORTEST:
+            raise InvalidField("file", f"it has {seconds:.3f} s of sound; the least is {SHORTEST} s")
         return chunks, seconds
 
     serving._decode_and_chunk_speech_async = decoded

@@ -113,7 +113,7 @@ def _translated(message: str, param: str | None, code: int, dead: bool, prompt: 
     if code == 404:
         return errors.NothingStored(message, param)
     if "context length" in message or "max_model_len" in message:
-        return errors.ContextExceeded(message, param or "prompt")
+        return errors.ContextExceeded(message, param or ("file" if prompt == "file" else "prompt"))
     if code == 501 and param:
         return errors.UnsupportedField(param, "leave it out")
     if "Invalid JSON" in message:  # in a required tool call (tool_choice)

@@ -97,7 +97,7 @@ async def start(
     build_apart(state)
     for name in ("openai_serving_transcription", "openai_serving_translation"):
         if hasattr(serving := getattr(state, name, None), "_decode_and_chunk_speech_async"):  # 0.24.0 and later
-            audio_files.reject_empty(serving)
+            audio_files.reject_short(serving)
     for name in ("chat_completion", "completion", "responses") if get_max_tokens and "generate" in tasks else ():
         vars(sys.modules[f"vllm.entrypoints.openai.{name}.serving"])["get_max_tokens"] = _max_tokens
     TokenizeParams.get_encode_kwargs = _encode_kwargs
