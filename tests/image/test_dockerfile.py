@@ -176,7 +176,7 @@ def test_compose_and_kubernetes_run_it_without_rights() -> None:
         "cap_drop": ["ALL"],
     }
     manifests = [path.read_text() for path in (ROOT / "kubernetes").glob("*.yaml")]
-    # HyperPod's operator makes the pods of an InferenceEndpointConfig; its schema has no security context of the worker.
+    # HyperPod's operator makes the pods of an InferenceEndpointConfig, whose worker has no security context.
     served = [
         text
         for text in manifests
