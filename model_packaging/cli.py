@@ -39,7 +39,7 @@ COMMANDS = {
     "delete": "Delete everything that deploy created, and nothing else.",
     "local": "SageMaker on this machine: up, down, status.",
     "bench": "Send a small load to an endpoint: time to the first token, tokens per second.",
-    "size": "Predict rates and cost on an instance, size a fleet, or choose buckets for a request log.",
+    "size": "Predict rates and cost on an instance, find instances for a load, or choose buckets for a log.",
     "accuracy": "Compare an endpoint's greedy tokens with those of a reference run.",
     "store": "List, verify, pin and delete the entries of an artifact store.",
     "completion": "Print the shell code that completes this command.",
