@@ -32,7 +32,13 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
     `pack`: it uploads the parts from their own places.
     """
     from model_packaging.package.assembly import assemble
-    from model_packaging.package.package_writer import require_absent, require_package_name, write_archive, write_folder
+    from model_packaging.package.package_writer import (
+        ARCHIVES,
+        require_absent,
+        require_package_name,
+        write_archive,
+        write_folder,
+    )
 
     require_package_name("--to", to)
     target = Path(to)
@@ -41,7 +47,7 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
     manifest = read_all(assembly)
     if not dry_run:
         with shown("pack") as listener:
-            if to.endswith((".tar.gz", ".tgz")):
+            if to.endswith(ARCHIVES):
                 write_archive(assembly.items, manifest, target, listener, level)
             else:
                 write_folder(assembly.items, manifest, target, listener)
@@ -58,7 +64,7 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
 @json_option
 @local_only_option
 def inspect_command(package: str, as_json: bool) -> None:
-    """Shows what a package contains: a folder, s3://bucket/prefix, or a model.tar.gz. No weights are read."""
+    """Shows what a package contains: a folder or s3://bucket/prefix. No weights are read."""
     from model_packaging.package.inspection import inspect
     from model_packaging.package.package_reader import open_package
 

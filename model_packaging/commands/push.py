@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +12,6 @@ from model_packaging.console.package_options import document, input_options, pri
 
 if TYPE_CHECKING:
     from model_packaging.package.assembly import PackageInputs
-    from model_packaging.package.upload import UploadTarget
 
 
 @click.command("push")
@@ -29,18 +27,12 @@ def command(
 ) -> None:
     """Uploads a package to S3, file by file. Files that exist there already are skipped.
 
-    MODEL is an input of `pack`, or its output. A model.tar.gz is uploaded unchanged to s3://BUCKET/KEY.tar.gz. After an
-    interruption, the same command resumes the upload.
+    MODEL is an input of `pack`, or a folder that it wrote. After an interruption, run the same command again.
     """
     from model_packaging.package.assembly import assemble
-    from model_packaging.package.destination import target_of
+    from model_packaging.package.upload import UploadTarget, compare, push
 
-    target = target_of(destination, kms_key, replace)
-    if destination.endswith((".tar.gz", ".tgz")):
-        _push_archive(Path(inputs.model), destination, target, dry_run, as_json)
-        return
-    from model_packaging.package.upload import compare, push
-
+    target = UploadTarget.parse(destination, kms_key, replace)
     assembly = assemble(inputs)
     manifest = read_all(assembly)
     if dry_run:
@@ -60,14 +52,3 @@ def command(
         return
     print_excluded(assembly)
     click.echo(f"Pushed {done.files} files to {target.uri}: {size_text(done.sent)} sent, {size_text(done.kept)} there.")
-
-
-def _push_archive(archive: Path, destination: str, target: UploadTarget, dry_run: bool, as_json: bool) -> None:
-    from model_packaging.package.destination import push_archive
-
-    with shown("push") as listener:
-        done = push_archive(archive, destination, target, listener, dry_run)
-    if as_json:
-        print_json({"to": destination, "sent": done.sent, "kept": done.kept})
-    else:
-        click.echo(f"{destination}: {size_text(done.sent)} sent, {size_text(done.kept)} there.")

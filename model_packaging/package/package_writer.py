@@ -21,6 +21,8 @@ from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import CHUNK, GeneratedItem, Item, LocalFile
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
+ARCHIVES = (".tar.gz", ".tgz")
+
 
 def write_folder(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener) -> None:
     """Writes a package. Local files are hard-linked if possible, so that 140 GB of weights are not written again.

@@ -8,25 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.errors import SettingError
-from handler.storage.s3_client import list_objects
+from handler.storage.s3_client import list_objects, make_client
+from handler.storage.s3_download import split_uri
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
-from model_packaging.package import multipart
 from model_packaging.package import package_manifest as manifests
 from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile, S3File
 from model_packaging.package.package_manifest import NAME, PackageManifest
+from model_packaging.package.package_writer import ARCHIVES, require_package_name
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 FILES_AT_ONCE = 4
 DIGEST = "blake3"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The object to write.
+
+    :param more: further parameters of the upload: encryption, metadata.
+    """
+
+    client: S3Client
+    bucket: str
+    key: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +65,29 @@ class UploadTarget:
     def uri(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
 
-    def destination(self, path: str, digest: str = "") -> multipart.Destination:
+    @classmethod
+    def parse(cls, uri: str, kms_key: str | None, replace: bool) -> UploadTarget:
+        """Parses the destination of `push`.
+
+        :raises SettingError: it is not an S3 prefix.
+        """
+        if not uri.startswith("s3://"):
+            raise SettingError("DESTINATION", f"'{uri}' is not in S3", "Write s3://bucket/prefix/.")
+        require_package_name("DESTINATION", uri)
+        if uri.endswith(ARCHIVES):
+            fix = "Give a prefix; or make the archive with `pack`, and upload it with `aws s3 cp`."
+            raise SettingError("DESTINATION", "push uploads files, not an archive", fix)
+        bucket, prefix = split_uri(uri, "DESTINATION")
+        if not prefix:
+            problem = "a package needs a prefix, not a whole bucket"
+            raise SettingError("DESTINATION", problem, "Write s3://bucket/prefix/.")
+        return cls(make_client(), bucket, prefix, kms_key, replace)
+
+    def destination(self, path: str, digest: str = "") -> Destination:
         more: dict[str, Any] = {"Metadata": {DIGEST: digest}} if digest else {}
         if self.kms_key:
             more |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
-        return multipart.Destination(self.client, self.bucket, f"{self.prefix}{path}", more)
+        return Destination(self.client, self.bucket, f"{self.prefix}{path}", more)
 
 
 @dataclass(slots=True)
@@ -114,9 +150,8 @@ def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget,
     if before is not None and before != manifest:
         _delete(target, [NAME])  # the prefix is not a package until the upload is complete
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="push") as pool:
-        for sent in pool.map(lambda item: _send(item, entries[item.path], target, counter), missing):
-            result.sent += sent.sent
-            result.kept += sent.kept
+        list(pool.map(lambda item: _send(item, entries[item.path], target, counter), missing))
+    result.sent = sum(item.size for item in missing)
     _delete(target, others)
     _put(target.destination(NAME), manifests.written(manifest))
     return result
@@ -155,25 +190,22 @@ def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> 
     return head.get("Metadata", {}).get(DIGEST, "")
 
 
-def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) -> multipart.Uploaded:
+def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) -> None:
     place = target.destination(item.path, entry.digest)
-    if isinstance(item.origin, S3File):
-        _copy(item.origin, place)
-    elif isinstance(item.origin, LocalFile) and item.size > multipart.PART:
-        sent = multipart.upload(item.origin.path, place, counter.add)
+    if isinstance(item.origin, LocalFile):
+        with open(item.origin.path, "rb") as file, translated(place.uri, "s3:PutObject"):
+            place.client.upload_fileobj(file, place.bucket, place.key, ExtraArgs={**place.more}, Callback=counter.add)
         if item.origin.path.stat().st_size != entry.size:
             raise ChangedFile(item.path)
-        return sent
-    else:
-        body = item.origin.body if isinstance(item.origin, GeneratedItem) else b"".join(item.origin.chunks())
-        if len(body) != entry.size:
-            raise ChangedFile(item.path)
-        _put(place, body)
+        return
+    if isinstance(item.origin, S3File):
+        _copy(item.origin, place)
+    elif isinstance(item.origin, GeneratedItem):
+        _put(place, item.origin.body)
     counter.add(item.size)
-    return multipart.Uploaded(sent=item.size)
 
 
-def _copy(origin: S3File, place: multipart.Destination) -> None:
+def _copy(origin: S3File, place: Destination) -> None:
     """Copies an object within S3, without a download."""
     extra = {**place.more, "MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
     with translated(place.uri, "s3:PutObject"):
@@ -183,7 +215,7 @@ def _copy(origin: S3File, place: multipart.Destination) -> None:
             raise ChangedFile(origin.key) from error
 
 
-def _put(place: multipart.Destination, body: bytes) -> None:
+def _put(place: Destination, body: bytes) -> None:
     with translated(place.uri, "s3:PutObject"):
         place.client.put_object(Bucket=place.bucket, Key=place.key, Body=body, **place.more)
 
