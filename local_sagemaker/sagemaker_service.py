@@ -68,7 +68,7 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     mount(app, Gateway(routes, limits, parse_cut(settings.cut_parts)))
     openai = OpenAIPath(routes, limits)
     app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
-    asynchronous = Asynchronous(host, routes, limits, state.path / "asynchronous")
+    asynchronous = Asynchronous(host, routes, limits)
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
     app.add_url_rule("/", "control", Protocol(operations).answer, methods=["POST"])
     app.add_url_rule(STATUS, "status", lambda: instances(host), methods=["POST"])
@@ -85,7 +85,6 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     jobs.restore()
     endpoints.restore()
     components.restore()
-    asynchronous.restore()
     return app
 
 

@@ -16,7 +16,7 @@ STATUS = "/_local/status"
 ENDING_SECONDS = 3.0
 PROCESS, DOCKER = "process", "docker"
 KEPT = (
-    *("asynchronous", "instances", "logs", "pids", "s3"),
+    *("instances", "logs", "pids", "s3"),
     *("lock", "registry.json", "running.json", "s3.log", "service.log", "settings.json"),
 )
 

@@ -1,4 +1,4 @@
-"""A live endpoint: its creation, updates with rollback, scaling and deletion."""
+"""A live endpoint: its creation, updates with rollback and deletion."""
 
 from __future__ import annotations
 
@@ -54,9 +54,6 @@ class LiveEndpoint:
 
     def update(self, plan: Document) -> None:
         self._in_turn(lambda: self._update(plan))
-
-    def scale(self, changes: list[Document]) -> None:
-        self._in_turn(lambda: self._scale(changes))
 
     def delete(self, then: Callable[[], None]) -> None:
         self.ended.set()
@@ -157,31 +154,6 @@ class LiveEndpoint:
             failed, self.pending = self.pending, None
         if failed is not None:
             failed.drain()
-
-    def _scale(self, changes: list[Document]) -> None:
-        if self.current is None or self.ended.is_set():
-            return
-        plan = self.current.plan
-        reason = None
-        for change in changes:
-            variant = self.current.variants[change["VariantName"]]
-            with self.changed:
-                variant.weight = change.get("DesiredWeight", variant.weight)
-                count = change.get("DesiredInstanceCount", variant.count)
-            before, variant.count = variant.count, count
-            if variant.pool is not None and count != before:
-                variant.pool.scale(count)
-                try:
-                    variant.pool.wait_ready(self.ended.is_set)
-                except InstanceStartFailed as error:
-                    reason = f"The instances of variant {variant.name} could not be scaled to {count}. ({error})"
-                    variant.count = before
-                    variant.pool.scale(before)
-                except Cancelled:
-                    return
-            planned = next(each for each in plan["Variants"] if each["VariantName"] == variant.name)
-            planned["Weight"], planned["Count"] = variant.weight, variant.count
-        self._report("InService", reason, plan=plan)
 
     def _delete(self, then: Callable[[], None]) -> None:
         with self.changed:

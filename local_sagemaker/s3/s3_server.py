@@ -1,4 +1,4 @@
-"""Starts, restarts and ends the process that serves S3 (and moto's SNS, SQS and CloudWatch)."""
+"""Starts, restarts and ends the process that serves S3 (and moto's CloudWatch and Application Auto Scaling)."""
 
 from __future__ import annotations
 
