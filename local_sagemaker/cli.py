@@ -73,9 +73,9 @@ def up(
 
 @local.command()
 @state_option
-@click.option("--purge", is_flag=True, help="Delete the endpoints, the S3 objects and the logs, and free their disk.")
+@click.option("--purge", is_flag=True, help="Delete the logs and the settings, too.")
 def down(state: StateDirectory, purge: bool) -> None:
-    """Stop the service and every container. The next `up` starts the endpoints again, unless they were purged."""
+    """Stop the service and every container. Endpoints and S3 objects are gone."""
     running = alive(state) if purge else required(state)
     if running is not None:
         os.kill(running.pid, signal.SIGTERM)
@@ -89,7 +89,7 @@ def down(state: StateDirectory, purge: bool) -> None:
 
         remove(state.path / "instances")  # which is read-only
         state.purge()
-    click.echo(f"Deleted from {state.path}." if purge else f"Down. Its state is in {state.path}; --purge deletes it.")
+    click.echo(f"Deleted from {state.path}." if purge else f"Down. Its logs are in {state.path}; --purge deletes them.")
 
 
 @local.command()

@@ -44,23 +44,21 @@ THREADS = 256
 
 
 def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
-    """Creates the whole service. Its endpoints start at once."""
+    """Creates the whole service."""
     objects = Objects(s3_url, settings.region)
     host = Host(host_settings(state.path, settings, s3_url), objects)
     host.clean_up()
-    registry = Registry(state.path / "registry.json", settings.region, settings.account)
+    registry = Registry(settings.region, settings.account)
     limits = RuntimeLimits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
     routes = HostedRoutes(host)
-    endpoints = Endpoints(registry, host)
     jobs = TransformJobs(registry, host)
-    components = Components(registry, host)
     resources = (
         ModelDocuments(registry, objects),
         EndpointConfigs(registry),
-        endpoints,
+        Endpoints(registry, host),
         Tags(registry),
         jobs,
-        components,
+        Components(registry, host),
     )
     operations = {name: operation for each in resources for name, operation in each.operations().items()}
 
@@ -82,9 +80,6 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
         host.kill()
 
     app.config.update({SHUT_DOWN: shut_down, KILL: kill})
-    jobs.restore()
-    endpoints.restore()
-    components.restore()
     return app
 
 
@@ -139,7 +134,7 @@ def main(directory: str, with_process: int | None) -> None:
     settings = replace(settings, port=listener.getsockname()[1])
     state.keep_settings(settings)
     url = f"http://127.0.0.1:{settings.port}"
-    s3 = S3Server(settings.s3_port, state.path / "s3", state.path / "s3.log")
+    s3 = S3Server(settings.s3_port, state.path / "s3.log")
 
     def ended(_arbiter: object) -> None:
         s3.stop()

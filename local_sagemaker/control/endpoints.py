@@ -14,8 +14,7 @@ from local_sagemaker.hosting.deployment import Deployment
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 
-CHANGING = ("Creating", "Updating", "SystemUpdating", "Deleting")
-STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating")
+CHANGING = ("Creating", "Updating", "Deleting")
 
 
 class Endpoints(ResourceOperations):
@@ -30,20 +29,6 @@ class Endpoints(ResourceOperations):
 
     def changes(self) -> dict[str, OperationHandler]:
         return {"UpdateEndpoint": self.update, "DeleteEndpoint": self.delete}
-
-    def restore(self) -> None:
-        """Starts the endpoints again that were in service when the service ended."""
-        with self._registry.lock:
-            for name, endpoint in list(self._registry.of(ENDPOINT).items()):
-                if endpoint["EndpointStatus"] == "Deleting":
-                    self._registry.remove(ENDPOINT, name)
-                    continue
-                live = self._host.open(name, self._reporter(name))
-                if endpoint["EndpointStatus"] in STARTABLE:
-                    started = endpoint["EndpointStatus"] != "Creating"
-                    endpoint["EndpointStatus"] = "SystemUpdating" if started else "Creating"
-                    live.create(endpoint["Plan"])
-            self._registry.save()
 
     def create(self, params: JsonDocument) -> JsonDocument:
         """Creates an endpoint.

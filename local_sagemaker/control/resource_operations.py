@@ -83,7 +83,6 @@ class ResourceOperations(ABC):
     def _change(self, document: JsonDocument, status: str) -> None:
         document[self.status] = status
         document["LastModifiedTime"] = now()
-        self._registry.save()
 
     def _forget(self, name: str) -> None:
         with self._registry.lock:
@@ -153,7 +152,6 @@ class Tags:
             if len(tags.keys() | added.keys()) > MOST_TAGS:
                 raise ValidationException(f"A resource has at most {MOST_TAGS} tags.")
             tags.update(added)
-            self._registry.save()
             return {"Tags": _listed(tags)}
 
     def list(self, params: JsonDocument) -> JsonDocument:
@@ -171,7 +169,6 @@ class Tags:
             tags = self._tags(params["ResourceArn"])
             for key in params["TagKeys"]:
                 tags.pop(key, None)
-            self._registry.save()
 
     def _tags(self, arn: str) -> dict[str, str]:
         if self._registry.owner(arn) is None:

@@ -92,7 +92,7 @@ class LiveComponents:
             report("InService", None)
 
     def _base(self, live: LiveEndpoint, base: str | None) -> Component | None:
-        """Waits for the endpoint and for the base component, if there is one. After a restart both may be starting."""
+        """Waits for the endpoint and for the base component, if there is one, which may be starting."""
         with live.changed:
             ready = live.changed.wait_for(
                 lambda: live.ended.is_set() or (live.current is not None and (base is None or base in live.components)),

@@ -1,1 +1,1 @@
-"""The local S3 server: moto's, with its objects stored in files."""
+"""The local S3 server: moto's, for this machine only."""

@@ -1,4 +1,4 @@
-"""Runs moto's server for this machine only, with S3's objects in files. Arguments: the port and the directory."""
+"""Runs moto's server for this machine only. Argument: the port."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Set
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,8 +13,6 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import run_simple
 
 from local_sagemaker.parent import end_with_parent
-from local_sagemaker.s3.stored_objects import KeptObjects
-from local_sagemaker.s3.write_through import WriteThrough
 
 HOST = "127.0.0.1"
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -54,15 +51,13 @@ class LocalOnly:
         )
 
 
-def main(port: int, directory: Path) -> None:
+def main(port: int) -> None:
     end_with_parent(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # Everything is written already.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # Nothing of it is kept.
     os.environ["MOTO_PORT"] = str(port)
-    app = WriteThrough(DomainDispatcherApplication(create_backend_app), KeptObjects(directory), f"{HOST}:{port}")
-    app.load()
-    guarded = LocalOnly(app, {f"{HOST}:{port}", f"localhost:{port}"})
+    guarded = LocalOnly(DomainDispatcherApplication(create_backend_app), {f"{HOST}:{port}", f"localhost:{port}"})
     run_simple(HOST, port, guarded, threaded=True, request_handler=MotoRequestHandler)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]))
