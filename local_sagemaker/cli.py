@@ -38,7 +38,6 @@ def local() -> None:
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="Set a variable of every container.")
 @click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="Run images so. Initially: process.")
 @click.option("--docker", metavar="COMMAND", help="Use this Docker client. Initially: docker.")
-@click.option("--docker-network", type=click.Choice(["host", "bridge"]), help="Use this network. Initially: host.")
 @click.option("--docker-option", "docker_options", multiple=True, metavar="OPTION", help="Give `docker run` an option.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Cut streams there. Initially: at random.")
 @click.option("--speed", type=POSITIVE, help="Shorten SageMaker's waits by this factor.")

@@ -84,7 +84,7 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
 
 
 def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSettings:
-    docker = Docker(tuple(shlex.split(settings.docker)), settings.docker_network, settings.docker_options)
+    docker = Docker(tuple(shlex.split(settings.docker)), settings.docker_options)
     return HostSettings(
         directory=directory,
         s3_url=s3_url,

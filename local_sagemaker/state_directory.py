@@ -47,7 +47,6 @@ class Settings:
     kill_after: float = 30.0
     containers: str = PROCESS
     docker: str = "docker"
-    docker_network: str = "host"
     docker_options: tuple[str, ...] = ()
 
 

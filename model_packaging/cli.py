@@ -47,9 +47,7 @@ COMMANDS = {
 MODULES = {
     "check": ("model_packaging.commands.check", "check_command"),
     "plan": ("model_packaging.commands.check", "plan_command"),
-    "pack": ("model_packaging.commands.package", "pack_command"),
-    "inspect": ("model_packaging.commands.package", "inspect_command"),
-    "verify": ("model_packaging.commands.package", "verify_command"),
+    **{name: ("model_packaging.commands.package", f"{name}_command") for name in ("pack", "push", "inspect", "verify")},
     "generate": ("model_packaging.generate", "command"),
     "local": ("local_sagemaker.cli", "local"),
     "completion": (__name__, "completion"),

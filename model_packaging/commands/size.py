@@ -35,7 +35,7 @@ NEEDED = {
 @click.option("--batch", help="Predict for so many requests at a time. Default: 1,8,32; with --requests the best.")
 @click.option("--tp", type=COUNT, help="Predict for this tensor-parallel degree. Default: the plan's.")
 @click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Set an hourly price (repeatable).")
-@click.option("--requests", type=float, help="Find instances for so many requests per second.")
+@click.option("--requests", type=float, help="Compare instances for so many requests per second.")
 @click.option("--ttft", type=float, help="Allow so many seconds to the first token.")
 @click.option("--tpot", type=float, help="Allow so many seconds per output token.")
 @click.option("--use", default=0.7, show_default=True, help="Use this share of an instance's rate.")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from handler.artifacts.store.artifact_store import Damage
 from handler.artifacts.store.manifest import FileEntry
+from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package import package_manifest as manifests
-from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import Item
 from model_packaging.package.package_manifest import NAME, InvalidPackage, PackageManifest
 from model_packaging.package.package_writer import ARCHIVES
@@ -45,10 +45,10 @@ def open_package(place: str) -> Package:
     return Package(place, manifests.read(body, f"{place.rstrip('/')}/{NAME}"), files)
 
 
-def verify(package: Package, listener: DigestListener) -> list[Damage]:
+def verify(package: Package, listener: ByteProgress) -> list[Damage]:
     """Returns the files that are missing, changed or not part of the package, sorted by path. Reads every byte."""
     listed = {file.path: file for file in package.manifest.files}
-    counter = Counter(package.manifest.size, listener)
+    counter = ByteCounter(package.manifest.size, listener)
     faults = [Damage(path, "is missing") for path in listed.keys() - package.files.keys()]
     for path, item in package.files.items():
         entry = listed.get(path)

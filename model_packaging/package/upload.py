@@ -17,8 +17,8 @@ from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_download import split_uri
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
+from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package import package_manifest as manifests
-from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile, S3File
 from model_packaging.package.package_manifest import NAME, PackageManifest
 from model_packaging.package.package_writer import ARCHIVES, require_package_name
@@ -135,7 +135,7 @@ def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
     return PackageDifference(before, others, [item for item in items if item.path not in kept])
 
 
-def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener) -> Pushed:
+def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: ByteProgress) -> Pushed:
     """Uploads the missing files.
 
     :raises SettingError: the prefix has other files, and `replace` is not set.
@@ -145,7 +145,7 @@ def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget,
     entries = {file.path: file for file in manifest.files}
     kept = manifest.size - sum(entries[item.path].size for item in missing)
     result = Pushed(files=len(items), kept=kept, deleted=len(others))
-    counter = Counter(manifest.size, listener)
+    counter = ByteCounter(manifest.size, listener)
     counter.add(kept)
     if before is not None and before != manifest:
         _delete(target, [NAME])  # the prefix is not a package until the upload is complete
@@ -190,7 +190,7 @@ def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> 
     return head.get("Metadata", {}).get(DIGEST, "")
 
 
-def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) -> None:
+def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: ByteCounter) -> None:
     place = target.destination(item.path, entry.digest)
     if isinstance(item.origin, LocalFile):
         with open(item.origin.path, "rb") as file, translated(place.uri, "s3:PutObject"):

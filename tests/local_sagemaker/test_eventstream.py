@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,18 +28,3 @@ def test_botocore_reads_back_every_frame_however_the_bytes_arrive(
         buffer.add_data(wire[start:end])
         decoded += [(message.headers, message.payload) for message in buffer]
     assert decoded == frames
-
-
-@pytest.mark.parametrize(
-    ("headers", "payload", "said"),
-    [
-        ((("", "value"),), b"", "1 to 255 bytes"),
-        ((("n" * 256, "value"),), b"", "1 to 255 bytes"),
-        ((("name", "v" * 32768),), b"", "up to 32767 bytes"),
-        (tuple((f"{n}", "v" * 32767) for n in range(5)), b"", "bytes of headers"),
-        ((), bytes(24 * 1024 * 1024 + 1), "a payload of 25165825 bytes"),
-    ],
-)
-def test_what_no_decoder_takes_is_refused(headers: tuple[tuple[str, str], ...], payload: bytes, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        eventstream.encode(headers, payload)
