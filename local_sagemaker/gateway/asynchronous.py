@@ -10,17 +10,12 @@ import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from botocore.model import StructureShape
-from botocore.session import get_session
 from flask import request
 from werkzeug.datastructures import Headers
 from werkzeug.wrappers import Response
 
-from local_sagemaker.control import shapes
-from local_sagemaker.control.control_errors import ControlError
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.container_connection import UpstreamError
@@ -78,9 +73,9 @@ class Asynchronous:
         :raises GatewayError: the endpoint does not exist or is not asynchronous, or a header is invalid.
         """
         body = read_body(self._limits.body_bytes)
-        params = header_params(name)
+        params = headers.params_of(headers.ASYNC, name, request.headers)
         plan = self._plan(name)
-        passed = tuple(headers.for_container(request.headers, headers.ASYNCHRONOUS))
+        passed = tuple(headers.for_container(headers.ASYNC, name, request.headers))
         if ("InputLocation" in params) == bool(body):
             raise errors.ValidationError("Exactly one of InputLocation and Body must be given.")
         if len(body) > INLINE_BYTES:
@@ -165,30 +160,6 @@ class Asynchronous:
             self._host.objects.write(S3Location.parse(queued.failure), reason.encode(), "text/plain")
         except ObjectError as error:
             log.warning("%s can't be written: %s", queued.failure, error)
-
-
-def header_params(name: str) -> dict[str, Any]:
-    """Returns the parameters that are sent as headers, validated by the service model."""
-    params: dict[str, Any] = {"EndpointName": name}
-    for member, shape in shape_of_request().members.items():
-        value = request.headers.get(shape.serialization.get("name", ""))
-        if shape.serialization.get("location") != "header" or value is None:
-            continue
-        try:
-            params[member] = int(value) if shape.type_name == "integer" else value
-        except ValueError as error:
-            raise errors.InvalidMember(member, "Member must be an integer") from error
-    try:
-        return shapes.parse(shape_of_request(), params)
-    except ControlError as error:
-        raise errors.ValidationError(error.message) from error
-
-
-@cache
-def shape_of_request() -> StructureShape:
-    shape = get_session().get_service_model("sagemaker-runtime").operation_model("InvokeEndpointAsync").input_shape
-    assert shape is not None
-    return shape
 
 
 def join(path: str | None, folder: str, name: str) -> str:

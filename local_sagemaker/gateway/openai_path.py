@@ -15,7 +15,6 @@ from local_sagemaker.gateway.container_selection import Routes
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.runtime_gateway import reach, read_body
 
-PASSED = ("Content-Type", "Accept")
 RETURNED = ("Content-Type", "Retry-After")
 
 
@@ -29,8 +28,9 @@ class OpenAIPath:
         body = read_body(self._limits.body_bytes)
         if ".." in path.split("/"):
             raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
-        passed = [(key, request.headers[key]) for key in PASSED if key in request.headers]
-        passed += list(headers.for_container(request.headers, headers.COMMON[1:]))
+        passed = headers.for_container(headers.STREAM, name, request.headers)
+        if accept := request.headers.get("Accept"):
+            passed.append(("Accept", accept))
         route = self._routes.route(name, request.headers)
         with ExitStack() as stack:
             reached = reach(route, self._limits, self._limits.stream_seconds)

@@ -33,7 +33,8 @@ class Gateway:
 
     def invoke(self, name: str) -> Response:
         """InvokeEndpoint."""
-        passed, body = self._admit(headers.REGULAR)
+        body = read_body(self._limits.body_bytes)
+        passed = headers.for_container(headers.INVOKE, name, request.headers)
         route = self._routes.route(name, request.headers)
         with reach(route, self._limits, self._limits.regular_seconds) as connection:
             head = self._post(route, connection, passed, body)
@@ -43,8 +44,8 @@ class Gateway:
 
     def invoke_with_response_stream(self, name: str) -> Response:
         """InvokeEndpointWithResponseStream."""
-        passed, body = self._admit(headers.STREAMED)
-        headers.refuse_new_session(request.headers)
+        body = read_body(self._limits.body_bytes)
+        passed = headers.for_container(headers.STREAM, name, request.headers)
         route, seconds = self._routes.route(name, request.headers), self._limits.stream_seconds
         with ExitStack() as stack:
             connection = stack.enter_context(reach(route, self._limits, seconds))
@@ -55,11 +56,6 @@ class Gateway:
         if content_type := head.get("Content-Type"):
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return finish(response, route, head, headers.STREAMED_REPLY)
-
-    def _admit(self, table: tuple[headers.RequestHeader, ...]) -> tuple[list[tuple[str, str]], bytes]:
-        """Checks a request as SageMaker does. Returns what the container gets."""
-        body = read_body(self._limits.body_bytes)
-        return list(headers.for_container(request.headers, table)), body
 
     def _post(
         self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes

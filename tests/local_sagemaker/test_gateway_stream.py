@@ -195,7 +195,7 @@ def test_a_client_that_leaves_frees_the_container_with_the_next_piece(
 
 
 def test_a_session_cannot_be_created_by_a_stream(gateway: GatewayProcess) -> None:
-    with pytest.raises(gateway.runtime.exceptions.ValidationError, match="stateful session"):
+    with pytest.raises(gateway.runtime.exceptions.ValidationError, match="Value 'NEW_SESSION' at 'sessionId' failed"):
         stream(gateway, SessionId="NEW_SESSION")
 
 
