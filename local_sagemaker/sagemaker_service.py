@@ -36,7 +36,7 @@ from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTi
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
 from local_sagemaker.parent import when_ended
-from local_sagemaker.s3.s3_server import S3Server
+from local_sagemaker.s3_server import S3Server
 from local_sagemaker.state_directory import PROCESS, STATUS, RunningService, Settings, StateDirectory, StateInUse
 
 GRACE_BEYOND_KILL = 10

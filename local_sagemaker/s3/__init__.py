@@ -1,1 +1,0 @@
-"""The local S3 server: moto's, for this machine only."""
