@@ -59,7 +59,7 @@ class Components(ResourceOperations):
                 "Tags": params.get("Tags"),
             }
             self._registry.add(COMPONENT, name, document)
-            self._placement.create(live, name, plan, self._reporter(name))
+            self._placement.place(live, name, plan, self._reporter(name))
         return {"InferenceComponentArn": arn}
 
     def describe(self, params: JsonDocument) -> JsonDocument:
@@ -107,7 +107,7 @@ class Components(ResourceOperations):
             report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
             self._change(component, "Updating")
             component.update({"Plan": plan, "Specification": params["Specification"]})
-            self._placement.update(live, name, plan, report)
+            self._placement.place(live, name, plan, report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
     def scale(self, params: JsonDocument) -> JsonDocument:

@@ -52,7 +52,7 @@ class Endpoints(ResourceOperations):
                 "Tags": params.get("Tags"),
             }
             self._registry.add(ENDPOINT, name, document)
-            self._host.open(name, self._reporter(name)).create(plan)
+            self._host.open(name, self._reporter(name)).serve(plan)
         return {"EndpointArn": arn}
 
     def describe(self, params: JsonDocument) -> JsonDocument:
@@ -79,7 +79,7 @@ class Endpoints(ResourceOperations):
             endpoint = self._changeable(params["EndpointName"])
             plan = self._plan(params["EndpointConfigName"])
             self._change(endpoint, "Updating")
-            self._live(params["EndpointName"]).update(plan)
+            self._live(params["EndpointName"]).serve(plan)
         return {"EndpointArn": endpoint["EndpointArn"]}
 
     def delete(self, params: JsonDocument) -> None:

@@ -49,11 +49,9 @@ class LiveEndpoint:
         self.ended = threading.Event()
         self._turn = threading.Lock()
 
-    def create(self, plan: Document) -> None:
-        self._in_turn(lambda: self._create(plan))
-
-    def update(self, plan: Document) -> None:
-        self._in_turn(lambda: self._update(plan))
+    def serve(self, plan: Document) -> None:
+        """Starts a fleet for a plan. The one before serves until the new one is in service, or goes on if it fails."""
+        self._in_turn(lambda: self._serve(plan))
 
     def delete(self, then: Callable[[], None]) -> None:
         self.ended.set()
@@ -106,54 +104,28 @@ class LiveEndpoint:
 
         threading.Thread(target=run, daemon=True, name=self.name).start()
 
-    def _create(self, plan: Document) -> None:
-        try:
-            deployment = self._start(plan)
-        except InstanceStartFailed as error:
-            with self.changed:
-                self.pending = None
-            self._report("Failed", str(error))
-        except Cancelled:
-            pass
-        else:
-            with self.changed:
-                self.current, self.pending = deployment, None
-                self.changed.notify_all()
-            self._report("InService", plan=plan)
-
-    def _start(self, plan: Document) -> Deployment:
-        deployment = Deployment(plan)
-        with self.changed:
-            self.pending = deployment
-        self._fleets.start(self.name, deployment, self.changed, self.ended.is_set)
-        return deployment
-
-    def _update(self, plan: Document) -> None:
-        """Starts the new fleet. Then all traffic moves to it at once, and the old one ends after its last request."""
+    def _serve(self, plan: Document) -> None:
         if self.ended.is_set():
             return
-        before = self.current
-        try:
-            deployment = self._start(plan)
-        except InstanceStartFailed as error:
-            self._abandon()
-            self._report("InService", str(error))
-        except BaseException as error:
-            self._abandon()
-            if not isinstance(error, Cancelled):
-                raise
-        else:
-            with self.changed:
-                self.current, self.pending = deployment, None
-            self._report("InService", plan=plan)
-            if before is not None:
-                before.drain()
-
-    def _abandon(self) -> None:
+        before, deployment = self.current, Deployment(plan)
         with self.changed:
-            failed, self.pending = self.pending, None
-        if failed is not None:
-            failed.drain()
+            self.pending = deployment
+        try:
+            self._fleets.start(self.name, deployment, self.changed, self.ended.is_set)
+        except BaseException as error:
+            with self.changed:
+                self.pending = None
+            if isinstance(error, InstanceStartFailed):
+                self._report("InService" if before else "Failed", str(error))
+            elif not isinstance(error, Cancelled):
+                raise
+            return
+        with self.changed:
+            self.current, self.pending = deployment, None
+            self.changed.notify_all()
+        self._report("InService", plan=plan)
+        if before is not None:
+            before.drain()  # All traffic has moved to the new fleet. Each old instance ends after its last request.
 
     def _delete(self, then: Callable[[], None]) -> None:
         with self.changed:
