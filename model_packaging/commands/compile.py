@@ -147,5 +147,4 @@ def _job(model: str, environ: Mapping[str, str], options: Mapping[str, Any], aws
         spot=not options["on_demand"],
         longest=options["longest"],
         network=Network(options["subnets"], options["groups"]),
-        tags={},
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handler.artifacts.store.manifest import FileEntry
@@ -28,23 +28,6 @@ if TYPE_CHECKING:
 
 FILES_AT_ONCE = 4
 DIGEST = "blake3"
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """The object to write.
-
-    :param more: further parameters of the upload: encryption, metadata.
-    """
-
-    client: S3Client
-    bucket: str
-    key: str
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def uri(self) -> str:
-        return f"s3://{self.bucket}/{self.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +66,14 @@ class UploadTarget:
             raise SettingError("DESTINATION", problem, "Write s3://bucket/prefix/.")
         return cls(make_client(), bucket, prefix, kms_key, replace)
 
-    def destination(self, path: str, digest: str = "") -> Destination:
-        more: dict[str, Any] = {"Metadata": {DIGEST: digest}} if digest else {}
-        if self.kms_key:
-            more |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
-        return Destination(self.client, self.bucket, f"{self.prefix}{path}", more)
+    def key(self, path: str) -> str:
+        return f"{self.prefix}{path}"
+
+    def arguments(self, digest: str = "") -> dict[str, Any]:
+        """Returns the further parameters of an upload: metadata and encryption."""
+        metadata: dict[str, Any] = {"Metadata": {DIGEST: digest}} if digest else {}
+        kms = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
+        return {**metadata, **kms} if self.kms_key else metadata
 
 
 @dataclass(slots=True)
@@ -153,7 +139,9 @@ def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget,
         list(pool.map(lambda item: _send(item, entries[item.path], target, counter), missing))
     result.sent = sum(item.size for item in missing)
     _delete(target, others)
-    _put(target.destination(NAME), manifests.written(manifest))
+    body = manifests.written(manifest)
+    with translated(f"{target.uri}{NAME}", "s3:PutObject"):
+        target.client.put_object(Bucket=target.bucket, Key=target.key(NAME), Body=body, **target.arguments())
     return result
 
 
@@ -172,11 +160,12 @@ def _require_ours(
 
 
 def _manifest(target: UploadTarget) -> PackageManifest | None:
-    place = target.destination(NAME)
+    uri = f"{target.uri}{NAME}"
     try:
-        with translated(place.uri, "s3:GetObject"):
-            body = target.client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read(manifests.MOST_BYTES)
-        return manifests.read(body, place.uri)
+        with translated(uri, "s3:GetObject"):
+            reply = target.client.get_object(Bucket=target.bucket, Key=target.key(NAME))
+            body = reply["Body"].read(manifests.MOST_BYTES)
+        return manifests.read(body, uri)
     except (NotFound, manifests.InvalidPackage):
         return None
 
@@ -184,44 +173,33 @@ def _manifest(target: UploadTarget) -> PackageManifest | None:
 def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> str:
     if path in known:
         return known[path]
-    place = target.destination(path)
-    with translated(place.uri, "s3:GetObject"):
-        head = target.client.head_object(Bucket=place.bucket, Key=place.key)
+    with translated(f"{target.uri}{path}", "s3:GetObject"):
+        head = target.client.head_object(Bucket=target.bucket, Key=target.key(path))
     return head.get("Metadata", {}).get(DIGEST, "")
 
 
 def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: ByteCounter) -> None:
-    place = target.destination(item.path, entry.digest)
-    if isinstance(item.origin, LocalFile):
-        with open(item.origin.path, "rb") as file, translated(place.uri, "s3:PutObject"):
-            place.client.upload_fileobj(file, place.bucket, place.key, ExtraArgs={**place.more}, Callback=counter.add)
-        if item.origin.path.stat().st_size != entry.size:
-            raise ChangedFile(item.path)
-        return
-    if isinstance(item.origin, S3File):
-        _copy(item.origin, place)
-    elif isinstance(item.origin, GeneratedItem):
-        _put(place, item.origin.body)
+    origin, key, arguments = item.origin, target.key(item.path), target.arguments(entry.digest)
+    try:
+        with translated(f"{target.uri}{item.path}", "s3:PutObject"):
+            if isinstance(origin, LocalFile):
+                with open(origin.path, "rb") as file:
+                    target.client.upload_fileobj(file, target.bucket, key, ExtraArgs=arguments, Callback=counter.add)
+                if origin.path.stat().st_size != entry.size:
+                    raise ChangedFile(item.path)
+                return
+            if isinstance(origin, S3File):  # It is copied within S3, without a download.
+                unchanged = {"MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
+                source: Any = {"Bucket": origin.bucket, "Key": origin.key}
+                target.client.copy(source, target.bucket, key, ExtraArgs={**arguments, **unchanged})
+            elif isinstance(origin, GeneratedItem):
+                target.client.put_object(Bucket=target.bucket, Key=key, Body=origin.body, **arguments)
+    except Conflict as error:
+        raise ChangedFile(item.path) from error
     counter.add(item.size)
-
-
-def _copy(origin: S3File, place: Destination) -> None:
-    """Copies an object within S3, without a download."""
-    extra = {**place.more, "MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
-    with translated(place.uri, "s3:PutObject"):
-        try:
-            place.client.copy({"Bucket": origin.bucket, "Key": origin.key}, place.bucket, place.key, ExtraArgs=extra)
-        except Conflict as error:
-            raise ChangedFile(origin.key) from error
-
-
-def _put(place: Destination, body: bytes) -> None:
-    with translated(place.uri, "s3:PutObject"):
-        place.client.put_object(Bucket=place.bucket, Key=place.key, Body=body, **place.more)
 
 
 def _delete(target: UploadTarget, paths: Sequence[str]) -> None:
     for path in paths:
-        place = target.destination(path)
-        with translated(place.uri, "s3:DeleteObject"):
-            target.client.delete_object(Bucket=place.bucket, Key=place.key)
+        with translated(f"{target.uri}{path}", "s3:DeleteObject"):
+            target.client.delete_object(Bucket=target.bucket, Key=target.key(path))

@@ -191,7 +191,6 @@ def job(**more: Any) -> CompileJob:
         "on": on,
         "target": target,
         "environment": {"SM_VLLM_MAX_NUM_SEQS": "4"},
-        "tags": {},
     }
     return CompileJob(**{**given, **more})
 
