@@ -15,7 +15,12 @@ import boto3
 import pytest
 from click.testing import CliRunner, Result
 
+from handler.artifacts.store.manifest import FileEntry
+from handler.storage.storage_errors import ChangedFile
 from model_packaging.cli import main
+from model_packaging.package.package_item import Item, S3File
+from model_packaging.package.package_manifest import PackageManifest
+from model_packaging.package.upload import UploadTarget, push
 
 MIB = 1024 * 1024
 
@@ -143,3 +148,12 @@ def test_uploads_are_encrypted_with_the_given_key(s3: Any, bucket: str, model: P
     told("push", model, f"s3://{bucket}/models/one", "--kms-key", "arn:aws:kms:us-east-1:1:key/x")
     head = boto3.client("s3").head_object(Bucket=bucket, Key="models/one/config.json")
     assert head["ServerSideEncryption"] == "aws:kms"
+
+
+def test_an_object_that_is_replaced_meanwhile_is_not_copied(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="hub/a.txt", Body=b"x")
+    item = Item("a.txt", 1, S3File(s3, bucket, "hub/a.txt", '"the etag of before"'))
+    manifest = PackageManifest((FileEntry.of_chunks([b"x"], "a.txt"),))
+    with pytest.raises(ChangedFile, match=r"a\.txt"):
+        push([item], manifest, UploadTarget(s3, bucket, "models/one/"), lambda done, total: None)
+    assert keys(s3, bucket) == {"hub/a.txt"}
