@@ -16,13 +16,14 @@ from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 from local_sagemaker.http_server import GatewayServer, listen
 from local_sagemaker.parent import when_ended
 
+POSITIVE = click.FloatRange(min=0, min_open=True)
 SNIPPET = """\
-Endpoint {name} (variant {variant}) listens on http://127.0.0.1:{port}, its container is http://{container}.
+Endpoint {name} listens on http://127.0.0.1:{port}, its container is http://{container}.
 
     import boto3
 
     runtime = boto3.client(
-        "sagemaker-runtime", endpoint_url="http://127.0.0.1:{port}", region_name="{region}",
+        "sagemaker-runtime", endpoint_url="http://127.0.0.1:{port}", region_name="us-east-1",
         aws_access_key_id="local", aws_secret_access_key="local",
     )
     reply = runtime.invoke_endpoint_with_response_stream(
@@ -49,13 +50,10 @@ def parsed(parse: Callable[[Any], object]) -> Callable[[click.Context, click.Par
 @click.command(context_settings={"show_default": True})
 @click.option("--container", required=True, callback=parsed(ContainerAddress.parse), help="Serve http://HOST:PORT.")
 @click.option("--endpoint", required=True, help="Serve it under this name.")
-@click.option("--variant", default="AllTraffic", help="Name this production variant.")
 @click.option("--port", default=8090, type=click.IntRange(0, 65535), help="Listen on this port; 0 finds a free one.")
 @click.option("--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Cut streams there.")
-@click.option("--region", default="us-east-1", help="Name this region in errors.")
-@click.option("--account", default="123456789012", help="Name this account in errors.")
-@click.option("--regular-seconds", default=60.0, help="Limit a whole response to so many seconds.")
-@click.option("--stream-seconds", default=480.0, help="Limit a streamed response to so many seconds.")
+@click.option("--regular-seconds", default=60.0, type=POSITIVE, help="Limit a whole response to so many seconds.")
+@click.option("--stream-seconds", default=480.0, type=POSITIVE, help="Limit a streamed response to so many seconds.")
 @click.option(
     "--max-body-bytes", "body_bytes", default=25 * 1024 * 1024, help="Limit a request's body to so many bytes."
 )
@@ -63,25 +61,18 @@ def parsed(parse: Callable[[Any], object]) -> Callable[[click.Context, click.Par
 def main(
     container: ContainerAddress,
     endpoint: str,
-    variant: str,
     port: int,
     cut_parts: Cut,
-    region: str,
-    account: str,
     with_process: int | None,
     **limits: Any,
 ) -> None:
     """Serve one SageMaker endpoint for boto3, backed by a container that runs on this machine."""
     try:
-        app = create_app(container, Endpoint(endpoint, variant, region, account), RuntimeLimits(**limits), cut_parts)
         listener = listen(port)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.ClickException(str(error)) from error
-    ready = SNIPPET.format(
-        name=endpoint, variant=variant, container=container, region=region, port=listener.getsockname()[1]
-    )
+    app = create_app(container, Endpoint(endpoint), RuntimeLimits(**limits), cut_parts)
+    ready = SNIPPET.format(name=endpoint, container=container, port=listener.getsockname()[1])
     if with_process is not None:
         when_ended(with_process, lambda: os.kill(os.getpid(), signal.SIGTERM))
     GatewayServer(app, listener, when_ready=lambda: click.echo(ready)).run()

@@ -38,7 +38,6 @@ def local() -> None:
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="Set a variable of every container.")
 @click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="Run images so. Initially: process.")
 @click.option("--docker", metavar="COMMAND", help="Use this Docker client. Initially: docker.")
-@click.option("--docker-network", type=click.Choice(["host", "bridge"]), help="Use this network. Initially: host.")
 @click.option("--docker-option", "docker_options", multiple=True, metavar="OPTION", help="Give `docker run` an option.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Cut streams there. Initially: at random.")
 @click.option("--speed", type=POSITIVE, help="Shorten SageMaker's waits by this factor.")
@@ -73,9 +72,9 @@ def up(
 
 @local.command()
 @state_option
-@click.option("--purge", is_flag=True, help="Delete the endpoints, the S3 objects and the logs, and free their disk.")
+@click.option("--purge", is_flag=True, help="Delete the logs and the settings, too.")
 def down(state: StateDirectory, purge: bool) -> None:
-    """Stop the service and every container. The next `up` starts the endpoints again, unless they were purged."""
+    """Stop the service and every container. Endpoints and S3 objects are gone."""
     running = alive(state) if purge else required(state)
     if running is not None:
         os.kill(running.pid, signal.SIGTERM)
@@ -89,7 +88,7 @@ def down(state: StateDirectory, purge: bool) -> None:
 
         remove(state.path / "instances")  # which is read-only
         state.purge()
-    click.echo(f"Deleted from {state.path}." if purge else f"Down. Its state is in {state.path}; --purge deletes it.")
+    click.echo(f"Deleted from {state.path}." if purge else f"Down. Its logs are in {state.path}; --purge deletes them.")
 
 
 @local.command()

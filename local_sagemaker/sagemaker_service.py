@@ -36,7 +36,7 @@ from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTi
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
 from local_sagemaker.parent import when_ended
-from local_sagemaker.s3.s3_server import S3Server
+from local_sagemaker.s3_server import S3Server
 from local_sagemaker.state_directory import PROCESS, STATUS, RunningService, Settings, StateDirectory, StateInUse
 
 GRACE_BEYOND_KILL = 10
@@ -44,23 +44,21 @@ THREADS = 256
 
 
 def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
-    """Creates the whole service. Its endpoints start at once."""
+    """Creates the whole service."""
     objects = Objects(s3_url, settings.region)
     host = Host(host_settings(state.path, settings, s3_url), objects)
     host.clean_up()
-    registry = Registry(state.path / "registry.json", settings.region, settings.account)
+    registry = Registry(settings.region, settings.account)
     limits = RuntimeLimits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
     routes = HostedRoutes(host)
-    endpoints = Endpoints(registry, host)
     jobs = TransformJobs(registry, host)
-    components = Components(registry, host)
     resources = (
         ModelDocuments(registry, objects),
         EndpointConfigs(registry),
-        endpoints,
+        Endpoints(registry, host),
         Tags(registry),
         jobs,
-        components,
+        Components(registry, host),
     )
     operations = {name: operation for each in resources for name, operation in each.operations().items()}
 
@@ -68,7 +66,7 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     mount(app, Gateway(routes, limits, parse_cut(settings.cut_parts)))
     openai = OpenAIPath(routes, limits)
     app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
-    asynchronous = Asynchronous(host, routes, limits, state.path / "asynchronous")
+    asynchronous = Asynchronous(host, routes, limits)
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
     app.add_url_rule("/", "control", Protocol(operations).answer, methods=["POST"])
     app.add_url_rule(STATUS, "status", lambda: instances(host), methods=["POST"])
@@ -82,15 +80,11 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
         host.kill()
 
     app.config.update({SHUT_DOWN: shut_down, KILL: kill})
-    jobs.restore()
-    endpoints.restore()
-    components.restore()
-    asynchronous.restore()
     return app
 
 
 def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSettings:
-    docker = Docker(tuple(shlex.split(settings.docker)), settings.docker_network, settings.docker_options)
+    docker = Docker(tuple(shlex.split(settings.docker)), settings.docker_options)
     return HostSettings(
         directory=directory,
         s3_url=s3_url,
@@ -140,7 +134,7 @@ def main(directory: str, with_process: int | None) -> None:
     settings = replace(settings, port=listener.getsockname()[1])
     state.keep_settings(settings)
     url = f"http://127.0.0.1:{settings.port}"
-    s3 = S3Server(settings.s3_port, state.path / "s3", state.path / "s3.log")
+    s3 = S3Server(settings.s3_port, state.path / "s3.log")
 
     def ended(_arbiter: object) -> None:
         s3.stop()

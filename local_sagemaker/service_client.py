@@ -12,7 +12,7 @@ import click
 from handler import processes
 from local_sagemaker.state_directory import ENVIRONMENT, STATUS, RunningService, Settings, StateDirectory
 
-OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS", "APPLICATION_AUTO_SCALING")
+OF_MOTO = ("S3", "CLOUDWATCH", "APPLICATION_AUTO_SCALING")
 
 
 def state_directory(given: Path | None) -> StateDirectory:

@@ -1,4 +1,4 @@
-"""The state directory: the settings of `local up`, the running service, and the data that survives a restart."""
+"""The state directory: the settings of `local up`, the running service, and its logs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 STATUS = "/_local/status"
 ENDING_SECONDS = 3.0
 PROCESS, DOCKER = "process", "docker"
-KEPT = (
-    *("asynchronous", "instances", "logs", "pids", "s3"),
-    *("lock", "registry.json", "running.json", "s3.log", "service.log", "settings.json"),
-)
+KEPT = ("instances", "logs", "pids", "lock", "running.json", "s3.log", "service.log", "settings.json")
 
 
 class StateInUse(Exception):
@@ -50,7 +47,6 @@ class Settings:
     kill_after: float = 30.0
     containers: str = PROCESS
     docker: str = "docker"
-    docker_network: str = "host"
     docker_options: tuple[str, ...] = ()
 
 

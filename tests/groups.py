@@ -27,7 +27,6 @@ LONGEST = (
     "tests/endpoint/test_neuron_failures.py",
     "tests/simulation/schedules/test_schedules.py",
     "tests/sagemaker_contract/test_on_aws.py",
-    "tests/local_sagemaker/test_service_with_boto3.py",
     "tests/endpoint/test_adapters.py",
     "tests/neuron_contract/test_stand_in_engine.py",
     "tests/endpoint/test_failure.py",

@@ -33,18 +33,6 @@ class Components(ResourceOperations):
             "DeleteInferenceComponent": self.delete,
         }
 
-    def restore(self) -> None:
-        """Places the components again that were in service when the service ended."""
-        with self._registry.lock:
-            for name, component in list(self._registry.of(COMPONENT).items()):
-                status, live = component["InferenceComponentStatus"], self._host.find(component["EndpointName"])
-                if status == "Deleting" or live is None:
-                    self._registry.remove(COMPONENT, name)
-                elif status != "Failed":
-                    component["InferenceComponentStatus"] = "Creating"
-                    self._placement.create(live, name, component["Plan"], self._reporter(name))
-            self._registry.save()
-
     def create(self, params: JsonDocument) -> JsonDocument:
         """Creates an inference component.
 
@@ -71,7 +59,7 @@ class Components(ResourceOperations):
                 "Tags": params.get("Tags"),
             }
             self._registry.add(COMPONENT, name, document)
-            self._placement.create(live, name, plan, self._reporter(name))
+            self._placement.place(live, name, plan, self._reporter(name))
         return {"InferenceComponentArn": arn}
 
     def describe(self, params: JsonDocument) -> JsonDocument:
@@ -119,8 +107,7 @@ class Components(ResourceOperations):
             report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
             self._change(component, "Updating")
             component.update({"Plan": plan, "Specification": params["Specification"]})
-            self._registry.save()
-            self._placement.update(live, name, plan, report)
+            self._placement.place(live, name, plan, report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
     def scale(self, params: JsonDocument) -> JsonDocument:

@@ -37,6 +37,8 @@ def _check(config: JsonDocument) -> None:
     for member in UNSUPPORTED:
         if config.get(member):
             raise _unsupported(member)
+    if config.get("AsyncInferenceConfig", {}).get("OutputConfig", {}).get("NotificationConfig"):
+        raise _unsupported("AsyncInferenceConfig.OutputConfig.NotificationConfig")
     variants = config["ProductionVariants"]
     names = [variant["VariantName"] for variant in variants]
     if len(set(names)) != len(names):

@@ -14,8 +14,7 @@ from local_sagemaker.hosting.deployment import Deployment
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 
-CHANGING = ("Creating", "Updating", "SystemUpdating", "Deleting")
-STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating")
+CHANGING = ("Creating", "Updating", "Deleting")
 
 
 class Endpoints(ResourceOperations):
@@ -29,25 +28,7 @@ class Endpoints(ResourceOperations):
         self._host = host
 
     def changes(self) -> dict[str, OperationHandler]:
-        return {
-            "UpdateEndpoint": self.update,
-            "UpdateEndpointWeightsAndCapacities": self.scale,
-            "DeleteEndpoint": self.delete,
-        }
-
-    def restore(self) -> None:
-        """Starts the endpoints again that were in service when the service ended."""
-        with self._registry.lock:
-            for name, endpoint in list(self._registry.of(ENDPOINT).items()):
-                if endpoint["EndpointStatus"] == "Deleting":
-                    self._registry.remove(ENDPOINT, name)
-                    continue
-                live = self._host.open(name, self._reporter(name))
-                if endpoint["EndpointStatus"] in STARTABLE:
-                    started = endpoint["EndpointStatus"] != "Creating"
-                    endpoint["EndpointStatus"] = "SystemUpdating" if started else "Creating"
-                    live.create(endpoint["Plan"])
-            self._registry.save()
+        return {"UpdateEndpoint": self.update, "DeleteEndpoint": self.delete}
 
     def create(self, params: JsonDocument) -> JsonDocument:
         """Creates an endpoint.
@@ -71,7 +52,7 @@ class Endpoints(ResourceOperations):
                 "Tags": params.get("Tags"),
             }
             self._registry.add(ENDPOINT, name, document)
-            self._host.open(name, self._reporter(name)).create(plan)
+            self._host.open(name, self._reporter(name)).serve(plan)
         return {"EndpointArn": arn}
 
     def describe(self, params: JsonDocument) -> JsonDocument:
@@ -89,42 +70,16 @@ class Endpoints(ResourceOperations):
     def update(self, params: JsonDocument) -> JsonDocument:
         """Updates an endpoint to another configuration.
 
-        A DeploymentConfig is not carried out: all traffic moves at once, when the new fleet is healthy.
+        A DeploymentConfig is not carried out: all traffic moves at once, when the new fleet is healthy. Counts and
+        weights are those of the new configuration, also with RetainAllVariantProperties.
 
         :raises ValidationException: it is being changed or has failed, or the configuration does not exist.
         """
         with self._registry.lock:
             endpoint = self._changeable(params["EndpointName"])
             plan = self._plan(params["EndpointConfigName"])
-            if params.get("RetainAllVariantProperties"):
-                excluded = {each["VariantPropertyType"] for each in params.get("ExcludeRetainedVariantProperties", [])}
-                _retain(endpoint["Plan"], plan, excluded)
             self._change(endpoint, "Updating")
-            self._live(params["EndpointName"]).update(plan)
-        return {"EndpointArn": endpoint["EndpointArn"]}
-
-    def scale(self, params: JsonDocument) -> JsonDocument:
-        """Changes weights and instance counts.
-
-        :raises ValidationException: a variant is unknown, or all weights would be 0.
-        """
-        changes = params["DesiredWeightsAndCapacities"]
-        with self._registry.lock:
-            endpoint = self._changeable(params["EndpointName"])
-            variants = {each["VariantName"]: each for each in endpoint["Plan"]["Variants"]}
-            for change in changes:
-                if change["VariantName"] not in variants:
-                    raise ValidationException(f"Could not find variant {change['VariantName']}.")
-                if "ServerlessUpdateConfig" in change:
-                    raise ValidationException("ServerlessUpdateConfig is not supported on this machine's SageMaker.")
-                if change.get("DesiredInstanceCount", 1) < 1:
-                    raise ValidationException("DesiredInstanceCount must be at least 1.")
-            weights = {name: variant["Weight"] for name, variant in variants.items()}
-            weights |= {change["VariantName"]: change.get("DesiredWeight", 1) for change in changes}
-            if sum(weights.values()) <= 0:
-                raise ValidationException("At least one variant must have a weight above 0.")
-            self._change(endpoint, "Updating")
-            self._live(params["EndpointName"]).scale(changes)
+            self._live(params["EndpointName"]).serve(plan)
         return {"EndpointArn": endpoint["EndpointArn"]}
 
     def delete(self, params: JsonDocument) -> None:
@@ -192,16 +147,14 @@ def described_variants(plan: JsonDocument, deployment: Deployment | None) -> lis
     running = deployment.variants if deployment else {}
     described = []
     for planned in plan["Variants"]:
-        variant = running.get(planned["VariantName"])
-        current = variant.count if variant else 0
-        if variant and variant.pool:
-            current = len(variant.pool.healthy())
+        variant, weight, count = running.get(planned["VariantName"]), planned["Weight"], planned["Count"]
+        current = 0 if variant is None else count if variant.pool is None else len(variant.pool.healthy())
         document = {
             "VariantName": planned["VariantName"],
-            "CurrentWeight": variant.weight if variant else 0.0,
-            "DesiredWeight": planned["Weight"],
+            "CurrentWeight": weight if variant else 0.0,
+            "DesiredWeight": weight,
             "CurrentInstanceCount": current,
-            "DesiredInstanceCount": variant.count if variant else planned["Count"],
+            "DesiredInstanceCount": count,
             "RoutingConfig": planned.get("RoutingConfig"),
             "ManagedInstanceScaling": planned.get("ManagedInstanceScaling"),
         }
@@ -209,14 +162,3 @@ def described_variants(plan: JsonDocument, deployment: Deployment | None) -> lis
             document["DeployedImages"] = [{"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}]
         described.append(document)
     return described
-
-
-def _retain(before: JsonDocument, plan: JsonDocument, excluded: set[str]) -> None:
-    old = {each["VariantName"]: each for each in before["Variants"]}
-    for variant in plan["Variants"]:
-        if (kept := old.get(variant["VariantName"])) is None:
-            continue
-        if "DesiredInstanceCount" not in excluded:
-            variant["Count"] = kept["Count"]
-        if "DesiredWeight" not in excluded:
-            variant["Weight"] = kept["Weight"]

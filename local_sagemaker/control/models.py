@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from local_sagemaker.control.control_errors import InternalFailure, ValidationException
 from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
-from local_sagemaker.hosting.instances.s3_access import ObjectError
+from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects
 
 ENVIRONMENT_BYTES = 32 * 1024
-
-
-class ModelData(Protocol):
-    """The access to S3 that the creation of a model needs."""
-
-    def exists(self, uri: str, prefix: bool) -> bool:
-        """:raises ObjectError: S3 cannot be asked."""
 
 
 class ModelDocuments(ResourceOperations):
@@ -25,7 +17,7 @@ class ModelDocuments(ResourceOperations):
     noun = "Model"
     listed = "Models"
 
-    def __init__(self, registry: Registry, data: ModelData) -> None:
+    def __init__(self, registry: Registry, data: Objects) -> None:
         super().__init__(registry)
         self._data = data
 

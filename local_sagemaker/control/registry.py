@@ -1,15 +1,12 @@
-"""Stores the resources of the control plane as JSON documents, by kind and name, in one file."""
+"""Stores the resources of the control plane as JSON documents, by kind and name."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.state_directory import replace_json
 
 JsonDocument = dict[str, Any]
 
@@ -23,18 +20,14 @@ KIND_NAMES = {MODEL: MODEL, CONFIG: "endpoint configuration", ENDPOINT: ENDPOINT
 
 
 class Registry:
-    """The resources of the control plane. Hold ``lock`` to read and then write, and to call ``save``."""
+    """The resources of the control plane. Hold ``lock`` to read and then write."""
 
-    def __init__(self, path: Path, region: str = "us-east-1", account: str = "123456789012") -> None:
+    def __init__(self, region: str = "us-east-1", account: str = "123456789012") -> None:
         self.lock = threading.RLock()
         self.region = region
         self.account = account
-        self._path = path
         self._kinds: dict[str, dict[str, JsonDocument]] = {}
         self._tags: dict[str, dict[str, str]] = {}
-        if path.exists():
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            self._kinds, self._tags = kept["resources"], kept["tags"]
 
     def of(self, kind: str) -> dict[str, JsonDocument]:
         return self._kinds.setdefault(kind, {})
@@ -59,12 +52,10 @@ class Registry:
         tags = document.pop("Tags", None) or []
         self.of(kind)[name] = document
         self._tags[self.arn(kind, name)] = {tag["Key"]: tag["Value"] for tag in tags}
-        self.save()
 
     def remove(self, kind: str, name: str) -> None:
         self.of(kind).pop(name, None)
         self._tags.pop(self.arn(kind, name), None)
-        self.save()
 
     def arn(self, kind: str, name: str) -> str:
         return f"arn:aws:sagemaker:{self.region}:{self.account}:{kind}/{name}"
@@ -74,9 +65,6 @@ class Registry:
         prefix = f"arn:aws:sagemaker:{self.region}:{self.account}:"
         kind, _, name = arn.removeprefix(prefix).partition("/")
         return self.of(kind).get(name) if arn.startswith(prefix) else None
-
-    def save(self) -> None:
-        replace_json(self._path, {"resources": self._kinds, "tags": self._tags})
 
 
 def now() -> float:

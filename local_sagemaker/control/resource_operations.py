@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -83,7 +81,6 @@ class ResourceOperations(ABC):
     def _change(self, document: JsonDocument, status: str) -> None:
         document[self.status] = status
         document["LastModifiedTime"] = now()
-        self._registry.save()
 
     def _forget(self, name: str) -> None:
         with self._registry.lock:
@@ -103,9 +100,7 @@ def page(
     key = {"Name": name, "Status": status}.get(params.get("SortBy", ""), "CreationTime")
     kept.sort(key=lambda document: document[name])
     kept.sort(key=lambda document: document[key or name], reverse=params.get("SortOrder", "Descending") == "Descending")
-    start = _start(params.get("NextToken"))
-    end = start + int(params.get("MaxResults", DEFAULT_PAGE))
-    return kept[start:end], _token(end) if end < len(kept) else None
+    return _slice(kept, params, DEFAULT_PAGE)
 
 
 def _matches(document: JsonDocument, params: JsonDocument, name: str, status: str) -> bool:
@@ -121,20 +116,14 @@ def _matches(document: JsonDocument, params: JsonDocument, name: str, status: st
     return True
 
 
-def _token(start: int) -> str:
-    return base64.urlsafe_b64encode(f"from:{start}".encode()).decode()
-
-
-def _start(token: str | None) -> int:
-    if token is None:
-        return 0
-    try:
-        kind, _, number = base64.urlsafe_b64decode(token.encode()).decode().partition(":")
-        if kind == "from" and number.isdigit():
-            return int(number)
-    except (binascii.Error, UnicodeError):
-        pass
-    raise ValidationException("Invalid NextToken.")
+def _slice(listed: list[JsonDocument], params: JsonDocument, most: int) -> tuple[list[JsonDocument], str | None]:
+    """Returns the page of a list that NextToken and MaxResults ask for, and the token of the next one."""
+    token = params.get("NextToken", "0")
+    if not (token.isascii() and token.isdigit()):
+        raise ValidationException("Invalid NextToken.")
+    start = int(token)
+    end = start + int(params.get("MaxResults", most))
+    return listed[start:end], str(end) if end < len(listed) else None
 
 
 class Tags:
@@ -153,25 +142,18 @@ class Tags:
             if len(tags.keys() | added.keys()) > MOST_TAGS:
                 raise ValidationException(f"A resource has at most {MOST_TAGS} tags.")
             tags.update(added)
-            self._registry.save()
             return {"Tags": _listed(tags)}
 
     def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            tags = _listed(self._tags(params["ResourceArn"]))
-        token = params.get("NextToken", "0")
-        if not (token.isascii() and token.isdigit()):
-            raise ValidationException("Invalid NextToken.")
-        start = int(token)
-        end = start + int(params.get("MaxResults", max(DEFAULT_PAGE, MOST_TAGS)))
-        return {"Tags": tags[start:end], "NextToken": str(end) if end < len(tags) else None}
+            tags, token = _slice(_listed(self._tags(params["ResourceArn"])), params, MOST_TAGS)
+            return {"Tags": tags, "NextToken": token}
 
     def delete(self, params: JsonDocument) -> None:
         with self._registry.lock:
             tags = self._tags(params["ResourceArn"])
             for key in params["TagKeys"]:
                 tags.pop(key, None)
-            self._registry.save()
 
     def _tags(self, arn: str) -> dict[str, str]:
         if self._registry.owner(arn) is None:

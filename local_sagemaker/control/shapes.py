@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -48,7 +47,7 @@ def parse(shape: StructureShape | None, body: Any) -> dict[str, Any]:
 
 
 def render(shape: Shape, value: Any) -> Any:
-    """Returns a reply's JSON: only the members of the shape. Datetimes become epoch seconds; ``None`` is omitted.
+    """Returns a reply's JSON: only the members of the shape. ``None`` is omitted.
 
     :raises KeyError: a required member is missing.
     """
@@ -66,7 +65,7 @@ def render(shape: Shape, value: Any) -> Any:
         return [render(shape.member, item) for item in value]
     if isinstance(shape, MapShape):
         return {str(key): render(shape.value, item) for key, item in value.items()}
-    return value.timestamp() if isinstance(value, datetime) else value
+    return value
 
 
 def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:

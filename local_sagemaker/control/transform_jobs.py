@@ -31,13 +31,6 @@ class TransformJobs(ResourceOperations):
     def changes(self) -> dict[str, OperationHandler]:
         return {"StopTransformJob": self.stop}
 
-    def restore(self) -> None:
-        """Marks interrupted jobs as failed. They are not restarted, because part of their output may be written."""
-        with self._registry.lock:
-            for name, job in self._registry.of(TRANSFORM).items():
-                if job["TransformJobStatus"] in RUNNING:
-                    self._end(name, "Failed", "This machine's SageMaker ended while the job was under way.")
-
     def create(self, params: JsonDocument) -> JsonDocument:
         """Creates and starts a job.
 
@@ -87,7 +80,6 @@ class TransformJobs(ResourceOperations):
                     f"The request was rejected because the transform job is in status {job['TransformJobStatus']}."
                 )
             job["TransformJobStatus"] = "Stopping"
-            self._registry.save()
             self._jobs[params["TransformJobName"]].stop()
 
     def stop_all(self) -> None:
@@ -116,7 +108,6 @@ class TransformJobs(ResourceOperations):
                 LastModifiedTime=ended,
             )
             self._jobs.pop(name, None)
-            self._registry.save()
 
 
 def _check(params: JsonDocument) -> None:

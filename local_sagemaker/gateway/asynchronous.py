@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import threading
@@ -10,8 +9,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from flask import request
@@ -20,15 +18,12 @@ from werkzeug.wrappers import Response
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.accepted_request import Accepted, header_params, join
 from local_sagemaker.gateway.container_connection import UpstreamError
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
-from local_sagemaker.gateway.notifications import InvocationOutcome, Publisher, message
 from local_sagemaker.gateway.runtime_gateway import reach, read_body
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.s3_access import ObjectError, S3Location
-from local_sagemaker.state_directory import replace_json
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +41,31 @@ class Expired(Exception):
     """The request was in the queue for longer than RequestTTLSeconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedRequest:
+    """One accepted request.
+
+    :ivar input: the body, or where it is in S3.
+    :ivar output, failure: the URIs of which one will have an object; empty if the configuration has no such path.
+    :ivar expires: seconds since the epoch.
+    """
+
+    endpoint: str
+    input: bytes | str
+    headers: tuple[tuple[str, str], ...]
+    output: str
+    failure: str
+    expires: float
+    timeout: float
+
+
 class Asynchronous:
-    def __init__(self, host: Host, routes: HostedRoutes, limits: RuntimeLimits, directory: Path) -> None:
+    def __init__(self, host: Host, routes: HostedRoutes, limits: RuntimeLimits) -> None:
         self._host = host
         self._routes = routes
         self._limits = limits
-        self._directory = directory
         self._queues: dict[str, ThreadPoolExecutor] = {}
         self._lock = threading.Lock()
-        self._publisher = Publisher(host.settings.s3_url, host.settings.region)
-        directory.mkdir(exist_ok=True)
 
     def invoke(self, name: str) -> Response:
         """Accepts a request.
@@ -63,46 +73,32 @@ class Asynchronous:
         :raises GatewayError: the endpoint does not exist or is not asynchronous, or a header is invalid.
         """
         body = read_body(self._limits.body_bytes)
-        params = header_params(name)
+        params = headers.params_of(headers.ASYNC, name, request.headers)
         plan = self._plan(name)
-        config = plan["AsyncInferenceConfig"]
-        passed = tuple(headers.for_container(request.headers, headers.ASYNCHRONOUS))
+        passed = tuple(headers.for_container(headers.ASYNC, name, request.headers))
         if ("InputLocation" in params) == bool(body):
             raise errors.ValidationError("Exactly one of InputLocation and Body must be given.")
         if len(body) > INLINE_BYTES:
             raise errors.OversizeBody("of InvokeEndpointAsync", INLINE_BYTES)
-        at = time.time()
         name_of_output = str(uuid.uuid4())
-        output = config["OutputConfig"]
+        output = plan["AsyncInferenceConfig"]["OutputConfig"]
         folder = params.get("S3OutputPathExtension", "")
-        accepted = Accepted(
-            id=name_of_output,
+        queued = QueuedRequest(
             endpoint=name,
-            input=params.get("InputLocation", ""),
-            inline=base64.b64encode(body).decode(),
+            input=params.get("InputLocation", body),
             headers=passed,
             output=join(output.get("S3OutputPath"), folder, params.get("Filename", f"{name_of_output}.out")),
             failure=join(output.get("S3FailurePath"), folder, f"{name_of_output}-error.out"),
-            expires=at + self._host.settings.timing.scaled(params.get("RequestTTLSeconds", TTL_SECONDS)),
+            expires=time.time() + self._host.settings.timing.scaled(params.get("RequestTTLSeconds", TTL_SECONDS)),
             timeout=params.get("InvocationTimeoutSeconds", INVOCATION_SECONDS),
-            inference_id=params.get("InferenceId", name_of_output),
-            received=at,
-            topics=output,
         )
-        replace_json(self._file(accepted), asdict(accepted))
-        self._enqueue(accepted, config, sum(each["Count"] for each in plan["Variants"]))
-        reply = Response(json.dumps({"InferenceId": accepted.inference_id}), 202, content_type="application/json")
-        for header, location in (("OutputLocation", accepted.output), ("FailureLocation", accepted.failure)):
+        self._queue(name, plan).submit(self._carry_out, queued)
+        answer = {"InferenceId": params.get("InferenceId", name_of_output)}
+        reply = Response(json.dumps(answer), 202, content_type="application/json")
+        for header, location in (("OutputLocation", queued.output), ("FailureLocation", queued.failure)):
             if location:
                 reply.headers[headers.AMZN + header] = location
         return reply
-
-    def restore(self) -> None:
-        """Queues the requests again that the last run accepted but did not finish."""
-        for file in self._directory.glob("*.json"):
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            accepted = Accepted(**{**kept, "headers": tuple((name, value) for name, value in kept["headers"])})
-            self._enqueue(accepted, {})
 
     def _plan(self, name: str) -> Mapping[str, Any]:
         live = self._host.find(name)
@@ -113,85 +109,61 @@ class Asynchronous:
             raise errors.NotAsynchronous(name)
         return current.plan
 
-    def _enqueue(self, accepted: Accepted, config: Mapping[str, Any], instances: int = 1) -> None:
+    def _queue(self, name: str, plan: Mapping[str, Any]) -> ThreadPoolExecutor:
         with self._lock:
-            queue = self._queues.get(accepted.endpoint)
-            if queue is None:
-                per_instance = config.get("ClientConfig", {}).get("MaxConcurrentInvocationsPerInstance")
-                count = int(per_instance or CONCURRENT_PER_INSTANCE) * instances
-                queue = ThreadPoolExecutor(count, thread_name_prefix=f"async-{accepted.endpoint}")
-                self._queues[accepted.endpoint] = queue
-        queue.submit(self._carry_out, accepted)
+            if name not in self._queues:
+                config = plan["AsyncInferenceConfig"].get("ClientConfig", {})
+                per_instance = int(config.get("MaxConcurrentInvocationsPerInstance") or CONCURRENT_PER_INSTANCE)
+                count = per_instance * sum(variant["Count"] for variant in plan["Variants"])
+                self._queues[name] = ThreadPoolExecutor(count, thread_name_prefix=f"async-{name}")
+            return self._queues[name]
 
-    def _carry_out(self, accepted: Accepted) -> None:
+    def _carry_out(self, queued: QueuedRequest) -> None:
         try:
-            body, content_type = self._answer(accepted)
-            if accepted.output:
-                self._host.objects.write(S3Location.parse(accepted.output), body, content_type)
+            body, content_type = self._answer(queued)
+            if queued.output:
+                self._host.objects.write(S3Location.parse(queued.output), body, content_type)
         except (errors.GatewayError, ObjectError, Expired, UpstreamError) as error:
-            self._fail(accepted, str(error), error.original.encode() if isinstance(error, errors.ModelError) else b"")
+            self._fail(queued, str(error))
         except Exception:
-            log.exception("the asynchronous request %s failed", accepted.id)
-            self._fail(accepted, "The service failed. Its log has the reason.", b"")
-        else:
-            self._notify(accepted, InvocationOutcome(None, accepted.output, content_type, body))
-        self._file(accepted).unlink(missing_ok=True)
+            log.exception("an asynchronous request failed; its output would be %s", queued.output)
+            self._fail(queued, "The service failed. Its log has the reason.")
 
-    def _notify(self, accepted: Accepted, outcome: InvocationOutcome) -> None:
-        config = accepted.topics.get("NotificationConfig") or {}
-        kind = "Success" if outcome.reason is None else "Error"
-        topic: str | None = config.get(f"{kind}Topic")
-        if topic is None:
-            return
-        with_body = f"{kind.upper()}_NOTIFICATION_TOPIC" in (config.get("IncludeInferenceResponseIn") or ())
-        passed = dict(accepted.headers)
-        params = {
-            "accept": passed.get("Accept", ""),
-            "contentType": passed.get("Content-Type", ""),
-            "endpointName": accepted.endpoint,
-            "inputLocation": accepted.input,
-        }
-        params = {name: value for name, value in params.items() if value}
-        region = self._host.settings.region
-        notification = message(params, accepted.inference_id, accepted.received, region, outcome, with_body)
-        self._publisher.publish(topic, notification)
-
-    def _answer(self, accepted: Accepted) -> tuple[bytes, str | None]:
-        if accepted.input:
-            body = self._host.objects.read(S3Location.parse(accepted.input), INPUT_BYTES)
-        else:
-            body = base64.b64decode(accepted.inline)
+    def _answer(self, queued: QueuedRequest) -> tuple[bytes, str | None]:
+        body = queued.input
+        if isinstance(body, str):
+            body = self._host.objects.read(S3Location.parse(body), INPUT_BYTES)
         while True:
-            if time.time() > accepted.expires:
+            if time.time() > queued.expires:
                 raise Expired("The request expired: it was not processed within RequestTTLSeconds.")
             try:
-                return self._invoke(accepted, body)
+                return self._invoke(queued, body)
             except errors.ServiceUnavailable:
                 time.sleep(TRY_AGAIN_AFTER)  # An instance may be starting. A queued request can wait for it.
 
-    def _invoke(self, accepted: Accepted, body: bytes) -> tuple[bytes, str | None]:
-        route = self._routes.route(accepted.endpoint, Headers(accepted.headers), asynchronous=True)
-        with reach(route, self._limits, accepted.timeout, None) as connection:
-            head = connection.post(route.path, accepted.headers, body)
+    def _invoke(self, queued: QueuedRequest, body: bytes) -> tuple[bytes, str | None]:
+        route = self._routes.route(queued.endpoint, Headers(queued.headers), asynchronous=True)
+        with reach(route, self._limits, queued.timeout) as connection:
+            head = connection.post(route.path, queued.headers, body)
             if head.status >= 400:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
             if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:
                 raise errors.OversizeReplyHeaders(MOST_REPLY_HEADERS)
             return b"".join(connection.parts()), head.get("Content-Type")
 
-    def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:
-        """Records a failed request.
+    def _fail(self, queued: QueuedRequest, reason: str) -> None:
+        """Records a failed request."""
+        if not queued.failure:
+            log.warning("an asynchronous request failed, and there is no S3FailurePath: %s", reason)
+            return
+        try:
+            self._host.objects.write(S3Location.parse(queued.failure), reason.encode(), "text/plain")
+        except ObjectError as error:
+            log.warning("%s can't be written: %s", queued.failure, error)
 
-        :param said: the container's reply.
-        """
-        if not accepted.failure:
-            log.warning("the asynchronous request %s failed, and there is no S3FailurePath: %s", accepted.id, reason)
-        else:
-            try:
-                self._host.objects.write(S3Location.parse(accepted.failure), reason.encode(), "text/plain")
-            except ObjectError as error:
-                log.warning("the failure of the asynchronous request %s can't be written: %s", accepted.id, error)
-        self._notify(accepted, InvocationOutcome(reason, accepted.failure, "text/plain", said))
 
-    def _file(self, accepted: Accepted) -> Path:
-        return self._directory / f"{accepted.id}.json"
+def join(path: str | None, folder: str, name: str) -> str:
+    """Returns the URI of an object below a configured path, or nothing if there is none."""
+    if not path:
+        return ""
+    return "/".join((path.rstrip("/"), *(part.strip("/") for part in (folder, name) if part)))

@@ -118,10 +118,6 @@ class InvalidMember(ValidationError):
     text = "1 validation error detected: Value at '{}' failed to satisfy constraint: {}"
 
 
-class SessionNeedsInvokeEndpoint(ValidationError):
-    text = "A stateful session can't be created by InvokeEndpointWithResponseStream; use InvokeEndpoint."
-
-
 class OversizeBody(ValidationError):
     """The body is too long. SageMaker once replied 413, which its model does not have. Now it is a ValidationError."""
 

@@ -1,17 +1,21 @@
 """The headers that the gateway forwards, in each direction. All others are removed, as SageMaker does.
 
-Names, members and lengths are those of botocore's model of sagemaker-runtime. The two headers of adapters are from
-aws/model-hosting-container-standards (sagemaker/lora/constants.py); the model does not have them.
+Names and limits of a request's headers are those of botocore's model of sagemaker-runtime. The two headers of adapters
+are from aws/model-hosting-container-standards (sagemaker/lora/constants.py); the model does not have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
+from botocore.model import StructureShape
+from botocore.session import get_session
 from werkzeug.datastructures import Headers
 
-from local_sagemaker.gateway.gateway_errors import InvalidMember, SessionNeedsInvokeEndpoint
+from local_sagemaker.control import shapes
+from local_sagemaker.control.control_errors import ControlError
+from local_sagemaker.gateway.gateway_errors import InvalidMember, ValidationError
 
 AMZN = "X-Amzn-SageMaker-"
 INVOKED_VARIANT = "x-Amzn-Invoked-Production-Variant"
@@ -26,65 +30,55 @@ ADAPTER_ALIAS = AMZN + "Adapter-Alias"
 TARGET_MODEL = AMZN + "Target-Model"
 PREFIX_AWARE_ID = AMZN + "Prefix-Aware-Id"
 
-
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
-    """A header of a client's request: ``name`` is the client's, ``at_container`` the container's."""
-
-    name: str
-    at_container: str
-    member: str
-    longest: int
-
-    def check(self, value: str) -> None:
-        if len(value) > self.longest:
-            raise InvalidMember(self.member, f"Member must have length less than or equal to {self.longest}")
-        if not value.isascii():
-            raise InvalidMember(self.member, r"Member must satisfy regular expression pattern: \p{ASCII}*")
-
-
-def passed(name: str, member: str, longest: int) -> RequestHeader:
-    return RequestHeader(AMZN + name, AMZN + name, member, longest)
-
-
-COMMON = (
-    RequestHeader("Content-Type", "Content-Type", "contentType", 1024),
-    passed("Custom-Attributes", "customAttributes", 1024),
-    passed("Target-Variant", "targetVariant", 63),
-    passed("Inference-Id", "inferenceId", 64),
-    passed("Inference-Component", "inferenceComponentName", 63),
-    passed("Session-Id", "sessionId", 256),
-    passed("Prefix-Aware-Id", "prefixAwareId", 64),
-    passed("Adapter-Identifier", "adapterIdentifier", 1024),
-    passed("Adapter-Alias", "adapterAlias", 1024),
+INVOKE, STREAM, ASYNC = "InvokeEndpoint", "InvokeEndpointWithResponseStream", "InvokeEndpointAsync"
+# The members that reach the container. Two of them always have the same name there.
+PASSED = (
+    *("ContentType", "Accept", "CustomAttributes", "TargetVariant", "InferenceId", "InferenceComponentName"),
+    *("SessionId", "PrefixAwareId", "TargetModel"),
 )
-REGULAR = (
-    *COMMON,
-    RequestHeader("Accept", "Accept", "accept", 1024),
-    passed("Target-Model", "targetModel", 1024),
-)
-ASYNCHRONOUS = (
-    RequestHeader(AMZN + "Content-Type", "Content-Type", "contentType", 1024),
-    RequestHeader(AMZN + "Accept", "Accept", "accept", 1024),
-    passed("Custom-Attributes", "customAttributes", 1024),
-    passed("Inference-Id", "inferenceId", 64),
-)
-STREAMED = (*COMMON, RequestHeader(AMZN + "Accept", "Accept", "accept", 1024))
+AT_CONTAINER = {"ContentType": "Content-Type", "Accept": "Accept"}
 
 STREAMED_REPLY = (AMZN + "Custom-Attributes",)
 REGULAR_REPLY = (*STREAMED_REPLY, NEW_SESSION, CLOSED_SESSION, "Content-Type")
 
 
-def for_container(client: Headers, table: Iterable[RequestHeader]) -> Iterator[tuple[str, str]]:
-    """Returns the headers for the container."""
-    for header in table:
-        value = client.get(header.name)
-        if value is not None:
-            header.check(value)
-            yield header.at_container, value
+def params_of(operation: str, endpoint: str, client: Headers) -> dict[str, Any]:
+    """Returns an operation's parameters that are sent as headers.
+
+    :raises ValidationError: the service model does not allow one.
+    """
+    params: dict[str, Any] = {"EndpointName": endpoint, "Body": b""}
+    for member, shape in request_shape(operation).members.items():
+        value = client.get(shape.serialization.get("name", ""))
+        if shape.serialization.get("location") != "header" or value is None:
+            continue
+        try:
+            params[member] = int(value) if shape.type_name == "integer" else value
+        except ValueError as error:
+            raise InvalidMember(member, "Member must be an integer") from error
+    try:
+        return shapes.parse(request_shape(operation), params)
+    except ControlError as error:
+        raise ValidationError(error.message) from error
 
 
-def refuse_new_session(client: Headers) -> None:
-    """Rejects a streamed call that creates a stateful session. A streamed call can only use one."""
-    if client.get(SESSION_ID) == "NEW_SESSION":
-        raise SessionNeedsInvokeEndpoint
+def for_container(operation: str, endpoint: str, client: Headers) -> list[tuple[str, str]]:
+    """Returns the headers for the container.
+
+    :raises ValidationError: the service model does not allow one.
+    """
+    params, members = params_of(operation, endpoint, client), request_shape(operation).members
+    passed = [(AT_CONTAINER.get(name) or header_of(members[name]), params[name]) for name in PASSED if name in params]
+    return [*passed, *((name, client[name]) for name in (ADAPTER, ADAPTER_ALIAS) if name in client)]
+
+
+def header_of(member: Any) -> str:
+    name: str = member.serialization["name"]
+    return name
+
+
+@cache
+def request_shape(operation: str) -> StructureShape:
+    shape = get_session().get_service_model("sagemaker-runtime").operation_model(operation).input_shape
+    assert shape is not None
+    return shape

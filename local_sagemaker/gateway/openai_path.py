@@ -8,15 +8,13 @@ from contextlib import ExitStack
 from flask import request
 from werkzeug.wrappers import Response
 
-from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.container_connection import ContainerConnection
 from local_sagemaker.gateway.container_selection import Routes
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.runtime_gateway import client_socket, reach, read_body
+from local_sagemaker.gateway.runtime_gateway import reach, read_body
 
-PASSED = ("Content-Type", "Accept")
 RETURNED = ("Content-Type", "Retry-After")
 
 
@@ -30,11 +28,12 @@ class OpenAIPath:
         body = read_body(self._limits.body_bytes)
         if ".." in path.split("/"):
             raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
-        passed = [(key, request.headers[key]) for key in PASSED if key in request.headers]
-        passed += list(headers.for_container(request.headers, headers.COMMON[1:]))
+        passed = headers.for_container(headers.STREAM, name, request.headers)
+        if accept := request.headers.get("Accept"):
+            passed.append(("Accept", accept))
         route = self._routes.route(name, request.headers)
         with ExitStack() as stack:
-            reached = reach(route, self._limits, self._limits.stream_seconds, client_socket())
+            reached = reach(route, self._limits, self._limits.stream_seconds)
             connection = stack.enter_context(reached)
             head = connection.send(request.method, f"/v1/{path}", [*passed, *route.more_headers], body)
             response = Response(whole_or_cut(connection), head.status)
@@ -49,7 +48,4 @@ class OpenAIPath:
 def whole_or_cut(connection: ContainerConnection) -> Iterator[bytes]:
     """Yields the body as it arrives. If it is cut off, the reply is cut off, too, without its end mark."""
     yield b""
-    try:
-        yield from connection.parts()
-    except upstream.ClientGone:
-        return
+    yield from connection.parts()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline, ReplyHead
+from local_sagemaker.gateway.container_connection import ContainerConnection, ReplyHead
 from local_sagemaker.gateway.container_selection import FixedRoutes, InvocationRoute, Routes
 from local_sagemaker.gateway.event_stream import Cut
 from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
@@ -34,9 +33,10 @@ class Gateway:
 
     def invoke(self, name: str) -> Response:
         """InvokeEndpoint."""
-        passed, body = self._admit(headers.REGULAR)
+        body = read_body(self._limits.body_bytes)
+        passed = headers.for_container(headers.INVOKE, name, request.headers)
         route = self._routes.route(name, request.headers)
-        with reach(route, self._limits, self._limits.regular_seconds, client_socket()) as connection:
+        with reach(route, self._limits, self._limits.regular_seconds) as connection:
             head = self._post(route, connection, passed, body)
             response = Response(b"".join(connection.parts()))
         del response.headers["Content-Type"]  # The container's Content-Type replaces it, if there is one.
@@ -44,11 +44,11 @@ class Gateway:
 
     def invoke_with_response_stream(self, name: str) -> Response:
         """InvokeEndpointWithResponseStream."""
-        passed, body = self._admit(headers.STREAMED)
-        headers.refuse_new_session(request.headers)
+        body = read_body(self._limits.body_bytes)
+        passed = headers.for_container(headers.STREAM, name, request.headers)
         route, seconds = self._routes.route(name, request.headers), self._limits.stream_seconds
         with ExitStack() as stack:
-            connection = stack.enter_context(reach(route, self._limits, seconds, client_socket()))
+            connection = stack.enter_context(reach(route, self._limits, seconds))
             head = self._post(route, connection, passed, body)
             response = Response(self._frames(route, connection), content_type="application/vnd.amazon.eventstream")
             # Not left to the generator: one that never started runs no `finally`.
@@ -56,11 +56,6 @@ class Gateway:
         if content_type := head.get("Content-Type"):
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return finish(response, route, head, headers.STREAMED_REPLY)
-
-    def _admit(self, table: tuple[headers.RequestHeader, ...]) -> tuple[list[tuple[str, str]], bytes]:
-        """Checks a request as SageMaker does. Returns what the container gets."""
-        body = read_body(self._limits.body_bytes)
-        return list(headers.for_container(request.headers, table)), body
 
     def _post(
         self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes
@@ -84,8 +79,6 @@ class Gateway:
             yield event_stream.model_stream_error("ModelInvocationTimeExceeded", late)
         except upstream.ConnectionBroken as error:
             yield event_stream.model_stream_error("StreamBroken", f"container primary: {error}")
-        except upstream.ClientGone:
-            return
         except Exception:
             log.exception("a stream of endpoint %s failed", route.endpoint.name)
             yield event_stream.exception("InternalStreamFailure", errors.RuntimeInternalFailure.text)
@@ -102,21 +95,11 @@ def read_body(limit: int) -> bytes:
     return body
 
 
-def client_socket() -> socket.socket | None:
-    client = request.environ.get("gunicorn.socket")
-    return client if isinstance(client, socket.socket) else None
-
-
 @contextmanager
-def reach(
-    route: InvocationRoute, limits: RuntimeLimits, seconds: float, client: socket.socket | None
-) -> Iterator[ContainerConnection]:
-    """Connects to a container, and releases the route afterwards. Failures are raised as SageMaker's errors.
-
-    :param client: the client's socket. A disconnect ends the wait.
-    """
+def reach(route: InvocationRoute, limits: RuntimeLimits, seconds: float) -> Iterator[ContainerConnection]:
+    """Connects to a container, and releases the route afterwards. Failures are raised as SageMaker's errors."""
     try:
-        with _connect(route, limits, seconds, client) as connection:
+        with _connect(route, limits, seconds) as connection:
             yield connection
     except upstream.Unreachable as error:
         raise errors.ServiceUnavailable(route.endpoint, error) from error
@@ -128,14 +111,11 @@ def reach(
         route.release()
 
 
-def _connect(
-    route: InvocationRoute, limits: RuntimeLimits, seconds: float, client: socket.socket | None
-) -> ContainerConnection:
+def _connect(route: InvocationRoute, limits: RuntimeLimits, seconds: float) -> ContainerConnection:
     """Tries one instance after the other. Nothing was sent yet, so no request is executed twice."""
     while True:
         try:
-            until = InvocationDeadline.after(seconds)
-            return ContainerConnection(route.container, limits.connect_seconds, until, client)
+            return ContainerConnection(route.container, limits.connect_seconds, seconds)
         except upstream.Unreachable:
             if not route.try_another():
                 raise
@@ -150,7 +130,7 @@ def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: t
 
 
 def create_app(container: ContainerAddress, endpoint: Endpoint, limits: RuntimeLimits, cut: Cut) -> Flask:
-    """Returns the runtime of one container. It notices a client's disconnect only under gunicorn."""
+    """Returns the runtime of one container."""
     app = Flask(__name__, static_folder=None)
     mount(app, Gateway(FixedRoutes(endpoint, container), limits, cut))
     return app
@@ -181,10 +161,6 @@ def mount(app: Flask, gateway: Gateway) -> None:
         if error.code in (404, 405):
             return errors.UnknownOperation(request.method, request.path).reply()
         return errors.ValidationError(error.description or error.name).reply()
-
-    @app.errorhandler(upstream.ClientGone)
-    def answer_nobody(error: upstream.ClientGone) -> Response:
-        return Response(status=499)
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:

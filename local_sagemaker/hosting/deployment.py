@@ -29,7 +29,6 @@ class Variant:
         self.plan = plan
         self.weight: float = plan["Weight"]
         self.pool = pool
-        self.count: int = plan["Count"]
         self.base = base
         self.targets = targets
 

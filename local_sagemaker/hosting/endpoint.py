@@ -1,4 +1,4 @@
-"""A live endpoint: its creation, updates with rollback, scaling and deletion."""
+"""A live endpoint: its creation, updates with rollback and deletion."""
 
 from __future__ import annotations
 
@@ -49,14 +49,9 @@ class LiveEndpoint:
         self.ended = threading.Event()
         self._turn = threading.Lock()
 
-    def create(self, plan: Document) -> None:
-        self._in_turn(lambda: self._create(plan))
-
-    def update(self, plan: Document) -> None:
-        self._in_turn(lambda: self._update(plan))
-
-    def scale(self, changes: list[Document]) -> None:
-        self._in_turn(lambda: self._scale(changes))
+    def serve(self, plan: Document) -> None:
+        """Starts a fleet for a plan. The one before serves until the new one is in service, or goes on if it fails."""
+        self._in_turn(lambda: self._serve(plan))
 
     def delete(self, then: Callable[[], None]) -> None:
         self.ended.set()
@@ -109,79 +104,28 @@ class LiveEndpoint:
 
         threading.Thread(target=run, daemon=True, name=self.name).start()
 
-    def _create(self, plan: Document) -> None:
-        try:
-            deployment = self._start(plan)
-        except InstanceStartFailed as error:
-            with self.changed:
-                self.pending = None
-            self._report("Failed", str(error))
-        except Cancelled:
-            pass
-        else:
-            with self.changed:
-                self.current, self.pending = deployment, None
-                self.changed.notify_all()
-            self._report("InService", plan=plan)
-
-    def _start(self, plan: Document) -> Deployment:
-        deployment = Deployment(plan)
-        with self.changed:
-            self.pending = deployment
-        self._fleets.start(self.name, deployment, self.changed, self.ended.is_set)
-        return deployment
-
-    def _update(self, plan: Document) -> None:
-        """Starts the new fleet. Then all traffic moves to it at once, and the old one ends after its last request."""
+    def _serve(self, plan: Document) -> None:
         if self.ended.is_set():
             return
-        before = self.current
-        try:
-            deployment = self._start(plan)
-        except InstanceStartFailed as error:
-            self._abandon()
-            self._report("InService", str(error))
-        except BaseException as error:
-            self._abandon()
-            if not isinstance(error, Cancelled):
-                raise
-        else:
-            with self.changed:
-                self.current, self.pending = deployment, None
-            self._report("InService", plan=plan)
-            if before is not None:
-                before.drain()
-
-    def _abandon(self) -> None:
+        before, deployment = self.current, Deployment(plan)
         with self.changed:
-            failed, self.pending = self.pending, None
-        if failed is not None:
-            failed.drain()
-
-    def _scale(self, changes: list[Document]) -> None:
-        if self.current is None or self.ended.is_set():
-            return
-        plan = self.current.plan
-        reason = None
-        for change in changes:
-            variant = self.current.variants[change["VariantName"]]
+            self.pending = deployment
+        try:
+            self._fleets.start(self.name, deployment, self.changed, self.ended.is_set)
+        except BaseException as error:
             with self.changed:
-                variant.weight = change.get("DesiredWeight", variant.weight)
-                count = change.get("DesiredInstanceCount", variant.count)
-            before, variant.count = variant.count, count
-            if variant.pool is not None and count != before:
-                variant.pool.scale(count)
-                try:
-                    variant.pool.wait_ready(self.ended.is_set)
-                except InstanceStartFailed as error:
-                    reason = f"The instances of variant {variant.name} could not be scaled to {count}. ({error})"
-                    variant.count = before
-                    variant.pool.scale(before)
-                except Cancelled:
-                    return
-            planned = next(each for each in plan["Variants"] if each["VariantName"] == variant.name)
-            planned["Weight"], planned["Count"] = variant.weight, variant.count
-        self._report("InService", reason, plan=plan)
+                self.pending = None
+            if isinstance(error, InstanceStartFailed):
+                self._report("InService" if before else "Failed", str(error))
+            elif not isinstance(error, Cancelled):
+                raise
+            return
+        with self.changed:
+            self.current, self.pending = deployment, None
+            self.changed.notify_all()
+        self._report("InService", plan=plan)
+        if before is not None:
+            before.drain()  # All traffic has moved to the new fleet. Each old instance ends after its last request.
 
     def _delete(self, then: Callable[[], None]) -> None:
         with self.changed:

@@ -29,15 +29,12 @@ class LiveComponents:
     def __init__(self, fleets: Fleets) -> None:
         self._fleets = fleets
 
-    def create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
-        self._run(lambda: self._create(live, name, plan, report), report)
+    def place(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+        """Starts the copies of a component, or loads an adapter. Then all traffic moves to it, and the one before ends.
 
-    def update(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
-        """Starts new copies beside the old ones. If they are healthy, all traffic moves to them, and the old ones end.
-
-        :param report: "InService" with a reason means that the update was rolled back.
+        :param report: "InService" with a reason means that an update was rolled back.
         """
-        self._run(lambda: self._update(live, name, plan, report), report)
+        self._run(lambda: self._place(live, name, plan, report), report)
 
     def scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
         self._run(lambda: self._scale(live, name, count, report), report)
@@ -66,33 +63,22 @@ class LiveComponents:
 
         threading.Thread(target=run, daemon=True).start()
 
-    def _create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+    def _place(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
         base = self._base(live, plan.get("Base"))
-        component = self._adapter(live, name, plan, base) if base is not None else self._copies(live, name, plan)
-        with live.changed:
-            before = live.components.get(name)
-            live.components[name] = component
+        try:
+            component = self._adapter(live, name, plan, base) if base is not None else self._copies(live, name, plan)
+        except (InstanceStartFailed, DataError) as error:
+            if name not in live.components:
+                raise
+            report("InService", str(error))
+            return
+        before = put(live, name, component)
         if before is not None:
             before.stop()
         report("InService", None)
 
-    def _update(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
-        base = self._base(live, plan.get("Base"))
-        if base is not None:
-            self._create(live, name, plan, report)
-            return
-        before = live.components[name]
-        try:
-            component = self._copies(live, name, plan)
-        except (InstanceStartFailed, DataError) as error:
-            report("InService", str(error))
-        else:
-            put(live, name, component)
-            before.stop()
-            report("InService", None)
-
     def _base(self, live: LiveEndpoint, base: str | None) -> Component | None:
-        """Waits for the endpoint and for the base component, if there is one. After a restart both may be starting."""
+        """Waits for the endpoint and for the base component, if there is one, which may be starting."""
         with live.changed:
             ready = live.changed.wait_for(
                 lambda: live.ended.is_set() or (live.current is not None and (base is None or base in live.components)),
@@ -165,11 +151,12 @@ class LiveComponents:
             report("InService", None)
 
 
-def put(live: LiveEndpoint, name: str, component: Component) -> None:
-    """Replaces the component with this name. Its adapters are loaded into the new one with their next request."""
+def put(live: LiveEndpoint, name: str, component: Component) -> Component | None:
+    """Puts a component in its place, and returns the one before, whose adapters it gets with their next request."""
     with live.changed:
         before = live.components.get(name)
         live.components[name] = component
         for each in live.components.values():
-            if each.base is not None and each.base is before:
+            if before is not None and each.base is before:
                 each.base = component
+        return before

@@ -95,7 +95,6 @@ def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]
     from handler.neuron.hardware.instance_catalogue import cpu_instance
     from model_packaging.compilation.compile_job import job_environment, members
     from model_packaging.compilation.compile_job_run import run, stop
-    from model_packaging.compilation.instance_prices import price_line
     from model_packaging.console.output import lines
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.definition.environment import shown
@@ -103,8 +102,7 @@ def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]
 
     aws = Aws(options["region"])
     wanted = _job(model, environ, options, aws)
-    on_cpu = cpu_instance(wanted.on) is not None
-    if on_cpu:
+    if cpu_instance(wanted.on) is not None:
         require_startable(job_environment(wanted))
     if options["dry_run"]:
         print_json(shown({"create_training_job": members(wanted, "TIME")}))
@@ -114,8 +112,6 @@ def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]
         click.echo(f"Stopping {stopped}." if stopped else "No such job runs.")
         return
     with lines() as tell:
-        if on_cpu:
-            tell(price_line(aws, wanted.on, wanted.target))
         about = run(aws, wanted, tell, again=options["again"])
     billed = about.get("BillableTimeInSeconds")
     if options["as_json"]:
@@ -151,5 +147,4 @@ def _job(model: str, environ: Mapping[str, str], options: Mapping[str, Any], aws
         spot=not options["on_demand"],
         longest=options["longest"],
         network=Network(options["subnets"], options["groups"]),
-        tags={},
     )

@@ -1,20 +1,47 @@
-"""`neuron-endpoint pack`, `inspect` and `verify`, which write and read a package."""
+"""`neuron-endpoint pack`, `push`, `inspect` and `verify`, which write and read a package."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from model_packaging.console.options import dry_run_option, json_option, local_only_option
 from model_packaging.console.output import print_json, size_text
-from model_packaging.console.package_options import document, input_options, print_excluded, read_all, shown
 
 if TYPE_CHECKING:
-    from model_packaging.package.assembly import PackageInputs
+    from handler.json_value import Json
+    from model_packaging.package.assembly import Assembly, PackageInputs
+    from model_packaging.package.package_manifest import PackageManifest
+
+
+GRAPHS_HELP = "Add compiled graphs: a directory for NEURON_COMPILED_ARTIFACTS, or a store."
+
+
+def input_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds MODEL and the options of the package's other parts. The command gets them as `inputs`."""
+
+    @click.argument("model")
+    @click.option("--artifacts", metavar="PLACE", help=GRAPHS_HELP)
+    @click.option("--config", metavar="FILE", help="Add the endpoint's settings, in YAML, TOML or JSON.")
+    @click.option("--code", metavar="FOLDER", help="Add a folder with inference.py and what it imports.")
+    @click.option("--revision", help="Take this branch, tag or commit of the hub repository.")
+    @wraps(command)
+    def with_inputs(
+        model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None, **given: Any
+    ) -> None:
+        from model_packaging.package.assembly import PackageInputs
+
+        command(inputs=PackageInputs(model, artifacts, config, code, revision), **given)
+
+    return with_inputs
 
 
 @click.command("pack")
@@ -32,25 +59,71 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
     `pack`: it uploads the parts from their own places.
     """
     from model_packaging.package.assembly import assemble
-    from model_packaging.package.package_writer import require_absent, require_package_name, write_archive, write_folder
+    from model_packaging.package.package_writer import (
+        ARCHIVES,
+        require_absent,
+        require_package_name,
+        write_archive,
+        write_folder,
+    )
 
     require_package_name("--to", to)
     target = Path(to)
     require_absent(target)
     assembly = assemble(inputs)
-    manifest = read_all(assembly)
+    manifest = _read_all(assembly)
     if not dry_run:
-        with shown("pack") as listener:
-            if to.endswith((".tar.gz", ".tgz")):
+        with _shown("pack") as listener:
+            if to.endswith(ARCHIVES):
                 write_archive(assembly.items, manifest, target, listener, level)
             else:
                 write_folder(assembly.items, manifest, target, listener)
     if as_json:
-        print_json(document(assembly, to=to, written=not dry_run))
+        print_json(_document(assembly, to=to, written=not dry_run))
         return
-    print_excluded(assembly)
+    _print_excluded(assembly)
     verb = "Would pack" if dry_run else "Packed"
     click.echo(f"{verb} {len(assembly.items)} files, {size_text(assembly.size)}, into {to}.")
+
+
+@click.command("push")
+@input_options
+@click.argument("destination", metavar="s3://BUCKET/PREFIX")
+@click.option("--kms-key", metavar="ARN", help="Encrypt the objects with this KMS key. Default: as the bucket does.")
+@click.option("--replace", is_flag=True, help="Replace another package, and delete its other files.")
+@dry_run_option
+@json_option
+@local_only_option
+def push_command(
+    inputs: PackageInputs, destination: str, kms_key: str | None, replace: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Uploads a package to S3, file by file. Files that exist there already are skipped.
+
+    MODEL is an input of `pack`, or a folder that it wrote. After an interruption, run the same command again.
+    """
+    from model_packaging.package.assembly import assemble
+    from model_packaging.package.upload import UploadTarget, compare, push
+
+    target = UploadTarget.parse(destination, kms_key, replace)
+    assembly = assemble(inputs)
+    manifest = _read_all(assembly)
+    if dry_run:
+        missing = compare(assembly.items, manifest, target).missing
+        size = sum(item.size for item in missing)
+        if as_json:
+            print_json(_document(assembly, to=target.uri, missing=[item.path for item in missing], sent=0))
+        else:
+            click.echo(
+                f"Would upload {len(missing)} of {len(assembly.items)} files, {size_text(size)}, to {target.uri}."
+            )
+        return
+    with _shown("push") as listener:
+        done = push(assembly.items, manifest, target, listener)
+    if as_json:
+        print_json(_document(assembly, to=target.uri, sent=done.sent, kept=done.kept, deleted=done.deleted))
+        return
+    _print_excluded(assembly)
+    click.echo(f"Pushed {done.files} files to {target.uri}: {size_text(done.sent)} sent, {size_text(done.kept)} there.")
 
 
 @click.command("inspect")
@@ -58,7 +131,7 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
 @json_option
 @local_only_option
 def inspect_command(package: str, as_json: bool) -> None:
-    """Shows what a package contains: a folder, s3://bucket/prefix, or a model.tar.gz. No weights are read."""
+    """Shows what a package contains: a folder or s3://bucket/prefix. No weights are read."""
     from model_packaging.package.inspection import inspect
     from model_packaging.package.package_reader import open_package
 
@@ -86,7 +159,7 @@ def verify_command(package: str, as_json: bool) -> None:
     from model_packaging.package.package_reader import open_package, verify
 
     opened = open_package(package)
-    with shown("verify") as listener:
+    with _shown("verify") as listener:
         faults = verify(opened, listener)
     if as_json:
         print_json({"uri": package, "faults": [{"path": fault.path, "problem": fault.problem} for fault in faults]})
@@ -96,3 +169,31 @@ def verify_command(package: str, as_json: bool) -> None:
     else:
         click.echo(f"{package} is whole: {len(opened.manifest.files)} files, {size_text(opened.manifest.size)}.")
     sys.exit(1 if faults else 0)
+
+
+def _read_all(assembly: Assembly) -> PackageManifest:
+    """Reads every file and returns the manifest. Shows a progress bar."""
+    from model_packaging.package.digesting import digest_all
+    from model_packaging.package.secret_scan import known_secrets
+
+    with _shown("read") as listener:
+        return digest_all(assembly.items, known_secrets(os.environ), listener)
+
+
+@contextmanager
+def _shown(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows a progress bar on standard error if that is a terminal."""
+    from handler.storage.transfer.transfer_progress import TransferProgress, progress_bar
+
+    with progress_bar(description) as listener:
+        yield lambda done, total: listener(TransferProgress(done, total))
+
+
+def _document(assembly: Assembly, **more: Json) -> dict[str, Json]:
+    files: list[Json] = [{"path": item.path, "size": item.size} for item in assembly.items]
+    return {**more, "files": files, "size": assembly.size, "excluded": dict(assembly.left)}
+
+
+def _print_excluded(assembly: Assembly) -> None:
+    for path, reason in assembly.left.items():
+        click.echo(f"excluded: {path} ({reason})", err=True)

@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
     from handler.neuron.checkpoint.model_facts import ModelFacts
     from handler.neuron.hardware.instance_catalogue import InstanceType
-    from model_packaging.sizing.fleet import Demand, InstanceRates
 
-PREDICTED_BATCHES, MEASURED_BATCH = (1, 8, 32), 32
+PREDICTED_BATCHES = (1, 8, 32)
 # Options that have a meaning only beside one of these other ones.
 NEEDED = {
     "ttft": ("requests", "log"),
-    **dict.fromkeys(("tpot", "tokens_per_second", "weights_gb", "instance_quota", "invoke_quota"), ("requests",)),
-    "in_flight": ("tokens_per_second",),
-    **dict.fromkeys(("graphs", "output", "plot", "watch"), ("log",)),
-    "polls": ("watch",),
+    "tpot": ("requests",),
+    **dict.fromkeys(("graphs", "output", "plot"), ("log",)),
 }
 
 
@@ -35,36 +32,27 @@ NEEDED = {
 @plan_options
 @click.option("--input-tokens", default=1024, show_default=True, help="Assume so many tokens in a prompt, on average.")
 @click.option("--output-tokens", default=256, show_default=True, help="Assume so many tokens in an answer, on average.")
-@click.option("--batch", help="Predict for so many requests at a time. Default: 1,8,32; the best of a fleet.")
+@click.option("--batch", help="Predict for so many requests at a time. Default: 1,8,32; with --requests the best.")
 @click.option("--tp", type=COUNT, help="Predict for this tensor-parallel degree. Default: the plan's.")
 @click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Set an hourly price (repeatable).")
-@click.option("--requests", type=float, help="Size a fleet for so many requests per second.")
+@click.option("--requests", type=float, help="Compare instances for so many requests per second.")
 @click.option("--ttft", type=float, help="Allow so many seconds to the first token.")
 @click.option("--tpot", type=float, help="Allow so many seconds per output token.")
-@click.option("--use", default=0.7, show_default=True, help="Use this share of an instance's rate in a fleet.")
-@click.option("--tokens-per-second", type=float, help="Use one instance's measured rate (`neuron-endpoint bench`).")
-@click.option("--in-flight", type=int, help=f"Give that rate's requests in flight. Default: {MEASURED_BATCH}.")
-@click.option("--weights-gb", type=float, help="Assume that a start reads so many GB from S3, graphs included.")
-@click.option("--instance-quota", type=int, help="Compare with this account quota of instances (Service Quotas).")
-@click.option("--invoke-quota", type=float, help="Compare with this account quota of InvokeEndpoint calls per second.")
+@click.option("--use", default=0.7, show_default=True, help="Use this share of an instance's rate.")
 @click.option("--log", help="Read this request log: a file, -, trace:chat, trace:code or trace:summarization.")
 @click.option("--graphs", type=click.IntRange(min=2), help="Compile so many graphs at most. Default: as many as today.")
 @click.option("--output", type=click.Path(dir_okay=False), help="Write the tuned settings to this file.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw the padding: .svg, .png or .pdf.")
-@click.option("--watch", metavar="URL", help="Watch the /metrics of the container at this address for other lengths.")
-@click.option("--poll", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Poll so often (s).")
-@click.option("--polls", type=COUNT, help="Poll so many times. Default: until traffic has moved.")
 @json_option
 @click.argument("model", required=False)
 def command(
     environ: Mapping[str, str], line: str | None, instance: str | None, as_json: bool, model: str | None, **options: Any
 ) -> None:
-    """Predicts rates and cost on an instance, sizes a fleet, or chooses buckets for a request log.
+    """Predicts rates and cost on an instance, finds instances for a load, or chooses buckets for a request log.
 
     With --instance: time to the first token, time per token, tokens per second, and cost.
 
-    With --requests: compares all instances. With --instance or --tokens-per-second, too: instances, cost, S3 reads, and
-    which limit is reached first.
+    With --requests: the instances that serve the load, the cheapest first; with --instance, only this one.
 
     With --log: buckets, batches, sequences and segments for its lengths, what they save, and the settings to deploy.
     The counts are exact for requests that run one at a time.
@@ -79,15 +67,12 @@ def command(
             raise click.UsageError(f"{_option(name)} needs {needed}.")
     if options["log"] and options["requests"] is not None:
         raise click.UsageError("Give --log or --requests.")
-    predicted = [name for name in ("ttft", "tpot", "tp", "batch") if options[name] is not None]
-    if options["tokens_per_second"] is not None and predicted:
-        raise click.UsageError(f"{_option(predicted[0])} is of predicted rates: leave out --tokens-per-second.")
     config = load(environ, model=model)
     config = replace(config, line=line or config.line, instance=instance or config.instance)
     if options["log"]:
         _tune(config, options, as_json)
     elif options["requests"] is not None:
-        _size_fleet(config, instance, options, as_json)
+        _find_instances(config, instance, options, as_json)
     else:
         _predict(config, options, as_json)
 
@@ -115,15 +100,13 @@ def _predict(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) 
     sizing_tables.print_predictions(predictions, f"{instance.name}, {prompt} tokens in, {output} out", as_json)
 
 
-def _size_fleet(config: EndpointConfig, name: str | None, options: Mapping[str, Any], as_json: bool) -> None:
-    """Compares all instances; or prints the fleet of one instance, or of a measured rate.
+def _find_instances(config: EndpointConfig, name: str | None, options: Mapping[str, Any], as_json: bool) -> None:
+    """Compares the instances for a load.
 
     :param name: the value of --instance. The instance of the settings does not keep the others out.
     """
-    from model_packaging.sizing import instance_options as choice
     from model_packaging.sizing import sizing_tables
-    from model_packaging.sizing.fleet import Demand, fleet_for
-    from model_packaging.sizing.fleet_limits import limit_uses
+    from model_packaging.sizing.instance_options import BATCHES, Demand, instance_options
 
     demand = Demand(
         requests=options["requests"],
@@ -134,54 +117,18 @@ def _size_fleet(config: EndpointConfig, name: str | None, options: Mapping[str, 
         use=options["use"],
     )
     instance = _instance(name)
-    if instance is None and options["tokens_per_second"] is None:
-        prices, batches = _prices(options["prices"], None), _batches(options["batch"]) or choice.BATCHES
-        if "" in prices:
-            raise click.BadParameter("write INSTANCE=PRICE to compare instances.", param_hint="--price")
-        found = choice.instance_options(config, _facts(config), demand, prices, degree=options["tp"], batches=batches)
-        sizing_tables.print_options(found, as_json)
-        sys.exit(0 if any(option.prediction for option in found) else 1)
-    fleet = fleet_for(demand, _instance_rates(config, instance, demand, options))
-    sizing_tables.print_fleet(fleet, limit_uses(fleet, options["instance_quota"], options["invoke_quota"]), as_json)
-
-
-def _instance_rates(
-    config: EndpointConfig, instance: InstanceType | None, demand: Demand, options: Mapping[str, Any]
-) -> InstanceRates:
-    """The rates of one instance: as measured, or predicted for the best batch within the limits."""
-    from handler.errors import SettingError
-    from handler.neuron.hardware.chip_rates import PRICES
-    from model_packaging.sizing.fleet import InstanceRates
-    from model_packaging.sizing.instance_options import BATCHES, instance_option
-
-    name = instance.name if instance else ""
-    price = {**PRICES, **_prices(options["prices"], instance)}.get(name)
-    weights = None if options["weights_gb"] is None else round(options["weights_gb"] * 1e9)
-    if instance is None or options["tokens_per_second"] is not None:
-        return InstanceRates(
-            name=name or "your instance",
-            tokens_per_second=options["tokens_per_second"],
-            in_flight=MEASURED_BATCH if options["in_flight"] is None else options["in_flight"],
-            weights=weights or 0,
-            price=price,
-            source="as given",
-        )
-    facts, batches = _facts(config), _batches(options["batch"]) or BATCHES
-    option = instance_option(config, facts, instance, demand, price, (options["tp"],), batches)
-    if option.prediction is None:
-        raise SettingError("--instance", f"{name}: {option.why}", "Leave --instance out to compare all.")
-    return InstanceRates(
-        name=f"{config.model} on {name}",
-        tokens_per_second=option.prediction.rates.tokens_per_second,
-        in_flight=option.prediction.load.batch,
-        weights=(facts.weight_bytes or 0) if weights is None else weights,
-        price=price,
-        source="predicted, docs/predictions.md",
+    prices, batches = _prices(options["prices"], instance), _batches(options["batch"]) or BATCHES
+    if "" in prices:
+        raise click.BadParameter("write INSTANCE=PRICE to compare instances.", param_hint="--price")
+    found = instance_options(
+        config, _facts(config), demand, prices, only=instance, degree=options["tp"], batches=batches
     )
+    sizing_tables.print_options(found, as_json)
+    sys.exit(0 if any(option.prediction for option in found) else 1)
 
 
 def _tune(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> None:
-    """Chooses the buckets for a log, prints them, and watches an endpoint if asked."""
+    """Chooses the buckets for a log, and prints them."""
     from handler.neuron.checkpoint.checkpoint_reader import read_facts
     from handler.neuron.hardware.current_machine import this_machine
     from model_packaging import plots
@@ -198,13 +145,6 @@ def _tune(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> 
     sizing_tables.print_tuning(tuning, lengths, options["output"], as_json)
     if options["plot"]:
         plots.padding_plot(tuning, lengths).savefig(options["plot"])
-    if options["watch"]:
-        from model_packaging.sizing.traffic_watch import watch_traffic
-
-        def say(text: str) -> None:
-            click.echo(text, err=as_json)
-
-        sys.exit(1 if watch_traffic(options["watch"], tuning.proposed, options["poll"], options["polls"], say) else 0)
 
 
 def _instance(name: str | None) -> InstanceType | None:

@@ -56,8 +56,6 @@ class CompileJob:
     spot: bool = True
     longest: int = 4 * 3600
     network: Network = field(default_factory=Network)
-    kms_key: str | None = None
-    tags: Mapping[str, str]
 
     def __post_init__(self) -> None:
         for name, place in (("--store", self.store), ("MODEL", self.model)):
@@ -138,12 +136,10 @@ def members(spec: CompileJob, moment: str) -> Members:
         },
         "Environment": job_environment(spec),
         "EnableManagedSpotTraining": spec.spot,
-        "Tags": tag_list({**spec.tags, TAG: digest(spec)}),
+        "Tags": tag_list({TAG: digest(spec)}),
     }
     if spec.spot:
         job["StoppingCondition"]["MaxWaitTimeInSeconds"] = spec.longest + SPOT_WAIT
-    if spec.kms_key:
-        job["OutputDataConfig"]["KmsKeyId"] = spec.kms_key
     return {**job, **spec.network.members()}
 
 

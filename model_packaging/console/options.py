@@ -19,6 +19,12 @@ COUNT = click.IntRange(min=1)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+env_file_option = click.option(
+    "--env-file", metavar="FILE", help="Read an environment file, as `docker run --env-file` does."
+)
+document_option = click.option(
+    "--config", "document", metavar="FILE", help="Read settings (YAML, TOML, JSON) from a file or s3://."
+)
 region_option = click.option("--region", help="Use this AWS region. Default: AWS_DEFAULT_REGION, or the profile's.")
 
 
@@ -54,8 +60,8 @@ poll_option = click.option(
 def settings_options(command: Command) -> Command:
     """Adds the options that name the source of the settings. The command gets the settings as `environ`."""
 
-    @click.option("--env-file", metavar="FILE", help="Read an environment file, as `docker run --env-file` does.")
-    @click.option("--config", "document", metavar="FILE", help="Read settings (YAML, TOML, JSON) from a file or s3://.")
+    @env_file_option
+    @document_option
     @click.option("--env", "own", is_flag=True, help="Take this process's environment as the settings.")
     @wraps(command)
     def with_environ(env_file: str | None, document: str | None, own: bool, **given: Any) -> Any:
@@ -74,9 +80,9 @@ def plan_options(command: Command) -> Command:
 def container_options(command: Command) -> Command:
     """Adds the options that set a container's environment. The command gets `variables` and `document`."""
 
-    @click.option("--env-file", metavar="FILE", help="Read an environment file, as `docker run --env-file` does.")
+    @env_file_option
     @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable (repeatable).")
-    @click.option("--config", "document", metavar="FILE", help="Read settings (YAML, TOML, JSON) from a file or s3://.")
+    @document_option
     @wraps(command)
     def with_variables(env_file: str | None, variables: tuple[str, ...], **given: Any) -> Any:
         return command(variables={**environ_of(env_file, None, False), **pairs(variables, "--set")}, **given)

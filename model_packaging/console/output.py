@@ -43,11 +43,6 @@ def size_text(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def number_text(value: float) -> str:
-    """Formats a number for people: three significant digits, or whole with thousands separators."""
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
-
-
 @contextmanager
 def request_bar(description: str, total: int) -> Iterator[Callable[[int, float], None]]:
     """Shows requests as they are answered, with tokens per second, on standard error if that is a terminal."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from handler.storage.retry import SERVICES
 
-# The Price List has three addresses for all regions.
-PRICES = {"pricing": "us-east-1"}
 Members = dict[str, Any]
 # SageMaker has no error codes for them. Both are a ValidationException and differ only in the message.
 MISSING = ("could not find", "does not exist", "not found", "no scalable target", "cannot find", "no scaling policy")
@@ -31,7 +29,6 @@ class Aws:
     cloudwatch = _client("cloudwatch")
     logs = _client("logs")
     iam = _client("iam")
-    pricing = _client("pricing")
     sts = _client("sts")
 
     def __init__(self, region: str | None = None, session: Any = None) -> None:
@@ -43,7 +40,7 @@ class Aws:
             import boto3
 
             self._session = self._session or boto3.session.Session(region_name=self._region)
-            self._clients[service] = self._session.client(service, PRICES.get(service), config=SERVICES.config())
+            self._clients[service] = self._session.client(service, config=SERVICES.config())
         return self._clients[service]
 
 

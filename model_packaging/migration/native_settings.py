@@ -6,6 +6,7 @@ them stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,15 +17,17 @@ from handler.config.value_source import Origin
 from handler.errors import SettingError
 from handler.neuron.hardware.instance_catalogue import lookup
 from handler.neuron.lines.line import Line
-from handler.neuron.lines.native.native_prefill import SEGMENT_SIZES
+from handler.neuron.lines.native.native_prefill import LONGEST_SINGLE_SHOT, SEGMENT_SIZES
 from handler.neuron.lines.plan_draft import default_length, speculative_keys, vllm_arguments
+from handler.neuron.neuron_config.keys import DECODE_STEP
 from handler.neuron.sampling_limits import KEY as SAMPLING
-from model_packaging.migration import bucket_settings as buckets
 from model_packaging.migration import nxdi_settings, passed_on
 from model_packaging.migration.migrated_setting import MigratedSetting, Outcome, SettingTable
 from model_packaging.migration.neuron_config_keys import TOP_K, NeuronConfigKeys
 
 TOKENS: Final = "max_num_batched_tokens"
+PREFILL: Final = "num_batched_tokens_buckets"
+DECODE: Final = "decode_context_length_buckets"
 SHORTEST_SEGMENT: Final = SEGMENT_SIZES[0]
 SPECULATION: Final = ("speculation", "speculative_model", "num_speculative_tokens")
 MERGED: Final = ("neuron_config", "engine_args", "neuron_env", "text_neuron_config", "vision_neuron_config")
@@ -155,23 +158,50 @@ class _Migrator:
             why = f"prefix caching needs a segment of {SHORTEST_SEGMENT} tokens, and a longer max_model_len"
             self._row("enable_prefix_caching", Outcome.UNAVAILABLE, why)
         caching, chunked = self._value("enable_prefix_caching"), self._value("enable_chunked_prefill")
-        segmented = buckets.is_segmented(length, caching, chunked)
+        segmented = _is_segmented(length, caching, chunked)
         if segmented and chunked is False:
             self._row("enable_chunked_prefill", Outcome.UNAVAILABLE, "prefill has segments here")
         if segmented:
             why = "prefill has segments of one size, which is its only bucket"
             self._row("context_encoding_buckets", Outcome.AUTOMATIC, why)
         elif prefill:
-            note = f"{buckets.PREFILL}, of which the largest is max_model_len"
-            sizes = buckets.prefill_buckets(prefill, length)
+            note = f"{PREFILL}, of which the largest is max_model_len"
+            sizes = _prefill_buckets(prefill, length)
             self._row("context_encoding_buckets", Outcome.TRANSLATED, note, sizes)
-        if decode and (smaller := buckets.decode_buckets(decode, length)):
-            note = f"{buckets.DECODE}, all below max_model_len"
+        if decode and (smaller := _decode_buckets(decode, length)):
+            note = f"{DECODE}, all below max_model_len"
             self._row("token_generation_buckets", Outcome.TRANSLATED, note, smaller)
         self._row("token_generation_buckets", Outcome.AUTOMATIC, "the plugin always compiles max_model_len")
         tokens = self.extra.get(TOKENS)
         own = self._value("context_encoding_buckets") is not None
-        if tokens is not None and (own or not buckets.tokens_fit(tokens, length, segmented)):
+        if tokens is not None and (own or not _tokens_fit(tokens, length, segmented)):
             del self.extra[TOKENS]
             why = "the plan chooses tokens of a step that the plugin starts with"
             self.table.add(self.config.setting(TOKENS), tokens, Outcome.AUTOMATIC, why)
+
+
+# The plugin's rules for buckets, from vllm-neuron 0.24.0.1.1.0, vllm_neuron/utils/bucket_utils.py: the largest prefill
+# bucket is the step's tokens, a segmented prefill has one bucket, decode buckets are multiples of 128 below the length.
+
+
+def _is_segmented(length: int, prefix_caching: object, chunked_prefill: object) -> bool:
+    """Whether prompts are prefilled in segments, all of one size."""
+    return length > LONGEST_SINGLE_SHOT or prefix_caching is True or chunked_prefill is True
+
+
+def _prefill_buckets(buckets: Sequence[int], length: int) -> tuple[int, ...]:
+    """The buckets of a prefill in one step. The largest is the length."""
+    return (*sorted({size for size in buckets if 0 < size < length}), length)
+
+
+def _decode_buckets(buckets: Sequence[int], length: int) -> tuple[int, ...]:
+    """The decode buckets below the length, which the plugin adds. Empty: the length is the only one."""
+    rounded = {-(-size // DECODE_STEP) * DECODE_STEP for size in buckets if size > 0}
+    return tuple(sorted(size for size in rounded if size < length))
+
+
+def _tokens_fit(tokens: object, length: int, segmented: bool) -> bool:
+    """Whether the plugin starts with this `max_num_batched_tokens`."""
+    if not isinstance(tokens, int):
+        return False
+    return tokens in SEGMENT_SIZES if tokens < length else not segmented

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.storage.storage_errors import ChangedFile
+from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package.package_item import Item
 from model_packaging.package.package_manifest import PackageManifest
 from model_packaging.package.secret_scan import scanned
 
 AT_ONCE = 4
-DigestListener = Callable[[int, int], None]
 
 
-class Counter:
-    """Counts processed bytes over several threads."""
-
-    def __init__(self, total: int, listener: DigestListener) -> None:
-        self._done, self._total, self._listener, self._lock = 0, total, listener, threading.Lock()
-        listener(0, total)
-
-    def add(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            self._listener(self._done, self._total)
-
-
-def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: DigestListener) -> PackageManifest:
+def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: ByteProgress) -> PackageManifest:
     """Returns the manifest of these files.
 
     :param known: secrets of this process (`known_secrets`).
@@ -38,7 +24,7 @@ def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: Digest
     :raises ChangedFile: the size of a file has changed since it was listed.
     """
     listed = tuple(items)
-    counter = Counter(sum(item.size for item in listed), listener)
+    counter = ByteCounter(sum(item.size for item in listed), listener)
 
     def entry(item: Item) -> FileEntry:
         made = FileEntry.of_chunks(_counted(scanned(item.origin.chunks(), item.path, known), counter), item.path)
@@ -50,7 +36,7 @@ def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: Digest
         return PackageManifest(tuple(pool.map(entry, listed)))
 
 
-def _counted(chunks: Iterable[bytes], counter: Counter) -> Iterator[bytes]:
+def _counted(chunks: Iterable[bytes], counter: ByteCounter) -> Iterator[bytes]:
     for chunk in chunks:
         yield chunk
         counter.add(len(chunk))

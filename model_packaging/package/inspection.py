@@ -12,6 +12,7 @@ from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from model_packaging.package.assembly import CODE, COMPILED, STORE
+from model_packaging.package.package_item import Item
 from model_packaging.package.package_reader import Package
 
 SMALL = 256 * 1024
@@ -33,7 +34,7 @@ class Inspection:
 
 def inspect(package: Package) -> Inspection:
     files = package.manifest.files
-    small = _small(package)
+    small = {path: b"".join(item.origin.chunks()) for path, item in package.files.items() if _is_read(item)}
     parts: dict[str, int] = {}
     for file in files:
         parts[_part(file.path)] = parts.get(_part(file.path), 0) + file.size
@@ -77,16 +78,8 @@ def _graphs(paths: Any) -> list[str]:
     return graphs
 
 
-def _small(package: Package) -> dict[str, bytes]:
-    """Returns the few files that are read. An archive is read only as far as needed, because its files are sorted."""
-    small = {file.path for file in package.manifest.files if file.path in READ and file.size <= SMALL}
-    contents: dict[str, bytes] = {}
-    for path, _, chunks in package.contents():
-        if path in small:
-            contents[path] = b"".join(chunks)
-            if set(contents) == small:
-                break
-    return contents
+def _is_read(item: Item) -> bool:
+    return item.path in READ and item.size <= SMALL
 
 
 def _object(body: bytes | None) -> dict[str, Json]:

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from handler.errors import SettingError
-from model_packaging.package.digesting import Counter, DigestListener
+from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package.package_item import CHUNK, GeneratedItem, Item, LocalFile
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
+ARCHIVES = (".tar.gz", ".tgz")
 
-def write_folder(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener) -> None:
+
+def write_folder(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: ByteProgress) -> None:
     """Writes a package. Local files are hard-linked if possible, so that 140 GB of weights are not written again.
 
     So a later change of a file in place changes both (`verify` notices that).
@@ -32,7 +34,7 @@ def write_folder(items: Iterable[Item], manifest: PackageManifest, target: Path,
     require_absent(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    counter = Counter(manifest.size, listener)
+    counter = ByteCounter(manifest.size, listener)
     try:
         for item in items:
             place = fresh / item.path
@@ -71,7 +73,7 @@ def _place(item: Item, place: Path) -> None:
 
 
 def write_archive(
-    items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener, level: int
+    items: Iterable[Item], manifest: PackageManifest, target: Path, listener: ByteProgress, level: int
 ) -> None:
     """Writes an archive. Its first member is the manifest, for quick inspection. The same content gives the same bytes.
 
@@ -80,7 +82,7 @@ def write_archive(
     require_absent(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    counter = Counter(manifest.size, listener)
+    counter = ByteCounter(manifest.size, listener)
     body = written(manifest)
     first = Item(NAME, len(body), GeneratedItem(body))
     try:
@@ -107,7 +109,7 @@ def _member(item: Item) -> tarfile.TarInfo:
 class _Chunks(RawIOBase):
     """A raw file over chunks, for tarfile to read from."""
 
-    def __init__(self, chunks: Iterator[bytes], counter: Counter) -> None:
+    def __init__(self, chunks: Iterator[bytes], counter: ByteCounter) -> None:
         self._chunks, self._rest, self._counter = chunks, memoryview(b""), counter
 
     def readable(self) -> bool:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.errors import SettingError
-from handler.storage.s3_client import list_objects
+from handler.storage.s3_client import list_objects, make_client
+from handler.storage.s3_download import split_uri
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
-from model_packaging.package import multipart
+from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package import package_manifest as manifests
-from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile, S3File
 from model_packaging.package.package_manifest import NAME, PackageManifest
+from model_packaging.package.package_writer import ARCHIVES, require_package_name
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -47,11 +48,32 @@ class UploadTarget:
     def uri(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
 
-    def destination(self, path: str, digest: str = "") -> multipart.Destination:
-        more: dict[str, Any] = {"Metadata": {DIGEST: digest}} if digest else {}
-        if self.kms_key:
-            more |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
-        return multipart.Destination(self.client, self.bucket, f"{self.prefix}{path}", more)
+    @classmethod
+    def parse(cls, uri: str, kms_key: str | None, replace: bool) -> UploadTarget:
+        """Parses the destination of `push`.
+
+        :raises SettingError: it is not an S3 prefix.
+        """
+        if not uri.startswith("s3://"):
+            raise SettingError("DESTINATION", f"'{uri}' is not in S3", "Write s3://bucket/prefix/.")
+        require_package_name("DESTINATION", uri)
+        if uri.endswith(ARCHIVES):
+            fix = "Give a prefix; or make the archive with `pack`, and upload it with `aws s3 cp`."
+            raise SettingError("DESTINATION", "push uploads files, not an archive", fix)
+        bucket, prefix = split_uri(uri, "DESTINATION")
+        if not prefix:
+            problem = "a package needs a prefix, not a whole bucket"
+            raise SettingError("DESTINATION", problem, "Write s3://bucket/prefix/.")
+        return cls(make_client(), bucket, prefix, kms_key, replace)
+
+    def key(self, path: str) -> str:
+        return f"{self.prefix}{path}"
+
+    def arguments(self, digest: str = "") -> dict[str, Any]:
+        """Returns the further parameters of an upload: metadata and encryption."""
+        metadata: dict[str, Any] = {"Metadata": {DIGEST: digest}} if digest else {}
+        kms = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
+        return {**metadata, **kms} if self.kms_key else metadata
 
 
 @dataclass(slots=True)
@@ -99,7 +121,7 @@ def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
     return PackageDifference(before, others, [item for item in items if item.path not in kept])
 
 
-def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener) -> Pushed:
+def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: ByteProgress) -> Pushed:
     """Uploads the missing files.
 
     :raises SettingError: the prefix has other files, and `replace` is not set.
@@ -109,16 +131,17 @@ def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget,
     entries = {file.path: file for file in manifest.files}
     kept = manifest.size - sum(entries[item.path].size for item in missing)
     result = Pushed(files=len(items), kept=kept, deleted=len(others))
-    counter = Counter(manifest.size, listener)
+    counter = ByteCounter(manifest.size, listener)
     counter.add(kept)
     if before is not None and before != manifest:
         _delete(target, [NAME])  # the prefix is not a package until the upload is complete
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="push") as pool:
-        for sent in pool.map(lambda item: _send(item, entries[item.path], target, counter), missing):
-            result.sent += sent.sent
-            result.kept += sent.kept
+        list(pool.map(lambda item: _send(item, entries[item.path], target, counter), missing))
+    result.sent = sum(item.size for item in missing)
     _delete(target, others)
-    _put(target.destination(NAME), manifests.written(manifest))
+    body = manifests.written(manifest)
+    with translated(f"{target.uri}{NAME}", "s3:PutObject"):
+        target.client.put_object(Bucket=target.bucket, Key=target.key(NAME), Body=body, **target.arguments())
     return result
 
 
@@ -137,11 +160,12 @@ def _require_ours(
 
 
 def _manifest(target: UploadTarget) -> PackageManifest | None:
-    place = target.destination(NAME)
+    uri = f"{target.uri}{NAME}"
     try:
-        with translated(place.uri, "s3:GetObject"):
-            body = target.client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read(manifests.MOST_BYTES)
-        return manifests.read(body, place.uri)
+        with translated(uri, "s3:GetObject"):
+            reply = target.client.get_object(Bucket=target.bucket, Key=target.key(NAME))
+            body = reply["Body"].read(manifests.MOST_BYTES)
+        return manifests.read(body, uri)
     except (NotFound, manifests.InvalidPackage):
         return None
 
@@ -149,47 +173,33 @@ def _manifest(target: UploadTarget) -> PackageManifest | None:
 def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> str:
     if path in known:
         return known[path]
-    place = target.destination(path)
-    with translated(place.uri, "s3:GetObject"):
-        head = target.client.head_object(Bucket=place.bucket, Key=place.key)
+    with translated(f"{target.uri}{path}", "s3:GetObject"):
+        head = target.client.head_object(Bucket=target.bucket, Key=target.key(path))
     return head.get("Metadata", {}).get(DIGEST, "")
 
 
-def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) -> multipart.Uploaded:
-    place = target.destination(item.path, entry.digest)
-    if isinstance(item.origin, S3File):
-        _copy(item.origin, place)
-    elif isinstance(item.origin, LocalFile) and item.size > multipart.PART:
-        sent = multipart.upload(item.origin.path, place, counter.add)
-        if item.origin.path.stat().st_size != entry.size:
-            raise ChangedFile(item.path)
-        return sent
-    else:
-        body = item.origin.body if isinstance(item.origin, GeneratedItem) else b"".join(item.origin.chunks())
-        if len(body) != entry.size:
-            raise ChangedFile(item.path)
-        _put(place, body)
+def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: ByteCounter) -> None:
+    origin, key, arguments = item.origin, target.key(item.path), target.arguments(entry.digest)
+    try:
+        with translated(f"{target.uri}{item.path}", "s3:PutObject"):
+            if isinstance(origin, LocalFile):
+                with open(origin.path, "rb") as file:
+                    target.client.upload_fileobj(file, target.bucket, key, ExtraArgs=arguments, Callback=counter.add)
+                if origin.path.stat().st_size != entry.size:
+                    raise ChangedFile(item.path)
+                return
+            if isinstance(origin, S3File):  # It is copied within S3, without a download.
+                unchanged = {"MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
+                source: Any = {"Bucket": origin.bucket, "Key": origin.key}
+                target.client.copy(source, target.bucket, key, ExtraArgs={**arguments, **unchanged})
+            elif isinstance(origin, GeneratedItem):
+                target.client.put_object(Bucket=target.bucket, Key=key, Body=origin.body, **arguments)
+    except Conflict as error:
+        raise ChangedFile(item.path) from error
     counter.add(item.size)
-    return multipart.Uploaded(sent=item.size)
-
-
-def _copy(origin: S3File, place: multipart.Destination) -> None:
-    """Copies an object within S3, without a download."""
-    extra = {**place.more, "MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
-    with translated(place.uri, "s3:PutObject"):
-        try:
-            place.client.copy({"Bucket": origin.bucket, "Key": origin.key}, place.bucket, place.key, ExtraArgs=extra)
-        except Conflict as error:
-            raise ChangedFile(origin.key) from error
-
-
-def _put(place: multipart.Destination, body: bytes) -> None:
-    with translated(place.uri, "s3:PutObject"):
-        place.client.put_object(Bucket=place.bucket, Key=place.key, Body=body, **place.more)
 
 
 def _delete(target: UploadTarget, paths: Sequence[str]) -> None:
     for path in paths:
-        place = target.destination(path)
-        with translated(place.uri, "s3:DeleteObject"):
-            target.client.delete_object(Bucket=place.bucket, Key=place.key)
+        with translated(f"{target.uri}{path}", "s3:DeleteObject"):
+            target.client.delete_object(Bucket=target.bucket, Key=target.key(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 from typing import Any, Final
 
 from handler.config.endpoint_config import EndpointConfig
@@ -12,11 +12,38 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import INSTANCES, InstanceType, degrees
-from model_packaging.sizing.fleet import Demand
 from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict
 from model_packaging.sizing.sized_plan import make_sized_plan
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The load that the instances have to serve. Lengths are in tokens.
+
+    :param requests: requests per second.
+    :param ttft, tpot: limits of the time to the first token and per token, in seconds.
+    :param use: the share of an instance's rate that is used. The rest is for bursts and for lost instances.
+    """
+
+    requests: float
+    prompt: int = 1024
+    output: int = 256
+    ttft: float = inf
+    tpot: float = inf
+    use: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not 0 < self.requests <= 1e9:
+            raise SettingError("--requests", "it must be above 0", "Give requests a second.")
+        if not 0 < self.use <= 1:
+            raise SettingError("--use", "it is a share of an instance's rate", "Give 0.7, at most 1.")
+        GenerationLoad(batch=1, prompt=self.prompt, output=self.output)  # refuses lengths that are none
+
+    def instances(self, tokens_per_second: float) -> int:
+        """The instances with this rate that the load needs: at least one."""
+        return max(1, ceil(round(self.requests * self.output / (tokens_per_second * self.use), 9)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +80,29 @@ def instance_options(
     demand: Demand,
     prices: Mapping[str, float],
     *,
+    only: InstanceType | None = None,
     degree: int | None = None,
     batches: Sequence[int] = BATCHES,
 ) -> list[InstanceOption]:
     """An option for each instance that SageMaker hosts: by cost, then those without a price, then what does not fit.
 
     :param prices: of an instance-hour by EC2 name. They replace the documented ones.
+    :param only: the only instance to look at.
     :param degree: the only tensor-parallel degree to look at; None: all that the instance has.
     """
-    options = []
-    for instance in INSTANCES:
-        if instance.hosting:
-            tried = (degree,) if degree else degrees(instance)
-            price = prices.get(instance.name)
-            options.append(instance_option(config, facts, instance, demand, price, tried, batches))
+    instances = [only] if only else [instance for instance in INSTANCES if instance.hosting]
+    options = [
+        _instance_option(
+            config,
+            facts,
+            instance,
+            demand,
+            prices.get(instance.name),
+            (degree,) if degree else degrees(instance),
+            batches,
+        )
+        for instance in instances
+    ]
 
     def order(option: InstanceOption) -> tuple[bool, float, int]:
         cost = option.cost_hour
@@ -75,19 +111,16 @@ def instance_options(
     return sorted(options, key=order)
 
 
-def instance_option(
+def _instance_option(
     config: EndpointConfig,
     facts: ModelFacts,
     instance: InstanceType,
     demand: Demand,
     price: float | None,
-    degrees: Sequence[int | None],
-    batches: Sequence[int] = BATCHES,
+    degrees: Sequence[int],
+    batches: Sequence[int],
 ) -> InstanceOption:
-    """The best of these degrees and batches on one instance: the fewest instances; of equal ones, the fastest reply.
-
-    :param degrees: None in it is the plan's own degree.
-    """
+    """The best of these degrees and batches on one instance: the fewest instances; of equal ones, the fastest reply."""
     refusal, predictions = "", []
     for degree in degrees:
         for batch in batches:

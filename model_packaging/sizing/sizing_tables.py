@@ -1,18 +1,15 @@
-"""What `neuron-endpoint size` prints: rates, instances, a fleet and tuned buckets, as tables or as JSON."""
+"""What `neuron-endpoint size` prints: rates, instances and tuned buckets, as tables or as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from pathlib import Path
 
 import click
 
 from handler.config.config_rows import to_document
-from model_packaging.console.output import number_text, print_json, size_text
+from model_packaging.console.output import print_json
 from model_packaging.console.tables import json_text, plain_table, show
-from model_packaging.sizing.fleet import Fleet
-from model_packaging.sizing.fleet_limits import LimitUse
 from model_packaging.sizing.instance_options import InstanceOption
 from model_packaging.sizing.plan_cost import PlanCost
 from model_packaging.sizing.prediction import PlanPrediction
@@ -68,35 +65,6 @@ def print_options(options: Sequence[InstanceOption], as_json: bool) -> None:
     titles = ("instance", "cost an hour", "instances", "TP", "batch", "first token", "a token", "tokens/s of one")
     unfit = [(option.instance.name, option.why) for option in options if option.why]
     show(plain_table(titles, rows), *([plain_table(("does not fit", "why"), unfit)] if unfit else []), NOTE)
-
-
-def print_fleet(fleet: Fleet, uses: Sequence[LimitUse], as_json: bool) -> None:
-    """Prints a fleet, its cost, and the limits that it meets first."""
-    if as_json:
-        print_json({**fleet.document(), "limits": [use.document(fleet) for use in uses]})
-        return
-    rates, hour, million = fleet.rates, fleet.cost_hour, fleet.cost_million
-    cost = "no price"
-    if hour is not None and million is not None:
-        cost = f"{number_text(hour)} an hour, {number_text(million)} for a million tokens"
-    rows = [
-        (
-            use.what,
-            number_text(use.needed),
-            f"{number_text(use.limit) if use.limit else 'your quota of'} {use.unit}",
-            "-" if use.requests(fleet) == inf else number_text(use.requests(fleet)),
-        )
-        for use in uses
-    ]
-    show(
-        f"{rates.name} ({rates.source}): {number_text(rates.tokens_per_second)} tokens/s with {rates.in_flight} "
-        f"requests at a time, of which {fleet.demand.use:.0%} are used.",
-        f"{fleet.instances:,} instances for {number_text(fleet.tokens)} tokens/s; {cost}.",
-        f"A start of all reads {size_text(fleet.read_bytes)} in {fleet.reads:,} requests; one instance takes up to "
-        f"{number_text(fleet.start)} s.",
-        plain_table(("what", "needs", "of", "reached at requests/s"), rows),
-        f"Reached first of those that are known: {first.what}. Then: {first.then}." if (first := uses[0]).limit else "",
-    )
 
 
 def print_tuning(tuning: Tuning, lengths: RequestLengths, output: str | None, as_json: bool) -> None:

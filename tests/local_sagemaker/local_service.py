@@ -22,7 +22,7 @@ from local_sagemaker.state_directory import StateDirectory
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
 STUB = f"{sys.executable} {Path(__file__).with_name('stub_container.py')}"
 ROLE = "arn:aws:iam::123456789012:role/sagemaker"
-OF_MOTO = ("s3", "sns", "sqs", "cloudwatch", "application-autoscaling")
+OF_MOTO = ("s3", "cloudwatch", "application-autoscaling")
 QUICK = ("--image", f"stub={STUB}", "--speed", "60", "--ping-every", "0.2", "--kill-after", "2")
 
 

@@ -30,7 +30,7 @@ def run(directory: Path, words: list[str]) -> int:
     parser = Parser(allow_abbrev=False)
     parser.add_argument("--rm", action="store_true", required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--network", choices=["host", "bridge"], required=True)
+    parser.add_argument("--network", choices=["host"], required=True)
     parser.add_argument("--publish", action="append", default=[])
     parser.add_argument("--env-file", required=True)
     parser.add_argument("--mount", action="append", default=[])
@@ -60,12 +60,6 @@ def run(directory: Path, words: list[str]) -> int:
             parser.error(f"bind source path does not exist: {values['source']}")
         if values["target"].startswith("/opt/ml/"):
             (opt_ml / Path(values["target"]).name).symlink_to(values["source"])
-    if asked.network == "bridge":  # published, as 127.0.0.1:PORT:8080; a plain process takes the outer one
-        (published,) = asked.publish
-        address, port, inner = published.split(":")
-        if (address, inner) != ("127.0.0.1", "8080") or "SAGEMAKER_BIND_TO_PORT" in given:
-            parser.error(f"{published} is not SageMaker's port")
-        given["SAGEMAKER_BIND_TO_PORT"] = port
     environment = {"PATH": os.environ["PATH"], **given, "SAGEMAKER_BASE_DIR": str(opt_ml)}
     process = subprocess.Popen([sys.executable, str(STUB), "serve"], env=environment)
     container.write_text(str(process.pid))

@@ -133,18 +133,8 @@ class Handler(BaseHTTPRequestHandler):
         self.do_fail({"status": 500}, body) if seen < asked["times"] else self.do_echo(asked, body)
 
     def do_stream(self, asked: dict, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for number in range(asked["count"]):
-            self.chunk(f"data: größe {number} of {SETTING('STUB_VERSION', '')}\n\n".encode())
-            time.sleep(asked.get("pause", 0))
-        if asked.get("break"):
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self.wfile.write(b"0\r\n\r\n")
+        texts = [f"größe {number} of {SETTING('STUB_VERSION', '')}" for number in range(asked["count"])]
+        self.reply_events(texts, asked.get("pause", 0), ends=not asked.get("break"))
 
     def do_new_session(self, asked: dict, body: bytes) -> None:
         session = f"session-{os.getpid()}"
@@ -154,8 +144,20 @@ class Handler(BaseHTTPRequestHandler):
     def do_close(self, asked: dict, body: bytes) -> None:
         self.reply(b"{}", more={"X-Amzn-SageMaker-Closed-Session-Id": self.headers["X-Amzn-SageMaker-Session-Id"]})
 
-    def chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+    def reply_events(self, texts: list, pause: float = 0, ends: bool = True) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for text in texts:
+            data = f"data: {text}\n\n".encode()
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+            time.sleep(pause)
+        if ends:
+            self.wfile.write(b"0\r\n\r\n")
+        else:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def reply(
         self, body: bytes, status: int = 200, content_type: str = "application/json", more: dict | None = None

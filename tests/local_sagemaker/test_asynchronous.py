@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 import uuid
@@ -139,65 +138,10 @@ def test_the_door_refuses(cloud: Cloud, queue: str, members: dict[str, Any], sai
     assert caught.value.response["Error"]["Code"] == "ValidationError"
 
 
-def test_topics_hear_of_success_and_failure(cloud: Cloud) -> None:
-    sns, sqs = cloud.service.client("sns"), cloud.service.client("sqs")
-    queues, topics = {}, {}
-    for kind in ("success", "error"):
-        topics[kind] = sns.create_topic(Name=kind)["TopicArn"]
-        queues[kind] = sqs.create_queue(QueueName=kind)["QueueUrl"]
-        arn = sqs.get_queue_attributes(QueueUrl=queues[kind], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        sns.subscribe(TopicArn=topics[kind], Protocol="sqs", Endpoint=arn, Attributes={"RawMessageDelivery": "true"})
-    notify = {"SuccessTopic": topics["success"], "ErrorTopic": topics["error"]}
-    output = {**CONFIG["OutputConfig"], "NotificationConfig": notify}
-    both = ["SUCCESS_NOTIFICATION_TOPIC", "ERROR_NOTIFICATION_TOPIC"]
-    cloud.model("told")
-    for name, more in (("told", {}), ("told-all", {"IncludeInferenceResponseIn": both})):
-        config = {"OutputConfig": {**output, "NotificationConfig": {**notify, **more}}}
-        cloud.config(name, {"ModelName": "told"}, AsyncInferenceConfig=config)
-    cloud.endpoint("told", "told")
-
-    def heard(kind: str) -> dict[str, Any]:
-        (message,) = sqs.receive_message(QueueUrl=queues[kind], WaitTimeSeconds=20)["Messages"]
-        sqs.delete_message(QueueUrl=queues[kind], ReceiptHandle=message["ReceiptHandle"])
-        found: dict[str, Any] = json.loads(message["Body"])
-        assert found.pop("eventTime") >= found.pop("receivedTime")
-        return found
-
-    def ask(body: dict[str, Any], **more: Any) -> dict[str, Any]:
-        return accept(cloud, body, EndpointName="told", ContentType="application/json", **more)
-
-    accepted = ask({"do": "echo"}, InferenceId="id-7", Accept="application/json")
-    told = heard("success")
-    assert told.pop("requestParameters").pop("inputLocation").startswith("s3://models/in/")
-    assert told == {
-        "awsRegion": "us-east-1",
-        "invocationStatus": "Completed",
-        "responseParameters": {"contentType": "application/json", "outputLocation": accepted["OutputLocation"]},
-        "inferenceId": "id-7",
-        "eventVersion": "1.0",
-        "eventSource": "aws:sagemaker",
-        "eventName": "InferenceResult",
-    }
-    failing = {"do": "fail", "status": 500}
-    accepted = ask(failing)
-    told = heard("error")
-    assert (told["invocationStatus"], told["inferenceId"]) == ("Failed", accepted["InferenceId"])
-    assert "Received server error (500) from primary" in told["failureReason"]
-    assert told["responseParameters"]["outputLocation"] == accepted["FailureLocation"]
-    assert "responseBody" not in told
-    ask({"do": "wait", "seconds": 3}, InvocationTimeoutSeconds=1)
-    assert "Your invocation timed out" in heard("error")["failureReason"]
-
-    cloud.sagemaker.update_endpoint(EndpointName="told", EndpointConfigName="told-all")
-    cloud.settled("told")
-    accepted = ask({"do": "echo"})
-    content = base64.b64decode(heard("success")["responseBody"]["content"])
-    assert content == arrived(cloud, accepted["OutputLocation"])
-    ask(failing)
-    assert b"as asked" in base64.b64decode(heard("error")["responseBody"]["content"])
-    ask({"do": "echo", "padding": "x" * 128 * 1024})
-    assert "responseBody" not in heard("success")
-    cloud.delete("told")
+def test_topics_are_refused(cloud: Cloud, queue: str) -> None:
+    output = {**CONFIG["OutputConfig"], "NotificationConfig": {"SuccessTopic": "arn:aws:sns:us-east-1:123456789012:x"}}
+    with pytest.raises(ClientError, match="NotificationConfig is not supported"):
+        cloud.config("told", {"ModelName": queue}, AsyncInferenceConfig={"OutputConfig": output})
 
 
 def test_each_kind_of_endpoint_has_its_call(cloud: Cloud, queue: str) -> None:

@@ -1,4 +1,4 @@
-"""Endpoints in motion: updated under load, rolled back, scaled, hit by faults, stopped."""
+"""Endpoints in motion: updated under load, rolled back, weighed, hit by faults, stopped."""
 
 from __future__ import annotations
 
@@ -132,47 +132,25 @@ def test_an_update_is_checked(cloud: Cloud, members: dict[str, Any], said: str) 
     assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 
-def test_weights_and_capacities_change_in_place(cloud: Cloud) -> None:
+def test_requests_go_by_weight_and_to_a_named_variant(cloud: Cloud) -> None:
     for version in ("a", "b"):
         cloud.model(f"weight-{version}", STUB_VERSION=version)
-    variants = [
-        {"VariantName": version, "ModelName": f"weight-{version}", "InitialVariantWeight": weight}
-        for version, weight in (("a", 1), ("b", 0))
-    ]
-    cloud.config("weights", *variants)
-    cloud.endpoint("weights", "weights")
+    weights = {"weights-1": (1, 0), "weights-2": (0, 1)}
+    for config, pair in weights.items():
+        variants = [
+            {"VariantName": version, "ModelName": f"weight-{version}", "InitialVariantWeight": weight}
+            for version, weight in zip("ab", pair, strict=True)
+        ]
+        cloud.config(config, *variants)
+    cloud.endpoint("weights", "weights-1")
     assert {ask(cloud, "weights")["version"] for _ in range(10)} == {"a"}
     asked = {"EndpointName": "weights", "Body": b"{}", "TargetVariant": "b"}
     reply = cloud.runtime.invoke_endpoint(**asked)
     assert (json.loads(reply["Body"].read())["version"], reply["InvokedProductionVariant"]) == ("b", "b")
-
-    def scale(*changes: dict[str, Any], name: str = "weights") -> None:
-        cloud.sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName=name, DesiredWeightsAndCapacities=list(changes)
-        )
-
-    with load(cloud, "weights") as seen:
-        scale(
-            {"VariantName": "a", "DesiredWeight": 0},
-            {"VariantName": "b", "DesiredWeight": 2, "DesiredInstanceCount": 3},
-        )
-        described = {each["VariantName"]: each for each in cloud.settled("weights")["ProductionVariants"]}
-        assert (described["b"]["CurrentInstanceCount"], described["b"]["CurrentWeight"]) == (3, 2.0)
-        scale({"VariantName": "b", "DesiredInstanceCount": 1})
-        cloud.settled("weights")
-        until(lambda: len(cloud.instances("weights")) == 2)
-    assert errors(seen) == {}
+    cloud.sagemaker.update_endpoint(EndpointName="weights", EndpointConfigName="weights-2")
+    described = {each["VariantName"]: each for each in cloud.settled("weights")["ProductionVariants"]}
+    assert (described["b"]["CurrentInstanceCount"], described["b"]["CurrentWeight"]) == (1, 1.0)
     assert {ask(cloud, "weights")["version"] for _ in range(10)} == {"b"}
-    for change, said in (
-        ({"VariantName": "c"}, "Could not find variant c"),
-        ({"VariantName": "b", "DesiredWeight": 0}, "a weight above 0"),
-        ({"VariantName": "b", "DesiredInstanceCount": 0}, "at least 1"),
-        ({"VariantName": "b", "ServerlessUpdateConfig": {"MaxConcurrency": 1}}, "not supported"),
-    ):
-        with pytest.raises(ClientError, match=said):
-            scale(change)
-    with pytest.raises(ClientError, match="Could not find endpoint"):
-        scale({"VariantName": "a"}, name="missing")
     cloud.delete("weights")
 
 

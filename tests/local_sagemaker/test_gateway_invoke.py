@@ -125,22 +125,6 @@ def test_a_container_may_refuse_a_body_that_it_has_not_read(
     assert caught.value.response["OriginalMessage"] == "too long for me"
 
 
-def test_a_client_that_leaves_frees_the_container(container: ScriptedContainer, gateway: GatewayProcess) -> None:
-    begun, freed = threading.Event(), threading.Event()
-
-    def script(exchange: Exchange) -> None:
-        begun.set()
-        if exchange.peer_hung_up(within=5):
-            freed.set()
-
-    container.script = script
-    host, port = gateway.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as client:
-        client.sendall(b"POST /endpoints/sample/invocations HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
-        assert begun.wait(5)
-    assert freed.wait(5)
-
-
 def test_messages_keep_to_the_models_length(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     container.script = lambda exchange: exchange.reply(b"x" * 5000, 500)
     with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:

@@ -142,4 +142,4 @@ def test_the_time_limits_hold(hasty: LocalService) -> None:
 
 def test_the_state_is_the_owners(cloud: Cloud) -> None:
     assert (cloud.service.state / "running.json").stat().st_mode & 0o077 == 0
-    assert (cloud.service.state / "registry.json").stat().st_mode & 0o077 == 0
+    assert (cloud.service.state / "settings.json").stat().st_mode & 0o077 == 0

@@ -123,16 +123,12 @@ def test_what_docker_refuses_is_a_failure_reason(docker: Machine, container: dic
     assert said in described["FailureReason"]
 
 
-def test_a_bridge_publishes_sagemakers_port(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, "--docker-network", "bridge")
+def test_a_killed_service_takes_its_containers_along_by_their_names(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
     try:
-        assert started(machine, "bridged")["EndpointStatus"] == "InService"
-        (instance,) = machine.instances("bridged")
-        (command,) = machine.commands("run")
-        port = instance["address"].rpartition(":")[2]
-        assert command[command.index("--publish") + 1] == f"127.0.0.1:{port}:8080"
-        # A killed service takes its containers along, by their names.
-        pid = ask(machine, "bridged")["pid"]
+        assert started(machine, "along")["EndpointStatus"] == "InService"
+        (instance,) = machine.instances("along")
+        pid = ask(machine, "along")["pid"]
         service = json.loads(machine.service.command("status", "--json").stdout)["pid"]
         running = [service, *(child.pid for child in psutil.Process(service).children(recursive=True))]
         os.kill(service, signal.SIGKILL)
@@ -156,7 +152,7 @@ def test_a_client_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_the_arguments_of_a_run() -> None:
     command = Docker(options=("--shm-size=8g",)).run(
-        "repository/image:tag", "name", Path("/state/a,b"), 4711, Path("/env"), ["/dev/neuron0", "/dev/neuron1"]
+        "repository/image:tag", "name", Path("/state/a,b"), Path("/env"), ["/dev/neuron0", "/dev/neuron1"]
     )
     assert command == (
         *("docker", "run", "--rm", "--name", "name", "--network", "host", "--env-file", "/env"),

@@ -25,8 +25,6 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
             "AWS_ENDPOINT_URL_APPLICATION_AUTO_SCALING",
             "AWS_ENDPOINT_URL_S3",
             "AWS_ENDPOINT_URL_CLOUDWATCH",
-            "AWS_ENDPOINT_URL_SNS",
-            "AWS_ENDPOINT_URL_SQS",
             "AWS_ACCESS_KEY_ID",
             "AWS_SECRET_ACCESS_KEY",
             "AWS_DEFAULT_REGION",

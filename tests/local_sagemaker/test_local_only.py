@@ -6,7 +6,7 @@ import pytest
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
-from local_sagemaker.s3.s3_process import LocalOnly
+from local_sagemaker.s3_server import LocalOnly
 
 HOST = "127.0.0.1:9000"
 

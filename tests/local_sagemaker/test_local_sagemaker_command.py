@@ -64,7 +64,7 @@ def test_a_taken_port_is_said_plainly() -> None:
             "'https://127.0.0.1:8080' is not of the form http://HOST:PORT",
         ),
         (["--cut-parts", "0"], "'0' is neither a number of bytes above 0 nor 'random'"),
-        (["--stream-seconds", "0"], "stream_seconds must be above 0, not 0.0"),
+        (["--stream-seconds", "0"], "0.0 is not in the range x>0"),
     ],
 )
 def test_a_wrong_option_is_said_plainly(option: list[str], said: str) -> None:

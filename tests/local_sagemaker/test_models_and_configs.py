@@ -51,7 +51,7 @@ def test_s3_that_cannot_be_reached_is_not_called_missing_data(tmp_path: Path, mo
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     port = free_port()
     s3 = Objects(f"http://127.0.0.1:{port}", "us-east-1")
-    models = ModelDocuments(Registry(tmp_path / "registry.json"), s3)
+    models = ModelDocuments(Registry(), s3)
     for container in ({"ModelDataUrl": "s3://models/x.tar.gz"}, {"ModelDataSource": PREFIX}):
         with pytest.raises(InternalFailure, match=f"^s3://models/.* can't be looked up: Could not connect .*:{port}/"):
             models.create({"ModelName": "unknown", "PrimaryContainer": {"Image": "stub", **container}})

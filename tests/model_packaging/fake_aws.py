@@ -6,7 +6,6 @@ answer is validated against the service's model, too. Statuses move on with each
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -35,7 +34,6 @@ class FakeAws:
         self.interrupt: int | None = None
         self.lost = False
         self.fails = ""
-        self.prices: dict[str, float] | None = {}
         self.things: dict[str, dict[str, Members]] = {
             kind: {} for kind in ("model", "config", "endpoint", "component", "alarm", "target", "policy", "job")
         }
@@ -67,15 +65,6 @@ class FakeAws:
             if number == self.interrupt:
                 self.interrupt = None
                 raise KeyboardInterrupt
-
-    def pricing_GetProducts(self, Filters: Any, **_: Any) -> Members:
-        """`prices` None: the caller has no permission."""
-        if self.prices is None:
-            raise Refusal("AccessDeniedException", "no pricing:GetProducts")
-        (name,) = (one["Value"] for one in Filters if one["Field"] == "instanceName")
-        dimension = {"unit": "Hrs", "pricePerUnit": {"USD": str(self.prices.get(name))}}
-        terms = {"OnDemand": {"a": {"priceDimensions": {"b": dimension}}}}
-        return {"PriceList": [json.dumps({"terms": terms})] if name in self.prices else []}
 
     # SageMaker
 

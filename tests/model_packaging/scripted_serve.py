@@ -8,17 +8,17 @@ import signal
 import sys
 import tempfile
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
+from tests.local_sagemaker.stub_container import Handler, Server
 
 MODE = os.environ.get("SCRIPT", "compiles")
 PINGS = iter(["check configuration", "compile: start engine", "compile: start engine", "publish artifacts"])
 
 
-class Handler(BaseHTTPRequestHandler):
+class Serve(Handler):
     def do_GET(self) -> None:
         stage = next(PINGS, "")
         if stage or MODE == "hangs":
@@ -31,14 +31,7 @@ class Handler(BaseHTTPRequestHandler):
             self._reply(200, None)
 
     def _reply(self, status: int, body: object) -> None:
-        text = b"" if body is None else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.reply(b"" if body is None else json.dumps(body).encode(), status)
 
 
 def publish() -> None:
@@ -55,7 +48,7 @@ if MODE == "dies":
 if MODE == "refuses":
     print("serve: ENDPOINT_BLOCK_SIZE: 7 is no block size. Use 32.", flush=True)
     sys.exit(2)
-server = HTTPServer(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Handler)
+server = Server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Serve)
 signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
 server.serve_forever()
 Path(os.environ["STOPPED"]).write_text("in good order")

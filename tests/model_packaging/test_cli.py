@@ -173,7 +173,6 @@ def test_a_plan_that_cannot_be_says_why(tmp_path: Path) -> None:
         ["check", "--env", "--env-file", "/b", MODEL],
         ["check", "--colour", MODEL],
         ["plan"],
-        ["deploi"],
     ],
 )
 def test_usage(words: list[str]) -> None:
@@ -289,9 +288,6 @@ def test_the_real_process_is_light_and_answers() -> None:
         (("--version",), 0, "neuron-endpoint "),
         (("chek",), 2, "Did you mean 'check'?"),
         (("xyzzy",), 2, "No such command 'xyzzy'.\n"),
-        (("store", "verify", "file:///no/store"), 1, "there is no directory /no/store"),
-        (("store", "ls", "file:///no/store"), 1, "there is no directory /no/store"),
-        (("push", "no/such/dir", "s3://a/b"), 1, "there is no directory no/such/dir"),
         (("check", "--instance", "ml.foo", MODEL), 2, "'ml.foo' is not an instance with Neuron cores"),
         (
             ("deploy", "x", "s3://a/b", "--image", "i", "--instance", "ml.foo"),

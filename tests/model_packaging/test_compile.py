@@ -19,7 +19,6 @@ from model_packaging.cli import main
 from model_packaging.compilation import local_compile as here
 from model_packaging.compilation.compile_job import CompileJob, machines, members
 from model_packaging.compilation.compile_job_run import run, stop
-from model_packaging.compilation.instance_prices import price_line
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.watch import PollInterval
@@ -182,16 +181,6 @@ def test_what_a_cpu_compile_cannot_do_is_said_before_it_is_rented(
     assert "create_training_job" not in result.stdout
 
 
-def test_the_prices_of_both_instances_are_shown_beside_each_other(board: Switchboard) -> None:
-    aws = Aws(session=board.session)
-    board.fake.prices = {"ml.c7i.24xlarge": 5.1}
-    assert price_line(aws, "ml.c7i.24xlarge", "ml.trn2.48xlarge") == (
-        "an hour on demand in us-east-1: ml.c7i.24xlarge costs 5.10 USD beside ml.trn2.48xlarge has no listed price"
-    )
-    board.fake.prices = None
-    assert "not known (AccessDeniedException" in price_line(aws, "ml.c7i.24xlarge", "ml.trn2.48xlarge")
-
-
 def job(**more: Any) -> CompileJob:
     on, target = machines("ml.inf2.48xlarge", None)
     given = {
@@ -202,7 +191,6 @@ def job(**more: Any) -> CompileJob:
         "on": on,
         "target": target,
         "environment": {"SM_VLLM_MAX_NUM_SEQS": "4"},
-        "tags": {},
     }
     return CompileJob(**{**given, **more})
 

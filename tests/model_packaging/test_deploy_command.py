@@ -341,10 +341,6 @@ def test_every_command_has_help_and_is_completed() -> None:
     assert done.stdout.strip() == "plain,deploy"
 
 
-def test_a_command_that_is_none_exits_2() -> None:
-    assert run("deplyo").exit_code == 2
-
-
 def test_credentials_that_are_not_there_exit_3(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")

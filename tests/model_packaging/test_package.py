@@ -120,8 +120,7 @@ def test_an_archive_is_plain_files_with_the_folders_content(model: Path, tmp_pat
     assert (tmp_path / "unpacked" / "link.json").read_bytes() == (model / "config.json").read_bytes()
     assert (tmp_path / "unpacked" / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
     assert run("verify", tmp_path / "unpacked").exit_code == 0
-    assert run("verify", tmp_path / "a.tar.gz").exit_code == 0
-    assert told("inspect", tmp_path / "a.tar.gz")["model"]["architecture"] == "LlamaForCausalLM"
+    assert "unpack it first" in run("verify", tmp_path / "a.tar.gz").stderr
 
 
 def test_a_link_out_of_the_folder_is_refused(model: Path, tmp_path: Path) -> None:
@@ -159,23 +158,15 @@ def test_what_only_looks_like_a_token_is_packed(model: Path, tmp_path: Path) -> 
     assert run("pack", model, "--to", tmp_path / "out").exit_code == 0
 
 
-@pytest.mark.parametrize("form", ["out", "out.tar.gz"])
-def test_verify_names_each_damaged_file(model: Path, tmp_path: Path, form: str) -> None:
-    told("pack", model, "--to", tmp_path / "whole")
+def test_verify_names_each_damaged_file(model: Path, tmp_path: Path) -> None:
     package = tmp_path / "whole"
+    told("pack", model, "--to", package)
     (package / "tokenizer.json").unlink()
     (package / "extra.txt").write_text("x")
     weights = bytearray((package / "model.safetensors").read_bytes())
     weights[77] ^= 1
     (package / "model.safetensors").unlink()
     (package / "model.safetensors").write_bytes(weights)
-    if form == "out.tar.gz":
-        with tarfile.open(tmp_path / form, "w:gz") as tar:
-            tar.add(package / "endpoint-package.json", "endpoint-package.json")
-            for path in package.iterdir():
-                if path.name != "endpoint-package.json":
-                    tar.add(path, path.name)
-        package = tmp_path / form
     result = run("verify", package, "--json")
     assert result.exit_code == 1
     faults = {fault["path"]: fault["problem"] for fault in json.loads(result.stdout)["faults"]}
@@ -184,16 +175,6 @@ def test_verify_names_each_damaged_file(model: Path, tmp_path: Path, form: str) 
         "extra.txt": "is not part of the package, but would be loaded with it",
         "model.safetensors": "has other content",
     }
-
-
-def test_a_damaged_archive_is_said_to_be_one(model: Path, tmp_path: Path) -> None:
-    told("pack", model, "--to", tmp_path / "a.tar.gz")
-    body = (tmp_path / "a.tar.gz").read_bytes()
-    for name, damaged in (("cut", body[: len(body) * 2 // 3]), ("no", b"no archive"), ("empty", b"")):
-        (tmp_path / f"{name}.tar.gz").write_bytes(damaged)
-        result = run("verify", tmp_path / f"{name}.tar.gz")
-        assert result.exit_code == 1, result.output
-        assert result.stderr.startswith("Error: ")
 
 
 @pytest.mark.parametrize("path", ["../up", "/abs", "a/../b", "x\\y"])

@@ -15,8 +15,12 @@ import boto3
 import pytest
 from click.testing import CliRunner, Result
 
+from handler.artifacts.store.manifest import FileEntry
+from handler.storage.storage_errors import ChangedFile
 from model_packaging.cli import main
-from model_packaging.package import multipart
+from model_packaging.package.package_item import Item, S3File
+from model_packaging.package.package_manifest import PackageManifest
+from model_packaging.package.upload import UploadTarget, push
 
 MIB = 1024 * 1024
 
@@ -113,63 +117,15 @@ def test_verify_finds_a_damaged_object(s3: Any, bucket: str, model: Path) -> Non
     assert "model.safetensors has other content" in result.stdout
 
 
-def test_an_archive_is_one_object(s3: Any, bucket: str, model: Path, tmp_path: Path) -> None:
-    told("pack", model, "--to", tmp_path / "model.tar.gz")
-    to = f"s3://{bucket}/archives/model.tar.gz"
-    assert told("push", tmp_path / "model.tar.gz", to)["sent"] == (tmp_path / "model.tar.gz").stat().st_size
-    assert told("push", tmp_path / "model.tar.gz", to)["sent"] == 0
-    assert keys(s3, bucket) == {"archives/model.tar.gz"}
-    assert run("verify", to).exit_code == 0
+def test_an_archive_is_not_pushed(model: Path) -> None:
+    refused = run("push", model, "s3://bucket/archives/model.tar.gz")
+    assert (refused.exit_code, "aws s3 cp" in refused.stderr) == (1, True)
 
 
 def test_a_bucket_that_is_not_there_exits_3(s3: Any, model: Path) -> None:
     result = run("push", model, "s3://nowhere-at-all/models/one")
     assert result.exit_code == 3, result.output
     assert "nowhere-at-all" in result.stderr
-
-
-class Broken(Exception):
-    pass
-
-
-def test_a_cut_upload_goes_on_with_the_parts_it_has(s3: Any, bucket: str, tmp_path: Path) -> None:
-    path = tmp_path / "weights"
-    path.write_bytes(os.urandom(23 * MIB + 5))
-    place = multipart.Destination(s3, bucket, "weights")
-    seen: list[int] = []
-
-    def add(size: int) -> None:
-        seen.append(size)
-        if len(seen) == 2:
-            raise Broken
-
-    with pytest.raises(Broken):
-        multipart.upload(path, place, add, part=5 * MIB)
-    assert keys(s3, bucket) == set()
-    before = s3.list_parts(Bucket=bucket, Key="weights", UploadId=_upload_id(s3, bucket))["Parts"]
-    assert before
-    done = multipart.upload(path, place, lambda size: None, part=5 * MIB)
-    assert done.kept == sum(part["Size"] for part in before)
-    assert done.kept + done.sent == path.stat().st_size
-    assert s3.get_object(Bucket=bucket, Key="weights")["Body"].read() == path.read_bytes()
-    assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
-
-
-def test_parts_of_another_content_are_sent_again(s3: Any, bucket: str, tmp_path: Path) -> None:
-    path = tmp_path / "weights"
-    path.write_bytes(os.urandom(12 * MIB))
-    begun = s3.create_multipart_upload(Bucket=bucket, Key="weights")
-    s3.upload_part(Bucket=bucket, Key="weights", UploadId=begun["UploadId"], PartNumber=1, Body=bytes(5 * MIB))
-    done = multipart.upload(path, multipart.Destination(s3, bucket, "weights"), lambda size: None, part=5 * MIB)
-    assert done.kept == 0
-    assert s3.get_object(Bucket=bucket, Key="weights")["Body"].read() == path.read_bytes()
-
-
-def test_parts_stay_within_s3s_limits() -> None:
-    for size in (0, 1, 5 * MIB, 10**12, 5 * 10**12):
-        part = multipart.part_size(size)
-        assert part <= 5 * 1024 * MIB
-        assert -(-size // part) <= multipart.MOST_PARTS
 
 
 @pytest.mark.slow
@@ -188,12 +144,16 @@ def test_ctrl_c_ends_a_push_cleanly_and_the_next_goes_on(s3: Any, bucket: str, m
     assert run("verify", f"s3://{bucket}/models/one").exit_code == 0
 
 
-def _upload_id(s3: Any, bucket: str) -> str:
-    found: str = s3.list_multipart_uploads(Bucket=bucket)["Uploads"][0]["UploadId"]
-    return found
-
-
 def test_uploads_are_encrypted_with_the_given_key(s3: Any, bucket: str, model: Path) -> None:
     told("push", model, f"s3://{bucket}/models/one", "--kms-key", "arn:aws:kms:us-east-1:1:key/x")
     head = boto3.client("s3").head_object(Bucket=bucket, Key="models/one/config.json")
     assert head["ServerSideEncryption"] == "aws:kms"
+
+
+def test_an_object_that_is_replaced_meanwhile_is_not_copied(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="hub/a.txt", Body=b"x")
+    item = Item("a.txt", 1, S3File(s3, bucket, "hub/a.txt", '"the etag of before"'))
+    manifest = PackageManifest((FileEntry.of_chunks([b"x"], "a.txt"),))
+    with pytest.raises(ChangedFile, match=r"a\.txt"):
+        push([item], manifest, UploadTarget(s3, bucket, "models/one/"), lambda done, total: None)
+    assert keys(s3, bucket) == {"hub/a.txt"}

@@ -119,7 +119,7 @@ def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, clic
 VERB = re.compile(
     "(Act|Add|Allow|Answer|Ask|Assume|Attach|Boot|Check|Claim|Compare|Compile|Compress|Create|Cut|Delete|Deploy|Draw|"
     "Encrypt|End|Generate|Give|Isolate|Keep|Let|Limit|Listen|Make|Migrate|Plan|Poll|Predict|Print|Put|Read|Rent|Replace|"
-    "Require|Return|Route|Run|Sample|Save|Say|Scale|Send|Set|Share|Shorten|Show|Size|Start|Stop|Take|Turn|Use|Wait|Watch|"
+    "Require|Return|Route|Run|Sample|Save|Say|Scale|Send|Set|Share|Shorten|Show|Size|Start|Stop|Take|Turn|Use|Wait|"
     "Write) "
 )
 
@@ -158,7 +158,6 @@ S3_COMMANDS = [
     ("push", PLACE, "s3://my-models/there"),
     ("push", MODEL, PLACE),
     ("inspect", PLACE),
-    ("inspect", f"{PLACE}.tar.gz"),
     ("verify", PLACE),
     ("store", "ls", PLACE),
     ("store", "verify", PLACE),

@@ -1,7 +1,7 @@
 """Builds the ``docker run`` arguments for one instance, so that an image runs as SageMaker runs it.
 
-Sources: developer guide "Custom inference code with hosting services" (``docker run IMAGE serve``, /opt/ml/model, port
-8080 or SAGEMAKER_BIND_TO_PORT, SIGTERM to process 1), reference "docker container run".
+Sources: developer guide "Custom inference code with hosting services" (``docker run IMAGE serve``, /opt/ml/model,
+SAGEMAKER_BIND_TO_PORT, SIGTERM to process 1), reference "docker container run".
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-PORT = 8080
 OPT_ML = Path("/opt/ml")
 DATA = ("model", "additional-model-data-sources")
-HOST = "host"
 # The variables of the caller that the Docker client itself needs. Containers do not get them.
 OF_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR")
 CLIENT_PREFIX = "DOCKER_"
@@ -26,25 +24,18 @@ class Docker:
     """How containers are run.
 
     :ivar client: the command of the Docker client.
-    :ivar network: with ``host`` the container reaches this machine's S3 and listens on SAGEMAKER_BIND_TO_PORT. With
-        ``bridge`` it listens on 8080 and does not reach the local S3.
     :ivar options: further options of ``docker run``, for example ``--shm-size=8g``.
     """
 
     client: tuple[str, ...] = ("docker",)
-    network: str = HOST
     options: tuple[str, ...] = ()
 
-    def run(
-        self, image: str, name: str, base: Path, port: int, environment: Path, devices: Iterable[str]
-    ) -> tuple[str, ...]:
+    def run(self, image: str, name: str, base: Path, environment: Path, devices: Iterable[str]) -> tuple[str, ...]:
         """Returns the command that runs one container.
 
         :param base: the directory on this machine for /opt/ml. Adapters and target models are beside it.
-        :param port: the port on this machine.
         :param environment: an environment file, as `environment_file` writes it.
         """
-        published = () if self.network == HOST else ("--publish", f"127.0.0.1:{port}:{PORT}")
         mounts = [(base / part, OPT_ML / part) for part in DATA if (base / part).is_dir()]
         # Models that are loaded later are named by their path on this machine.
         mounts.append((base.parent, base.parent))
@@ -53,8 +44,7 @@ class Docker:
             "run",
             "--rm",
             *("--name", name),
-            *("--network", self.network),
-            *published,
+            *("--network", "host"),  # It listens on SAGEMAKER_BIND_TO_PORT, and reaches this machine's S3.
             *("--env-file", str(environment)),
             *(word for source, target in mounts for word in ("--mount", mount(source, target))),
             *(word for device in devices for word in ("--device", device)),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_sagemaker.hosting.instances.docker import HOST, Docker, client_environment, environment_file, neuron_devices
+from local_sagemaker.hosting.instances.docker import Docker, client_environment, environment_file, neuron_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,14 @@ class InDocker(Runner):
     environment: Mapping[str, str]
 
     def begin(self, name: str, base: Path, scratch: Path, port: int) -> Begin:
-        own = {"SAGEMAKER_BIND_TO_PORT": str(port)} if self.docker.network == HOST else {}
         file = scratch / "environment"
         try:
-            content = environment_file({**self.environment, **own})
+            content = environment_file({**self.environment, "SAGEMAKER_BIND_TO_PORT": str(port)})
         except ValueError as error:
             raise OSError(str(error)) from error
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
             opened.write(content)
-        command = self.docker.run(self.image, _name(name), base, port, file, neuron_devices())
+        command = self.docker.run(self.image, _name(name), base, file, neuron_devices())
         return Begin(command, client_environment(os.environ))
 
     def kill(self, name: str) -> tuple[str, ...]:

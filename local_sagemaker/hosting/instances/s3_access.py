@@ -1,4 +1,4 @@
-"""Access to what moto serves on this machine: S3 with its errors, and plain clients for SNS and the others."""
+"""Access to the local S3, with its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Padding on /metrics, on the page, in the log, and as `size --log --watch` reads it."""
+"""Padding on /metrics, on the page and in the log."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from http_client import connections_of
 from scripted_engine import ScriptedEngine
 from waiting import eventually
 from werkzeug.test import Client
 
-from container.http.connection import ClientConnection
 from container.service import Service
 from container.telemetry.event_log import JsonFormatter
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
-from model_packaging.cli import main
 
 # A prompt of the scripted engine is its script: three pieces, and the end.
 BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}
@@ -87,35 +83,3 @@ def test_without_buckets_nothing_is_counted(client: Client, engine: ScriptedEngi
     eventually(lambda: 'endpoint_requests_total{route="/invocations",status="200"} 1.0' in client.get("/metrics").text)
     assert counted(client) == {}
     assert client.get("/page/state").get_json()["padding"] == {}
-
-
-@pytest.fixture
-def address(service: Service) -> Iterator[str]:
-    connections, loop = connections_of(service), service.loop
-    server = loop.run(loop.loop.create_server(lambda: ClientConnection(connections), "127.0.0.1", 0))
-    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    loop.call(server.close)
-
-
-@pytest.mark.parametrize(("length", "moved"), [(400, False), (30, True)])
-def test_watch_says_when_traffic_has_moved_away(
-    client: Client,
-    engine: ScriptedEngine,
-    address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    length: int,
-    moved: bool,
-) -> None:
-    """The log has prompts of 400 tokens. Then short ones come, which compute the same bucket."""
-    log = "\n".join(['{"prompt_tokens": 400, "output_tokens": 2}'] * 3)
-    engine.buckets = CompiledBuckets((416, 4096), (416, 4096), (1,), exclusive=True)
-
-    def come(seconds: float) -> None:
-        for _ in range(4):
-            client.post("/v1/completions", json={"prompt": "x" * length, "max_tokens": 1}, buffered=True)
-
-    monkeypatch.setattr("time.sleep", come)
-    words = ["size", "m", "--log", "-", "--line", "nxdi-0.16", "--watch", address, "--polls", "1"]
-    result = CliRunner().invoke(main, words, input=log)
-    assert result.exit_code == int(moved), result.output
-    assert ("moved away" in result.output) == moved

@@ -156,7 +156,6 @@ def test_the_plot_and_the_tables(tmp_path: Path) -> None:
         (("--line", "cpu", "--log", "trace:chat", "m"), "has no list of buckets"),
         (("--line", "nxdi-0.16", "--log", "trace:none", "m"), "Use one of chat, code, summarization"),
         (("--line", "nxdi-0.16", "--log", "/nowhere/log", "m"), "cannot be read"),
-        (("--line", "nxdi-0.16", "--watch", "host", "--log", "trace:chat", "m"), "is no address"),
     ],
 )
 def test_what_cannot_be_tuned_is_an_error_that_tells_the_fix(words: tuple[str, ...], text: str) -> None:

@@ -1,1 +1,0 @@
-"""The local S3 server: moto's, with its objects stored in files."""
