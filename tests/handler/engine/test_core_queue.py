@@ -111,19 +111,6 @@ def test_prompts_share_the_tokens_and_two_go_however_long_they_are() -> None:
     run(story)
 
 
-def test_a_later_short_prompt_does_not_pass_an_earlier_long_one() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(PaceLimit(1, 100)))
-        await engine.ask("a", tokens=60)
-        await engine.ask("long", tokens=60)
-        await engine.ask("short", tokens=1)
-        assert engine.order == ["a"]
-        await engine.step("a")
-        assert engine.order == ["a", "long", "short"]
-
-    run(story)
-
-
 @pytest.mark.parametrize(("reply", "at_once"), [(1, 32), (2, 32), (8, 16), (64, 3), (LONG_REPLY, 1)])
 def test_a_burst_is_spread_over_no_more_than_a_quarter_of_a_replys_steps(reply: int, at_once: int) -> None:
     async def story() -> None:
@@ -241,18 +228,6 @@ def test_a_cancelled_wait_leaves_nothing() -> None:
     run(story)
 
 
-def test_when_all_requests_are_ended_those_that_wait_are_too() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b", "c")
-        engine.queue.fail(EngineFailed("it is stopped"))
-        await settled()
-        assert [type(engine.tasks[name].exception()) for name in "bc"] == [EngineFailed, EngineFailed]
-        assert (engine.queue.waiting, engine.order) == (0, ["a"])
-
-    run(story)
-
-
 def test_when_the_engine_is_gone_everyone_hears_it_now_and_later() -> None:
     async def story() -> None:
         engine = Scripted(paced(ONE_BY_ONE))
@@ -314,20 +289,6 @@ def test_first_sequences_pass_further_ones_but_not_for_ever() -> None:
         order = [name for name in engine.order if name.startswith(("flood", "late"))]
         assert order.index("flood0") == 0
         assert 1 < order.index("flood1") < 5
-
-    run(story)
-
-
-def test_a_cancelled_sequence_gives_its_slot_back() -> None:
-    async def story() -> None:
-        engine = Scripted(QueueLimits(slots=1, share=1, reserved=0))
-        await engine.ask(*"abcd")
-        assert (engine.order, engine.queue.waiting) == (["a", "b"], 2)
-        engine.queue.left("a")
-        engine.queue._admit_waiting()  # `c` is admitted, and cancelled before it has heard it
-        engine.tasks["c"].cancel()
-        await settled()
-        assert engine.order == ["a", "b", "d"]
 
     run(story)
 

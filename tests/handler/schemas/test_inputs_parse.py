@@ -96,11 +96,6 @@ def test_what_is_not_served_is_rejected_unless_its_value_has_no_effect(name: str
         assert generation({name: value})
 
 
-def test_false_is_no_number_and_one_no_flag() -> None:
-    assert refused({"watermark": 0}).param == "parameters.watermark"
-    assert refused({"n": True}).param == "parameters.n"
-
-
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -234,10 +229,6 @@ def test_a_device_without_log_probabilities_refuses_what_needs_them_and_answers_
     for limits in (ON_DEVICE.limits.sampling, LORA_ON_CPU):
         engine: Any = ParsingEngine(limits=limits)
         assert refused({"decoder_input_details": True}, engine=engine).param == "parameters.decoder_input_details"
-
-
-def test_the_prompts_details_do_not_go_with_a_stream() -> None:
-    assert refused({"decoder_input_details": True}, stream=True).param == "parameters.decoder_input_details"
 
 
 @pytest.mark.parametrize(
