@@ -228,6 +228,18 @@ def test_a_cancelled_wait_leaves_nothing() -> None:
     run(story)
 
 
+def test_when_all_requests_are_ended_those_that_wait_are_too() -> None:
+    async def story() -> None:
+        engine = Scripted(paced(ONE_BY_ONE))
+        await engine.ask("a", "b", "c")
+        engine.queue.fail(EngineFailed("it is stopped"))
+        await settled()
+        assert [type(engine.tasks[name].exception()) for name in "bc"] == [EngineFailed, EngineFailed]
+        assert (engine.queue.waiting, engine.order) == (0, ["a"])
+
+    run(story)
+
+
 def test_when_the_engine_is_gone_everyone_hears_it_now_and_later() -> None:
     async def story() -> None:
         engine = Scripted(paced(ONE_BY_ONE))

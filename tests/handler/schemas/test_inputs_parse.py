@@ -231,6 +231,10 @@ def test_a_device_without_log_probabilities_refuses_what_needs_them_and_answers_
         assert refused({"decoder_input_details": True}, engine=engine).param == "parameters.decoder_input_details"
 
 
+def test_the_prompts_details_do_not_go_with_a_stream() -> None:
+    assert refused({"decoder_input_details": True}, stream=True).param == "parameters.decoder_input_details"
+
+
 @pytest.mark.parametrize(
     ("given", "models"),
     [

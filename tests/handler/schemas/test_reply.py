@@ -99,6 +99,11 @@ def test_the_whole_reply_has_the_text_and_the_counts(text: str) -> None:
         assert reply["usage"]["total_tokens"] == 5
 
 
+def test_a_step_without_text_makes_no_event() -> None:
+    for document in (CHAT, COMPLETION):
+        assert reply_to(document).event("", [1], None, None) == b""
+
+
 @pytest.mark.parametrize("stop_reason", ["END", 128009, None])
 def test_what_stopped_it_is_told(stop_reason: int | str | None) -> None:
     for document in (CHAT, COMPLETION):
