@@ -17,28 +17,35 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     made.close()
 
 
-@pytest.mark.parametrize(
-    ("fault", "at", "says", "fix"),
-    [
-        ("exception", "trace", "Failed compilation with neuronx-cc: exit status 70", "the compiler's version"),
-        ("exit", "model", "ended with status 70 and printed no reason", "the compiler's version"),
-        ("oom", "trace", "[F137] neuronx-cc was forcibly killed", "more host memory"),
-        ("oom", "load", "Failed to allocate device memory", "Raise tensor_parallel_size"),
-    ],
-)
-def test_a_compile_that_fails_says_why_and_is_not_tried_again(
-    fleet: Fleet, fault: str, at: str, says: str, fix: str
-) -> None:
-    store = f"store-{fault}-{at}"
+def fails(fleet: Fleet, store: str, fault: str, at: str) -> str:
+    """The reason of the start. It is kept in the store, and nothing is published."""
     reason = failed(fleet.serve(store, store, STAND_IN_FAULT=fault, STAND_IN_FAULT_AT=at))
-    assert says in reason
-    assert fix in reason
-    assert "See root cause above" not in reason
     left = {name.split("/")[0] for name in fleet.stored(f"{store}/")}
     assert "failures" in left
-    assert not left & {"manifests", "objects"}, "nothing was published"
+    assert not left & {"manifests", "objects"}
+    return reason
 
-    another = failed(fleet.serve(f"{store}-another-machine", store))
+
+@pytest.mark.parametrize(
+    ("at", "says", "fix"),
+    [
+        ("trace", "[F137] neuronx-cc was forcibly killed", "more host memory"),
+        ("load", "Failed to allocate device memory", "Raise tensor_parallel_size"),
+    ],
+)
+def test_memory_that_is_not_enough_is_said_with_the_fix(fleet: Fleet, at: str, says: str, fix: str) -> None:
+    reason = fails(fleet, f"store-{at}", "oom", at)
+    assert says in reason
+    assert fix in reason
+
+
+def test_a_compile_that_fails_says_why_and_is_not_tried_by_another_instance(fleet: Fleet) -> None:
+    says = "Failed compilation with neuronx-cc: exit status 70"
+    reason = fails(fleet, "store", "exception", "trace")
+    assert says in reason
+    assert "the compiler's version" in reason
+    assert "See root cause above" not in reason
+    another = failed(fleet.serve("another-machine", "store"))
     assert "failed to compile" in another
     assert says in another
     assert "delete s3://failures/" in another
@@ -51,9 +58,3 @@ def test_a_compile_that_is_killed_is_no_fault_of_the_configuration(fleet: Fleet)
     assert "run out of memory" in reason
     assert "another one at once" in reason
     assert not {name.split("/")[0] for name in fleet.stored("killed/")} & {"manifests", "objects"}
-
-
-def test_without_a_store_a_load_that_fails_says_why_as_well(fleet: Fleet) -> None:
-    reason = failed(fleet.serve("bare", "", STAND_IN_FAULT="oom", STAND_IN_FAULT_AT="load"))
-    assert "Failed to allocate device memory" in reason
-    assert "Raise tensor_parallel_size" in reason

@@ -30,7 +30,9 @@ HEAVY = (
     [
         ["handler.config.loading.config_loader", "handler.config.endpoint_config"],
         ["handler.schemas.dispatch", "handler.schemas.json_body", "handler.schemas.openai.model_names"],
-        ["handler.model.model_source", "handler.storage.s3_download"],
+        ["handler.model.model_source", "handler.storage.s3_download", "handler.storage.archive"],
+        ["handler.artifacts.store.garbage_collection", "handler.artifacts.external.external_source"],
+        ["handler.artifacts.identity.software_versions", "handler.artifacts.identity.miss_report"],
         ["handler.engine.engine", "handler.engine.generation.prompt_renderer", "handler.engine.heartbeat"],
         ["container.application"],
         ["container.serve", "container.server.gunicorn_server", "container.server.worker", "handler.startup.start"],

@@ -28,6 +28,7 @@ def tuned(model: Path, line: str, instance: str, graphs: int | None) -> Tuning:
     return tune(config, read_facts(config.model), find(instance), lengths, graphs=graphs)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("line", "instance", "graphs", "stand_in"),
     [

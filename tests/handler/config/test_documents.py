@@ -80,10 +80,6 @@ def test_each_format_from_s3(form: str, put_s3: Callable[[str, bytes], str]) -> 
     assert config.source("max_num_seqs").where == uri
 
 
-def test_inline() -> None:
-    check(read({"ENDPOINT_CONFIG": JSON}))
-
-
 def test_the_files_of_a_model_on_s3(put_s3: Callable[[str, bytes], str]) -> None:
     put_s3("models/m/endpoint.yaml", b"max_num_seqs: 4\ncompiled_artifacts: s3://settings/models/m/neff/")
     put_s3("models/m/serving.properties", b"option.n_positions=4096\n")
@@ -254,12 +250,6 @@ def test_what_nxdi_compiled_for() -> None:
     assert (config.context_encoding_buckets, config.token_generation_buckets) == ((512, 1024), None)
     assert (config.quantization, config.num_speculative_tokens, config.block_size) == ("fp8", None, 32)
     assert (config.on_device_sampling, config.global_topk, config.async_mode) == (True, 64, False)
-
-
-def test_what_optimum_compiled_for() -> None:
-    saved = {"batch_size": 4, "sequence_length": 4096, "tp_degree": 8, "torch_dtype": "bfloat16", "target": "trn1"}
-    config = read({"NEURON_COMPILED_ARTIFACTS": "/neff"}, {"/neff/neuron_config.json": json.dumps(saved)})
-    assert (config.tensor_parallel_size, config.max_num_seqs, config.max_model_len) == (8, 4, 4096)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"tp_degree": "many"}', '{"torch_dtype": "int4"}'])

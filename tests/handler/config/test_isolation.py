@@ -37,13 +37,6 @@ def test_what_is_elsewhere_fails_by_its_name(name: str, value: str) -> None:
     assert "ENDPOINT_NETWORK_ISOLATION" in caught.value.message
 
 
-def test_all_of_it_at_once() -> None:
-    environ = {**ISOLATED, "ENDPOINT_ARTIFACT_STORE": "s3://b/s", "ENDPOINT_LORA_MODULES": "a=s3://b/a c=s3://b/c"}
-    with pytest.raises(SettingErrors) as caught:
-        load(environ, fetch=nothing)
-    assert len(caught.value.errors) == 3
-
-
 def test_what_is_here_does_not(tmp_path: Path) -> None:
     environ = {
         "ENDPOINT_NETWORK_ISOLATION": "true",

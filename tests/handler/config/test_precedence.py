@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from reading import one_refusal, read, refused
 
-from handler.config.assignment import Assignment
-from handler.config.loading.config_loader import load, merge
+from handler.config.loading.config_loader import load
 from handler.config.value_source import Origin, Overridden, ValueSource
 
 MODEL = "/models/m"
@@ -31,13 +30,6 @@ def test_the_stronger_source_wins_and_each_value_knows_its_own() -> None:
         Origin.ARTIFACTS, "tp_degree", "/neff/neuron_config.json"
     )
     assert config.source("async_mode").origin is Origin.DEFAULT
-
-
-def test_the_order_in_which_sources_are_read_does_not_matter() -> None:
-    weak = Assignment("max_num_seqs", 1, source=ValueSource(Origin.ARTIFACTS, "batch_size"))
-    strong = Assignment("max_num_seqs", 2, source=ValueSource(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
-    assert merge([weak, strong]) == merge([strong, weak])
-    assert merge([weak, strong])[0]["max_num_seqs"] == 2
 
 
 def test_what_was_overridden_is_kept_strongest_first() -> None:
@@ -65,11 +57,6 @@ def test_a_document_can_leave_a_field_to_the_line_again() -> None:
 def test_a_documents_model_decides_which_files_are_read() -> None:
     files = {"/d.yaml": f"model: {MODEL}", f"{MODEL}/endpoint.yaml": "max_num_seqs: 4"}
     assert read({"ENDPOINT_CONFIG": "/d.yaml"}, files).max_num_seqs == 4
-
-
-def test_lmis_file_may_name_the_model() -> None:
-    config = read({}, {"/opt/ml/model/serving.properties": "option.model_id=org/name"})
-    assert config.model == "org/name"
 
 
 def test_beside_a_hub_id_the_mounted_directory_is_read() -> None:
@@ -106,12 +93,6 @@ def test_one_setting_in_two_ways_with_one_value_is_none() -> None:
     config = read({"SM_VLLM_MAX_NUM_SEQS": "4", "OPTION_MAX_ROLLING_BATCH_SIZE": " 4 ", "SM_ON_BATCH_SIZE": "4"})
     assert config.max_num_seqs == 4
     assert config.overridden == {}
-
-
-def test_two_keys_of_one_document_for_one_setting() -> None:
-    error = one_refusal({"ENDPOINT_CONFIG": '{"max_num_seqs": 1, "engine_args": {"max-num-seqs": 2}}'})
-    assert "max_num_seqs" in error.message
-    assert "engine_args.max-num-seqs" in error.message
 
 
 def test_the_two_files_in_the_model_directory_are_equals() -> None:

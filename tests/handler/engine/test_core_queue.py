@@ -111,19 +111,6 @@ def test_prompts_share_the_tokens_and_two_go_however_long_they_are() -> None:
     run(story)
 
 
-def test_a_later_short_prompt_does_not_pass_an_earlier_long_one() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(PaceLimit(1, 100)))
-        await engine.ask("a", tokens=60)
-        await engine.ask("long", tokens=60)
-        await engine.ask("short", tokens=1)
-        assert engine.order == ["a"]
-        await engine.step("a")
-        assert engine.order == ["a", "long", "short"]
-
-    run(story)
-
-
 @pytest.mark.parametrize(("reply", "at_once"), [(1, 32), (2, 32), (8, 16), (64, 3), (LONG_REPLY, 1)])
 def test_a_burst_is_spread_over_no_more_than_a_quarter_of_a_replys_steps(reply: int, at_once: int) -> None:
     async def story() -> None:
@@ -314,20 +301,6 @@ def test_first_sequences_pass_further_ones_but_not_for_ever() -> None:
         order = [name for name in engine.order if name.startswith(("flood", "late"))]
         assert order.index("flood0") == 0
         assert 1 < order.index("flood1") < 5
-
-    run(story)
-
-
-def test_a_cancelled_sequence_gives_its_slot_back() -> None:
-    async def story() -> None:
-        engine = Scripted(QueueLimits(slots=1, share=1, reserved=0))
-        await engine.ask(*"abcd")
-        assert (engine.order, engine.queue.waiting) == (["a", "b"], 2)
-        engine.queue.left("a")
-        engine.queue._admit_waiting()  # `c` is admitted, and cancelled before it has heard it
-        engine.tasks["c"].cancel()
-        await settled()
-        assert engine.order == ["a", "b", "d"]
 
     run(story)
 

@@ -22,7 +22,7 @@ from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sampling
 from handler.engine.generation.request_limits import RequestLimits
-from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
+from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField
 from handler.neuron.hardware import host_memory
 
 
@@ -73,13 +73,6 @@ def bench(loop: LoopThread) -> Bench:
     return Bench(loop)
 
 
-def test_tokens_reach_the_sink_in_order(bench: Bench) -> None:
-    request = bench.begun()
-    for step in (("a", [1], None, None), ("b", [2, 3], None, None), ("c", [4], "stop", "END")):
-        bench.on_loop(lambda step=step: request.push(*step))
-    assert bench.sink.heard == [("a", (1,), None, None), ("b", (2, 3), None, None), ("c", (4,), "stop", "END")]
-
-
 def test_nothing_reaches_the_sink_after_its_end(bench: Bench) -> None:
     request = bench.begun()
     bench.on_loop(lambda: request.push("a", [1], "length", None))
@@ -99,14 +92,6 @@ def test_an_end_that_is_no_answer_is_a_failure(bench: Bench, reason: str) -> Non
     assert isinstance(heard, GenerationFailed)
     assert heard.status == 500
     assert reason in heard.message
-
-
-def test_only_the_first_failure_is_told(bench: Bench) -> None:
-    request = bench.begun()
-    for reason in ("first", "second"):
-        bench.on_loop(lambda reason=reason: request.fail(EngineFailed(reason)))
-    bench.on_loop(lambda: request.push("x", [1], "stop", None))
-    assert [getattr(heard, "reason", None) for heard in bench.sink.heard] == ["first"]
 
 
 def test_cancelled_before_it_begins_it_never_reaches_vllm(bench: Bench) -> None:
@@ -180,12 +165,6 @@ def test_vllm_is_asked_for_what_the_limits_leave(bench: Bench) -> None:
     bench.on_loop(bench.request(max_tokens=9).begin)
     eventually(lambda: len(bench.vllm.asked) == 2)
     assert [params.max_tokens for _, params in bench.vllm.asked] == [5, 9]
-
-
-def test_what_the_limits_refuse_is_never_queued(bench: Bench) -> None:
-    with pytest.raises(PromptTooLong):
-        bench.request(CONTEXT)
-    assert bench.vllm.asked == []
 
 
 def test_what_vllms_sampling_refuses_is_refused_before_it_is_queued(bench: Bench) -> None:

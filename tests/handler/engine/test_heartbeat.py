@@ -70,13 +70,6 @@ def test_a_stopped_core_is_stalled_once_it_is_late_and_no_earlier(core: Core) ->
     assert heartbeat.late() >= STALL
 
 
-def test_a_stopped_core_that_is_not_late_yet_is_no_stall(core: Core) -> None:
-    core.stop()
-    heartbeat = core.watched(stall=3600)
-    eventually(lambda: heartbeat.late() > 0.05)
-    assert not heartbeat.stalled()
-
-
 def test_a_core_that_computes_is_late_but_not_stalled(core: Core) -> None:
     core.burn()
     heartbeat = core.watched()

@@ -8,8 +8,7 @@ import pytest
 
 from handler.engine.generation.generation import Generation, Grammar, Sampling
 from handler.engine.generation.request_limits import RequestLimits
-from handler.errors import InvalidField, PromptOverLimit, PromptTooLong, UnsupportedField
-from handler.neuron.sampling_limits import SamplingLimits
+from handler.errors import InvalidField, PromptOverLimit, PromptTooLong
 
 CONTEXT, VOCAB = 20, 300
 LIMITS = RequestLimits(CONTEXT, VOCAB)
@@ -81,13 +80,6 @@ def test_more_tokens_than_one_request_may_have_are_refused_by_the_client_s_own_n
         asked(limits, max_tokens=6, max_tokens_field="max_completion_tokens")
     assert caught.value.param == "max_completion_tokens"
     assert asked(limits, max_tokens=5) == 5
-
-
-def test_what_the_device_would_ignore_is_refused() -> None:
-    limits = RequestLimits(CONTEXT, VOCAB, sampling=SamplingLimits(True, 256, frozenset({"temperature"})))
-    with pytest.raises((InvalidField, UnsupportedField)) as caught:
-        asked(limits, min_p=0.5)
-    assert caught.value.param == "min_p"
 
 
 def test_a_grammar_is_held_to_its_limits() -> None:

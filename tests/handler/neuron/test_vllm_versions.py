@@ -52,16 +52,6 @@ def test_the_installed_version_counts_where_it_makes_the_line(
     assert version_of(line, packages) == version
 
 
-def test_an_argument_is_held_to_the_version_of_the_line() -> None:
-    new = {"engine_args": {"watermark": 0.1}}
-    assert not outcome("native-0.24", **new).errors
-    told = found(outcome("native-0.21", **new), "argument-of-another-version")
-    assert (told.severity, told.setting) == (Severity.ERROR, "watermark")
-    assert "these versions have it: 0.24.0" in told.why
-    gone = found(outcome("native-0.24", engine_args={"swap_space": 4.0}), "argument-of-another-version")
-    assert gone.setting == "swap_space"
-
-
 def test_a_value_is_held_to_the_version_of_the_line() -> None:
     given = {"engine_args": {"kv_cache_dtype": "nvfp4"}}
     codes = {finding.code for finding in outcome("native-0.24", **given).errors}
@@ -88,12 +78,6 @@ def test_an_unseen_vllm_is_a_warning_and_no_error(monkeypatch: pytest.MonkeyPatc
     assert told.severity is Severity.WARNING
     assert "0.19.1" in told.why
     assert not examination.failed
-
-
-def test_a_plan_for_another_line_is_not_warned_of_this_machines_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installed_module, "installed_versions", lambda: {"vllm": "0.19.1"})
-    examination = examine_config(EndpointConfig(model=str(sample_model.path()), instance="ml.trn1.32xlarge"))
-    assert "vllm-not-seen" not in {finding.code for finding in examination.findings}
 
 
 @pytest.mark.parametrize("version", SEEN)

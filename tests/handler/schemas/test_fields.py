@@ -97,11 +97,6 @@ def test_sampling_takes_over_what_was_given_and_leaves_the_rest_to_the_model() -
     assert (chosen.top_p, chosen.top_k, chosen.min_p, chosen.repetition_penalty) == (None, None, None, None)
 
 
-def test_null_means_the_default() -> None:
-    nothing = {"frequency_penalty": None, "presence_penalty": None, "min_tokens": None, "stop": None, "n": None}
-    assert sampling(convert(nothing, SamplingFields), None) == sampling(convert({}, SamplingFields), None)
-
-
 @pytest.mark.parametrize(
     ("document", "param", "kind"),
     [

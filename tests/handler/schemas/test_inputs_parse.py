@@ -96,11 +96,6 @@ def test_what_is_not_served_is_rejected_unless_its_value_has_no_effect(name: str
         assert generation({name: value})
 
 
-def test_false_is_no_number_and_one_no_flag() -> None:
-    assert refused({"watermark": 0}).param == "parameters.watermark"
-    assert refused({"n": True}).param == "parameters.n"
-
-
 @pytest.mark.parametrize(
     ("body", "param"),
     [

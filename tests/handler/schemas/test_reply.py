@@ -99,13 +99,6 @@ def test_the_whole_reply_has_the_text_and_the_counts(text: str) -> None:
         assert reply["usage"]["total_tokens"] == 5
 
 
-def test_a_chat_stream_opens_with_the_role() -> None:
-    first = streamed(CHAT, ["a"])[0]
-    assert first["object"] == "chat.completion.chunk"
-    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert first["prompt_token_ids"] is None
-
-
 def test_a_step_without_text_makes_no_event() -> None:
     for document in (CHAT, COMPLETION):
         assert reply_to(document).event("", [1], None, None) == b""
@@ -130,10 +123,3 @@ def test_a_broken_stream_ends_with_one_error_event_and_no_end_mark(document: dic
     assert last["error"]["code"] == "engine_failed"
     assert "its process ended" in last["error"]["message"]
     assert b"[DONE]" not in stream
-
-
-@pytest.mark.parametrize("document", [CHAT, COMPLETION], ids=["chat", "completion"])
-def test_the_content_types(document: dict[str, Any]) -> None:
-    reply = reply_to(document)
-    assert reply.content_type == "application/json"
-    assert reply.stream_content_type.startswith("text/event-stream")

@@ -122,11 +122,6 @@ def test_a_search_for_beams_says_where_it_ends(given: object) -> None:
     parsed({**CHAT, "use_beam_search": False, "n": 2}, max_output=None)
 
 
-def test_what_the_device_honours_passes() -> None:
-    parsed({**CHAT, "n": 2, "temperature": 0.5, "top_p": 0.9, "top_k": 64, "logprobs": False}, limits=DEVICE)
-    parsed({**CHAT, "tools": TOOLS, "tool_choice": "auto", "response_format": {"type": "text"}}, limits=DEVICE)
-
-
 def test_a_sampler_that_is_fixed_has_one_choice_only() -> None:
     assert refused({**CHAT, "n": 2}, limits=STATIC).param == "n"
     assert refused({"input": "a", "temperature": 0.5}, Route.RESPONSES, limits=STATIC).param == "temperature"

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waiting import WITHIN, eventually
+from waiting import WITHIN
 
 from handler.errors import TooManyRequests
 from handler.startup.admission import Admission
@@ -58,33 +57,6 @@ def test_waiting_ends_with_the_last_one_and_not_before() -> None:
         assert not any(future.done() for future in waiting)
         admission.leave()
         assert [future.result(WITHIN) for future in waiting] == [True, True]
-
-
-def test_under_threads_the_limit_holds_and_the_count_comes_back_to_nothing() -> None:
-    admission = Admission(3)
-    inside, most, refused = 0, 0, 0
-    lock = threading.Lock()
-
-    def request(_: int) -> None:
-        nonlocal inside, most, refused
-        try:
-            with admission:
-                with lock:
-                    inside += 1
-                    most = max(most, inside)
-                threading.Event().wait(0.0001)
-                with lock:
-                    inside -= 1
-        except TooManyRequests:
-            with lock:
-                refused += 1
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(request, range(300)))
-    assert most <= 3
-    assert refused < 300
-    eventually(lambda: admission.count == 0)
-    assert admission.wait_empty(0)
 
 
 def test_a_refused_client_is_told_when_there_should_be_room(monkeypatch: pytest.MonkeyPatch) -> None:

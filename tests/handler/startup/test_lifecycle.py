@@ -105,19 +105,3 @@ def test_a_listener_may_ask_the_lifecycle_itself() -> None:
     thread.start()
     thread.join(5)
     assert seen == [ServingStatus.FAILED]
-
-
-def test_of_many_threads_that_fail_it_one_is_told() -> None:
-    told = Told()
-    together = threading.Barrier(8, timeout=5)
-
-    def fail(number: int) -> None:
-        together.wait()
-        told.life.fail(str(number))
-
-    threads = [threading.Thread(target=fail, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(5)
-    assert told.failures == [told.life.status.reason]

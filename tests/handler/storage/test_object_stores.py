@@ -80,25 +80,6 @@ def test_of_many_who_write_at_once_one_wins(objects: ObjectStore, again: Callabl
     assert objects.get("lease")[0] == f"owner {won.index(True)}".encode()
 
 
-@pytest.mark.slow
-def test_of_many_who_renew_at_once_one_wins(objects: ObjectStore, again: Callable[[], ObjectStore]) -> None:
-    etag = objects.put("lease", b"expired")
-    barrier = Barrier(8)
-
-    def steal(number: int) -> bool:
-        mine = again()
-        barrier.wait(20)
-        try:
-            mine.put("lease", f"thief {number}".encode(), if_match=etag)
-        except Conflict:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(steal, range(8)))
-    assert won.count(True) == 1
-
-
 def test_listing_is_sorted_and_confined_to_the_prefix(objects: ObjectStore) -> None:
     for key in ("m/b", "m/a", "m/sub/c", "mm/d", "n"):
         objects.put(key, key.encode())

@@ -10,8 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scripted_s3 import ScriptedS3
 
 from handler.errors import SettingError, StartFailed
@@ -100,17 +98,6 @@ def test_a_uri_without_a_bucket(uri: str) -> None:
     assert caught.value.setting == SETTING
 
 
-@settings(max_examples=200, deadline=None, report_multiple_bugs=False)
-@given(st.text(alphabet="ab/[]#?@:%. ", max_size=12))
-@pytest.mark.slow
-def test_any_uri_is_split_or_refused(rest: str) -> None:
-    try:
-        found = split_uri(f"s3://{rest}", SETTING)
-    except SettingError:
-        return
-    assert found[0]
-
-
 def test_a_model_arrives_to_the_byte_and_nothing_else_does(s3: Any, model_uri: str, tmp_path: Path) -> None:
     told = fetch(model_uri, tmp_path / "models" / "one")
     assert files_of(tmp_path / "models" / "one") == MODEL
@@ -119,12 +106,6 @@ def test_a_model_arrives_to_the_byte_and_nothing_else_does(s3: Any, model_uri: s
     assert told[0] == (0, total)
     assert told[-1] == (total, total)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
-
-
-def test_a_whole_bucket(s3: Any, bucket: str, tmp_path: Path) -> None:
-    put(s3, bucket, {"config.json": b"{}", "a/b": b"x"})
-    fetch(f"s3://{bucket}", tmp_path / "model")
-    assert files_of(tmp_path / "model") == {"config.json": b"{}", "a/b": b"x"}
 
 
 def test_a_listing_of_several_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,18 +196,6 @@ def test_a_refused_object_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert "403" in caught.value.message
     assert "s3:GetObject" in caught.value.message
     assert everything_below(tmp_path) == ["models"]
-
-
-def test_an_object_that_breaks_off_every_time_fails_the_start_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ScriptedS3({"config.json": b"{}", "weights": b"0123456789"}, broken="weights") as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        try:
-            with pytest.raises(StartFailed, match="s3://bucket/m"):
-                fetch("s3://bucket/m", tmp_path / "models" / "one")
-        finally:
-            assert everything_below(tmp_path) == ["models"], "half a model was left"
 
 
 def test_an_object_that_changes_size_while_it_is_fetched_is_noticed(

@@ -36,12 +36,6 @@ def test_only_the_length_and_the_header_are_read() -> None:
     assert ranges == [(0, 8), (8, len(FILE) - 8 - 41)]
 
 
-def test_sizes_add_up() -> None:
-    header = read_header(lambda start, length: FILE[start : start + length])
-    total = total_sizes([header, header])
-    assert (total.parameters, total.total) == (46, 82)
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

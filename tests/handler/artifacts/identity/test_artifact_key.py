@@ -199,14 +199,6 @@ def test_no_order_of_any_mapping_changes_a_key(chance: random.Random) -> None:
     assert keys(shuffled(INPUTS, chance)) == keys(INPUTS)
 
 
-@given(st.text(min_size=1).filter(str.isprintable), st.integers(1, 65535), st.text(min_size=1).filter(str.isprintable))
-def test_no_path_port_or_name_changes_a_key(path: str, port: int, served: str) -> None:
-    inputs = INPUTS
-    for field, value in {"model": path, "tokenizer": path, "port": port, "served_model_name": [served]}.items():
-        inputs = change(inputs, ("plan", "engine_args", field), value)
-    assert keys(inputs) == keys(INPUTS)
-
-
 def test_a_key_is_the_digest_of_its_fields_and_holds_neither_secret_nor_path() -> None:
     for key in (graph_key(INPUTS), weights_key(INPUTS)):
         assert isinstance(key, ArtifactKey)

@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from artifact_files import safetensors
-from hypothesis import given
-from hypothesis import strategies as st
 
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity, identify
 from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
-from handler.storage.safetensors_header import BrokenFile, read_header
 
 TENSORS = {"embed": [8, 4], "layer.0": [4, 4], "layer.1": [4, 4]}
 
@@ -98,9 +94,3 @@ def test_a_configuration_that_is_none(tmp_path: Path, config: str) -> None:
 def test_no_configuration_at_all(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="has none of"):
         identify(DirectoryObjects(tmp_path))
-
-
-@given(st.binary(max_size=200) | st.binary(max_size=100).map(lambda body: len(body).to_bytes(8, "little") + body))
-def test_no_bytes_break_the_reader_of_headers(body: bytes) -> None:
-    with suppress(BrokenFile):
-        read_header(lambda start, length: body[start : start + length], len(body))

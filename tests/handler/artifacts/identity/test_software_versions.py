@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 
-ROOT = Path(__file__).parents[4]
 X86 = "processor : 0\nflags\t\t: fpu sse4_2 avx avx2 fma avx512f made_up\n\nprocessor : 1\nflags : fpu\n"
 
 
@@ -33,24 +30,3 @@ def test_a_cpu_is_known_by_what_code_is_made_for(tmp_path: Path) -> None:
     assert features == ["avx", "avx2", "avx512f", "fma", "sse4_2"]
     assert architecture
     assert cpu_features(tmp_path / "none") == [architecture]
-
-
-def test_importing_all_of_it_pulls_in_neither_boto3_nor_an_engine() -> None:
-    ours = (
-        "handler.storage.archive",
-        "handler.artifacts.identity.artifact_key",
-        "handler.artifacts.identity.checkpoint_identity",
-        "handler.artifacts.identity.miss_report",
-        "handler.artifacts.identity.software_versions",
-        "handler.artifacts.store.artifact_store",
-        "handler.artifacts.store.garbage_collection",
-        "handler.artifacts.store.manifest_signature",
-        "handler.artifacts.external.cross_check",
-        "handler.artifacts.external.external_artifacts",
-        "handler.artifacts.external.external_source",
-    )
-    imports = ", ".join(ours)
-    script = f"import json, sys, {imports}; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
-    assert not loaded & {"boto3", "botocore", "urllib3", "torch", "vllm"}

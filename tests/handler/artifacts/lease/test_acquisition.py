@@ -141,12 +141,6 @@ def test_weights_of_a_graph_that_is_there_are_all_that_is_published(start: Start
     assert [event["key"] for event in second.told("artifact_published")] == [WEIGHTS.digest]
 
 
-def test_a_miss_is_explained_before_the_compile(start: Start, second: Start) -> None:
-    start.run(OTHER)
-    second.run(GRAPH)
-    assert second.told("artifact_miss")[0]["fields"] == ["max_model_len"]
-
-
 def test_a_miss_in_a_large_store_reads_the_newest_entries(start: Start, second: Start, objects: Objects) -> None:
     for number in range(3 * MOST_COMPARED):
         objects.put(manifest_name("graph", f"{number:064x}"), b"{}")

@@ -101,3 +101,4 @@ def test_a_crash_of_the_compiler_is_told_from_its_errors(statuses: list[int], lo
     failure = compile_failure(RuntimeError(VLLM + "{}"), statuses, log)
     assert isinstance(failure, CompileFailed)
     assert failure.crashed is crashed
+    assert statuses != [70] or "status 70 and printed no reason" in failure.reason

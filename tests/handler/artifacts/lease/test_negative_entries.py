@@ -115,14 +115,6 @@ def test_kills_on_two_instances_are_remembered_for_minutes_only(shared: SharedSt
     assert shared.start("three", KILLED, None).published
 
 
-def test_an_error_of_the_configuration_is_not_tried_again(shared: SharedStore) -> None:
-    with pytest.raises(CompileFailed):
-        shared.start("one", CompileFailed("NCC_EBVF030"))
-    with pytest.raises(FailedBefore):
-        shared.start("two")
-    assert shared.compiles == 1
-
-
 def test_no_entry_counts_for_longer_than_the_limit_whatever_it_says(shared: SharedStore) -> None:
     shared.entries.write(KEY, CompileFailed("NCC_EBVF030"))
     shared.change(seconds=1e12, failed=1e12)
@@ -166,10 +158,3 @@ def test_an_old_signed_entry_that_is_written_again_stays_old(signed: SharedStore
     body, _ = signed.objects.get(name_of(KEY))
     signed.objects.put(name_of(KEY), body)
     signed.require_none()
-
-
-def test_a_fleet_with_a_signed_store_remembers_a_failure(signed: SharedStore) -> None:
-    with pytest.raises(CompileFailed):
-        signed.start("one", CompileFailed("NCC_EBVF030"))
-    with pytest.raises(FailedBefore):
-        signed.start("two")

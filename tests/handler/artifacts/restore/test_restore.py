@@ -52,15 +52,6 @@ def test_the_directory_holds_the_entry_and_nothing_else(entry: Entry, source: Di
     assert {path.name for path in target.parent.iterdir()} == {"artifacts", "artifacts.lock", "artifacts.restored"}
 
 
-def test_a_second_restore_finds_it_and_reads_nothing(entry: Entry, source: DirectorySource, target: Path) -> None:
-    restore([entry.manifest], source, target)
-    for path in entry.objects.rglob("*"):
-        if path.is_file():
-            path.unlink()
-    assert restore([entry.manifest], source, target).fetched == 0
-    assert entry.is_restored(target)
-
-
 def test_a_graph_and_its_weights_make_one_directory(entry: Entry, source: DirectorySource, target: Path) -> None:
     graph = replace(entry.manifest, files=entry.manifest.files[:2])
     weights = replace(entry.manifest, kind="weights", files=entry.manifest.files[2:])

@@ -58,13 +58,6 @@ def test_graph_and_weights_are_entries_of_their_own_in_the_order_of_ranks(store:
     assert [entry.key for entry in store.entries("weights")] == [OTHER]
 
 
-def test_equal_files_are_stored_once(store: ArtifactStore, directory: Path) -> None:
-    store.publish(directory, ingredients())
-    before = object_names(store)
-    store.publish(directory, ingredients(OTHER))
-    assert object_names(store) == before
-
-
 def test_what_is_there_is_not_uploaded_again(
     store: ArtifactStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,18 +90,6 @@ def test_a_publish_that_dies_before_its_manifest_leaves_nothing_to_see(
     assert list(reader.entries()) == []
     reader.publish(directory, ingredients())
     assert reader.verify(KEY, "graph") == ()
-
-
-def test_an_upload_that_fails_leaves_no_manifest(
-    store: ArtifactStore, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(key: str, path: Path) -> None:
-        raise NotFound(key)
-
-    monkeypatch.setattr(store.objects, "upload", fail)
-    with pytest.raises(NotFound):
-        store.publish(directory, ingredients())
-    assert store.find(KEY, "graph") is None
 
 
 def test_a_file_that_changes_meanwhile_is_not_published(

@@ -5,8 +5,6 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from handler.artifacts.store import manifest as manifests
 from handler.artifacts.store.manifest import PART_SIZE, FileEntry, Manifest
@@ -36,14 +34,6 @@ def read(value: Any) -> Manifest:
 
 def test_what_is_written_is_read() -> None:
     assert manifests.decode(manifests.encode(MANIFEST), "x") == MANIFEST
-
-
-@given(st.integers(0, 5 * PART_SIZE), st.floats(0, 1e10), st.none() | st.floats(0, 1e6))
-def test_sizes_and_times_survive(size: int, created: float, seconds: float | None) -> None:
-    count = -(-size // PART_SIZE)
-    entry = FileEntry("f", size, D, (D,) * count if count > 1 else ())
-    manifest = Manifest("c" * 64, "weights", {}, (entry,), created, seconds)
-    assert manifests.decode(manifests.encode(manifest), "x") == manifest
 
 
 def file(**changes: Any) -> list[dict[str, Any]]:
@@ -106,11 +96,6 @@ def test_another_schema_is_named(schema: Any) -> None:
         assert str(schema) in caught.value.message
 
 
-def test_a_later_schema_is_named_even_when_all_else_is_different() -> None:
-    with pytest.raises(UnknownSchema, match="'2'"):
-        read({"schema": 2, "entries": [1, 2, 3]})
-
-
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"null", b"[1]", b"\xff\xfe", b"{}", b'{"schema":1}', b'{"schema":1,"manifest":3}', b"[" * 100_000],
@@ -119,13 +104,6 @@ def test_a_later_schema_is_named_even_when_all_else_is_different() -> None:
 def test_what_is_no_manifest_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidManifest):
         read(body)
-
-
-def test_deep_nesting_is_refused() -> None:
-    body = manifests.encode(MANIFEST)
-    deep = b'{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-    with pytest.raises(InvalidManifest):
-        read(body.replace(b'"list":[1,2.5,"x"]', b'"list":' + deep))
 
 
 def test_ten_million_files_are_refused_before_they_are_parsed() -> None:
@@ -139,9 +117,7 @@ def test_ten_million_files_are_refused_before_they_are_parsed() -> None:
     "part",
     [
         b'{"path":"","size":0,"digest":"' + D.encode() + b'"}',  # the smallest that passes for a file
-        b"{}",
         b"[]",
-        b'{"path":"x"}',
     ],
 )
 @pytest.mark.slow

@@ -181,11 +181,6 @@ def test_a_variable_and_its_meaning(name: str, text: str, target: str, value: ob
         assert config.source(target).name.startswith(name)
 
 
-@pytest.mark.parametrize("name", sorted({row[0] for row in VARIABLES if not row[0].startswith("SM_ON_ENFORCE")}))
-def test_an_empty_variable_counts_as_not_set(name: str) -> None:
-    assert read({name: ""}) == read({})
-
-
 def test_what_nobody_set_is_left_to_the_line() -> None:
     assert read({}) == EndpointConfig()
     assert str(read({}).source("max_num_seqs")) == "default"
@@ -416,13 +411,6 @@ def test_the_multimodal_configurations_have_fields() -> None:
     override = '{"text_neuron_config": {"a": 1}, "vision_neuron_config": {"b": 2}}'
     config = read({"SM_VLLM_OVERRIDE_NEURON_CONFIG": override})
     assert (config.text_neuron_config, config.vision_neuron_config, config.neuron_config) == ({"a": 1}, {"b": 2}, {})
-
-
-def test_the_guides_hyphens_are_read_and_stay_visible() -> None:
-    config = read({"SM_VLLM_ADDITIONAL_CONFIG": '{"override-neuron-config": {"enable_bucketing": false}}'})
-    assert config.neuron_config == {"enable_bucketing": False}
-    name = "SM_VLLM_ADDITIONAL_CONFIG.override-neuron-config.enable_bucketing"
-    assert config.source("neuron_config.enable_bucketing").name == name
 
 
 def test_compiler_flags_add_up() -> None:

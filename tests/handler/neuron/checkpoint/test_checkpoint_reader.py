@@ -133,10 +133,6 @@ def test_an_impossible_name_is_an_error(model: str) -> None:
         read_facts(model)
 
 
-def test_a_zero_byte_in_a_name_is_nothing_that_is_here(tmp_path: Path) -> None:
-    assert read_facts("a\0b", environ={"HF_HUB_CACHE": str(tmp_path)}) is None
-
-
 def test_reading_a_directory_and_estimating_pull_in_neither_boto3_nor_an_engine(tmp_path: Path) -> None:
     model = write(tmp_path, json_files(LLAMA_405B))
     script = f"""

@@ -1,11 +1,11 @@
-"""Each known trap of vLLM on Neuron gives a finding with its code, the setting and a fix that works."""
+"""Traps of vLLM on Neuron that no guide names: each a finding with its code, setting and fix. tests/guides has more."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
+from neuron_plans import TRN1, TRN2, found, llama, outcome
 
 from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
@@ -34,20 +34,12 @@ TRAPS: dict[str, Trap] = {
     ),
     "block-size-unused": ("nxdi-0.16", {"block_size": 32, "max_model_len": 128}, WARNING, "block_size"),
     "length-beyond-model": ("nxdi-0.16", {"max_model_len": 200_000}, WARNING, "max_model_len"),
-    "bucket-coverage": (
-        "nxdi-0.16",
-        {"context_encoding_buckets": (128, 256), "max_model_len": 512},
-        WARNING,
-        "context_encoding_buckets",
-    ),
     "token-budget-replaced": (
         "nxdi-0.16",
         {"engine_args": {"max_num_batched_tokens": 4096}},
         WARNING,
         "max_num_batched_tokens",
     ),
-    "optimum-needs-export": ("optimum", {}, INFO, "model"),
-    "unsupported-model": ("nxdi-0.16", {"facts": llama(model_type="mamba")}, ERROR, "model"),
     # Spelling.
     "hyphenated-override": (
         "nxdi-0.16",
@@ -55,32 +47,13 @@ TRAPS: dict[str, Trap] = {
         WARNING,
         "additional_config.override-neuron-config",
     ),
-    "argument-of-another-version": (
-        "nxdi-0.16",
-        {"engine_args": {"num_lookahead_slots": 4}},
-        ERROR,
-        "num_lookahead_slots",
-    ),
-    "framework-not-in-line": (
-        "nxdi-0.16",
-        {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}},
-        ERROR,
-        "VLLM_NEURON_FRAMEWORK",
-    ),
     # Quantization.
-    "vllm-quantization": ("nxdi-0.16", {"quantization": "awq"}, ERROR, "quantization"),
     "quantization-defaults": ("nxdi-0.16", {"neuron_config": QUANTIZED}, WARNING, "quantized"),
     "all-modules-quantized": (
         "nxdi-0.16",
         {"quantization": "int8", "quantized_checkpoints_path": "/q"},
         INFO,
         "modules_to_not_convert",
-    ),
-    "quantization-off": (
-        "nxdi-0.16",
-        {"quantized_checkpoints_path": "/q"},
-        WARNING,
-        "quantized_checkpoints_path",
     ),
     "fp8-variable": (
         "nxdi-0.16",
@@ -93,21 +66,7 @@ TRAPS: dict[str, Trap] = {
         "XLA_HANDLE_SPECIAL_SCALAR",
     ),
     "quantization-from-checkpoint": ("native-0.24", {"quantization": "fp8"}, INFO, "quantization"),
-    "unsupported-quantization": (
-        "fork-0.7.2",
-        {"quantization": "awq", "neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}},
-        ERROR,
-        "quantization",
-    ),
     # Sampling.
-    "on-device-sampling": ("nxdi-0.16", {}, INFO, "on_device_sampling"),
-    "static-sampling": (
-        "nxdi-0.16",
-        {"neuron_config": {"on_device_sampling_config": {"global_topk": 64}}},
-        WARNING,
-        "on_device_sampling_config",
-    ),
-    "global-topk": ("nxdi-0.16", {"global_topk": 1024}, WARNING, "global_topk"),
     "global-topk-unused": ("nxdi-0.16", {"global_topk": 64, "on_device_sampling": False}, WARNING, "global_topk"),
     "sampling-variable": ("nxdi-0.16", {"neuron_env": {SAMPLING: "1"}}, WARNING, SAMPLING),
     "needs-on-device-sampling": (
@@ -134,19 +93,8 @@ TRAPS: dict[str, Trap] = {
         "enable_prefix_caching",
     ),
     # Kernels.
-    "quantized-mlp-kernel": (
-        "nxdi-0.16",
-        {"quantized_mlp_kernel_enabled": True},
-        WARNING,
-        "quantized_mlp_kernel_enabled",
-    ),
-    "kernel-dtype": ("nxdi-0.16", {"qkv_kernel_enabled": True, "dtype": "float16"}, ERROR, "qkv_kernel_enabled"),
-    "kernels-dropped": ("nxdi-0.16", {"qkv_kernel_enabled": True, "instance": TRN1}, WARNING, "qkv_kernel_enabled"),
-    "flash-attention": ("nxdi-0.16", {"attn_kernel_enabled": False}, INFO, "attn_kernel_enabled"),
     # Cores.
-    "line-platform": ("native-0.24", {"instance": INF2}, ERROR, "line"),
     "too-many-cores": ("nxdi-0.16", {"tensor_parallel_size": 128, "instance": TRN2}, ERROR, "tensor_parallel_size"),
-    "unusual-degree": ("nxdi-0.16", {"tensor_parallel_size": 12, "instance": INF2}, WARNING, "tensor_parallel_size"),
     "padded-heads": ("nxdi-0.16", {"tensor_parallel_size": 24}, INFO, "tensor_parallel_size"),
     "lnc": ("nxdi-0.16", {"logical_nc_config": 2, "instance": TRN1}, ERROR, "logical_nc_config"),
     "visible-cores": (
@@ -162,21 +110,7 @@ TRAPS: dict[str, Trap] = {
         WARNING,
         "speculative_model",
     ),
-    "speculative-edge": ("nxdi-0.16", {**DRAFT, "speculation": "eagle"}, INFO, "max_model_len"),
     "draft-model-undocumented": ("nxdi-0.16", DRAFT, INFO, "speculative_model"),
-    "speculation-without-length": (
-        "nxdi-0.16",
-        {"speculative_model": "/models/draft"},
-        ERROR,
-        "num_speculative_tokens",
-    ),
-    "speculation-without-draft": ("nxdi-0.16", {"speculation": "eagle"}, ERROR, "speculation"),
-    "unknown-speculation": (
-        "nxdi-0.16",
-        {"engine_args": {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}},
-        ERROR,
-        "speculative_config",
-    ),
     "speculation-with-lora": (
         "fork-0.9.1",
         {**DRAFT, "lora_modules": {"a": "/a"}, "lora_target_modules": ("q_proj",)},
@@ -207,12 +141,6 @@ TRAPS: dict[str, Trap] = {
         {"model": "org/small", "facts": llama(local=False, tied_embeddings=True)},
         ERROR,
         "model",
-    ),
-    "artifacts-fixed": (
-        "nxdi-0.16",
-        {"compiled_artifacts": "/opt/ml/artifacts", "skip_warmup": True},
-        INFO,
-        "compiled_artifacts",
     ),
     "artifacts-maybe-unread": ("native-0.24", {"compiled_artifacts": "/a"}, WARNING, "compiled_artifacts"),
     # Multimodal.
@@ -326,14 +254,6 @@ TRAPS: dict[str, Trap] = {
         WARNING,
         "additional_config",
     ),
-    "nodes-without-master": ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 32}, ERROR, "MASTER_ADDR"),
-    "unknown-rank": (
-        "fork-0.9.1",
-        {"nodes": 2, "tensor_parallel_size": 32, "neuron_env": {"NEURON_RANK_ID": "7"}},
-        ERROR,
-        "NEURON_RANK_ID",
-    ),
-    "argument-left-out": ("nxdi-0.16", {"engine_args": {"device": "neuron"}}, INFO, "device"),
 }
 
 
@@ -518,15 +438,6 @@ def test_a_gpt_oss_checkpoint_starts_as_it_is() -> None:
     assert additional["neuron_config"] == {"on_device_sampling_config": {"all_greedy": False}, "quantization": "bf16"}
 
 
-def test_a_finding_names_the_variable_that_the_user_set() -> None:
-    finding = found(outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN1), "too-many-cores")
-    assert finding.setting == "tensor_parallel_size"
-    assert "32" in finding.fix
-    result = outcome("nxdi-0.16", engine_args={"max_num_seqs": 4}, neuron_config={"batch_size": 8})
-    assert "ENDPOINT_NEURON_CONFIG.batch_size" in found(result, "conflicting-settings").why
-    assert "SM_VLLM_MAX_NUM_SEQS" in found(result, "conflicting-settings").why
-
-
 CONFLICT = ("conflicting-settings", "invalid-setting")  # the second is the loader's
 CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], set[str]]] = [
     ({"max_num_seqs": 4}, {"batch_size": 8}, {"batch_size", "max_num_seqs"}),
@@ -562,26 +473,6 @@ def test_a_plain_setting_and_the_raw_override_may_not_differ(
     result = outcome("nxdi-0.16", neuron_config=raw, **plain)
     said = [f"{one.setting} {one.why}".lower() for one in result.errors if one.code in CONFLICT]
     assert any(all(name.lower() in text for name in names) for text in said), result.errors
-
-
-def test_the_same_twice_is_no_conflict() -> None:
-    raw = {"batch_size": 4, "seq_len": 128, "tp_degree": 32, "enable_bucketing": True}
-    result = outcome(
-        "nxdi-0.16",
-        max_num_seqs=4,
-        max_model_len=128,
-        tensor_parallel_size=32,
-        enable_bucketing=True,
-        neuron_config=raw,
-    )
-    assert result.errors == ()
-
-
-def test_the_raw_override_fills_arguments_that_are_not_set() -> None:
-    result = outcome("nxdi-0.16", neuron_config={"batch_size": 4, "seq_len": 512, "tp_degree": 8})
-    assert result.plan is not None
-    args = result.plan.engine_args
-    assert (args["max_num_seqs"], args["max_model_len"], args["tensor_parallel_size"]) == (4, 512, 8)
 
 
 def test_clean_settings_give_no_warning() -> None:

@@ -27,11 +27,6 @@ def test_a_machine_that_sagemaker_does_not_host_is_known_when_we_run_on_it(name:
     assert not found.hosting
 
 
-@pytest.mark.parametrize("text", [None, "", "c5.xlarge\n", "KVM Virtual Machine"])
-def test_any_other_machine_is_none(text: str | None) -> None:
-    assert this_machine(EndpointConfig(), lambda path: text) is None
-
-
 def test_an_invalid_configured_instance_is_rejected() -> None:
     with pytest.raises(SettingError, match=r"Did you mean ml\.trn1\.32xlarge"):
         this_machine(EndpointConfig(instance="trn1.32xlrge"), lambda path: None)

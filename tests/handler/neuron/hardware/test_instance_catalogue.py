@@ -6,14 +6,11 @@ from published_models import LLAMA_8B, LLAMA_70B, SCOUT, published
 from handler.errors import SettingError
 from handler.neuron.hardware.instance_catalogue import (
     GIB,
-    INSTANCES,
     core_memory,
     default_degree,
-    degrees,
     find,
     find_for_plan,
     logical_cores,
-    lookup,
     unusual_degree,
 )
 
@@ -114,13 +111,3 @@ def test_the_default_degree_divides_the_heads_unless_the_weights_need_more_cores
 @pytest.mark.parametrize(("instance", "degree"), [("trn2.48xlarge", 32), ("inf2.24xlarge", 8), ("inf2.48xlarge", 8)])
 def test_without_a_model_the_default_is_a_degree_that_divides_the_heads_of_most(instance: str, degree: int) -> None:
     assert default_degree(find(instance)) == degree
-
-
-@pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: instance.name)
-def test_every_row_is_consistent(instance: object) -> None:
-    row = lookup(getattr(instance, "name", ""))
-    assert row is not None
-    assert row.physical_cores % row.chips == 0
-    assert all(row.physical_cores % lnc == 0 for lnc in row.lnc)
-    assert row.hbm_gib == row.chips * {"inf2": 32, "trn1": 32, "trn2": 96, "trn3": 144}[row.platform]
-    assert max(degrees(row)) <= logical_cores(row)

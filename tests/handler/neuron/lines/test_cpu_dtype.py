@@ -14,7 +14,7 @@ from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
 from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware import current_machine as host_cpu_module
-from handler.neuron.hardware.current_machine import HostCpu, cpu_flags, host_cpu
+from handler.neuron.hardware.current_machine import HostCpu, cpu_flags
 from handler.neuron.planning.examination import examine_config
 from handler.neuron.planning.planner import make_plan
 
@@ -110,13 +110,6 @@ def test_float32_that_may_not_fit_is_a_warning(cpu: HostCpu, facts: dict[str, An
     assert "SM_VLLM_DTYPE=float32" in told.fix
 
 
-@pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.24"])
-def test_a_neuron_line_is_not_concerned(line: str) -> None:
-    cpu = HostCpu(SKYLAKE, 256 * GIB, 16 * GIB)
-    result = make_plan(EndpointConfig(model="/m"), llama(), None, line=line, cpu=cpu, build=lambda keys: None)
-    assert codes(result) == set()
-
-
 def test_check_asks_this_machine_unless_the_plan_is_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_cpu_module, "cpu_flags", lambda: SKYLAKE)
     here = examine_config(EndpointConfig(model=str(sample_model.path()), line="cpu"))
@@ -133,11 +126,6 @@ def test_the_flags_are_linuxs(tmp_path: Path) -> None:
     assert cpu_flags(tmp_path / "x86") == {"fpu", "avx512_bf16"}
     assert cpu_flags(tmp_path / "arm") == {"asimd", "bf16"}
     assert cpu_flags(tmp_path / "power") == cpu_flags(tmp_path / "none") == frozenset()
-
-
-def test_a_cpu_that_lists_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_cpu_module, "cpu_flags", frozenset)
-    assert host_cpu() is None
 
 
 SPACE = "VLLM_CPU_KVCACHE_SPACE"

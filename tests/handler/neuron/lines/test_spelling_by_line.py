@@ -193,6 +193,17 @@ SPELLINGS: dict[str, Spelled] = {
         ),
         NXD,
     ),
+    "fork 0.7.2 draft model": (
+        "fork-0.7.2",
+        DRAFT,
+        fork(
+            speculative_model="/models/draft",
+            num_speculative_tokens=4,
+            speculative_max_model_len=4096,
+            use_v2_block_manager=True,
+        ),
+        NXD,
+    ),
     "fork 0.9.1 draft model": (
         "fork-0.9.1",
         DRAFT,

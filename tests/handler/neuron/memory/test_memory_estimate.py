@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, SCOUT, published
+from published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, published
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.checkpoint.model_facts import facts_from
@@ -49,30 +49,6 @@ def test_by_hand_405b_in_bfloat16_over_64() -> None:
 
 # What others report to run: the estimate must not refuse it. huggingface/optimum-neuron, docs/source/benchmarks/ and
 # benchmark/vllm/single-instance/ (.env); the 405B and 70B tutorials of aws-neuron/aws-neuron-sdk.
-RUNS = [
-    (LLAMA_8B, "inf2.48xlarge", 8, 4096, 48),
-    (LLAMA_70B, "inf2.48xlarge", 24, 4096, 8),
-    (LLAMA_8B, "trn2.3xlarge", 4, 4096, 32),
-    ("Qwen/Qwen3-32B", "trn2.3xlarge", 4, 4096, 2),
-    ("Qwen/Qwen3-30B-A3B-Instruct-2507", "trn2.3xlarge", 4, 4096, 16),
-    (SCOUT, "trn1.32xlarge", 32, 4096, 8),
-    (SCOUT, "trn2.48xlarge", 64, 4096, 32),
-    (LLAMA_405B, "trn2.48xlarge", 64, 12800, 1),
-    (LLAMA_70B, "trn2.48xlarge", 64, 12800, 4),
-]
-
-
-@pytest.mark.parametrize(("model", "instance", "degree", "length", "sequences"), RUNS)
-def test_what_is_reported_to_run_fits(model: str, instance: str, degree: int, length: int, sequences: int) -> None:
-    found = of(model, instance, tensor_parallel_size=degree, max_model_len=length, max_num_seqs=sequences)
-    assert found.verdict is Verdict.FITS
-
-
-def test_what_is_reported_to_fail_does_not_fit() -> None:
-    """70B on the 12 cores of inf2.24xlarge (aws-neuron/transformers-neuronx, issue 92): 13.17 GiB of tensors there."""
-    found = of(LLAMA_70B, "inf2.24xlarge", tensor_parallel_size=12, max_model_len=2048, max_num_seqs=1)
-    assert found.verdict is Verdict.DOES_NOT_FIT
-    assert (part(found, "weights") + part(found, "KV cache")) / GIB == pytest.approx(13.17, rel=0.02)
 
 
 @pytest.mark.parametrize(

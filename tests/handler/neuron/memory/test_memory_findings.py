@@ -81,9 +81,3 @@ def test_a_host_that_cannot_load_it_is_a_finding_of_its_own() -> None:
     assert (host.code, host.severity) == ("host-memory", Severity.WARNING)
     assert "16 GiB of host memory" in host.why
     assert len(findings(LLAMA_8B, "inf2.8xlarge", tensor_parallel_size=2, max_model_len=2048, max_num_seqs=1)) == 1
-
-
-def test_saved_shards_need_no_second_copy() -> None:
-    given: dict[str, Any] = {"tensor_parallel_size": 2, "max_model_len": 2048, "max_num_seqs": 1}
-    saved = findings(LLAMA_8B, "inf2.xlarge", save_sharded_checkpoint=True, compiled_artifacts="s3://b/a", **given)
-    assert [finding.code for finding in saved] == ["memory-estimate"]

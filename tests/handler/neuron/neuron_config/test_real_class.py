@@ -38,14 +38,6 @@ def test_it_is_given_the_defaults_of_the_plugin_and_the_override() -> None:
     assert keys["quantized"] is False
 
 
-def test_it_does_not_change_the_plan() -> None:
-    config = EndpointConfig(max_model_len=256, max_num_seqs=2, context_encoding_buckets=(256, 128))
-    result = make_plan(config, None, None, line="nxdi-0.16", build=build)
-    assert result.plan is not None
-    override = {"context_encoding_buckets": [256, 128]}
-    assert result.plan.engine_args["additional_config"] == {"override_neuron_config": override}
-
-
 def test_what_it_raises_is_an_error() -> None:
     (empty,) = plan(666).errors
     assert empty.code == "neuron-config-raises"
@@ -56,17 +48,6 @@ def test_what_it_raises_is_an_error() -> None:
 
 def test_a_machine_on_which_it_cannot_judge_is_no_error() -> None:
     assert plan(668).plan is not None
-
-
-def test_without_nxd_inference_there_is_no_finding() -> None:
-    assert construct({"seq_len": 1}, module="no_such_module_anywhere") is None
-
-
-def test_other_lines_do_not_ask_it() -> None:
-    standin_nxdi_config.TAKEN.clear()
-    assert plan(256, "native-0.24").plan is not None
-    assert plan(256, "cpu").plan is not None
-    assert standin_nxdi_config.TAKEN == []
 
 
 def test_check_builds_it_and_a_start_does_not_even_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
