@@ -33,25 +33,22 @@ additional = st.dictionaries(
     raw | json_values,
     max_size=3,
 )
-engine_args = st.dictionaries(
-    st.sampled_from(
-        [
-            "additional_config",
-            "override_neuron_config",
-            "speculative_config",
-            "max_num_seqs",
-            "block_size",
-            "max_num_batched_tokens",
-            "quantization",
-            "kv_transfer_config",
-            "device",
-            "model",
-            "enable-lora",
-        ]
-    )
-    | st.text(max_size=8),
-    additional | json_values,
-    max_size=4,
+# As the loader gives them: of its type where vLLM's table has one, and anything for a name that it does not know.
+engine_args = st.builds(
+    lambda typed, others: {**others, **typed},
+    st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(["max_num_seqs", "block_size", "max_num_batched_tokens"], st.integers(-1, 2**31 - 1)),
+            **dict.fromkeys(["quantization", "device", "model"], st.text(max_size=8)),
+            **dict.fromkeys(["additional_config", "speculative_config", "kv_transfer_config"], additional),
+        },
+    ),
+    st.dictionaries(
+        st.sampled_from(["override_neuron_config", "enable-lora"]) | st.text(max_size=8),
+        additional | json_values,
+        max_size=3,
+    ),
 )
 environments = st.dictionaries(
     st.sampled_from(
