@@ -102,6 +102,8 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {"ec_transfer_config.ec_connector": "ECExampleConnector", "ec_transfer_config.ec_role": "ec_both"},
     {"ec_transfer_config.ec_role": "ec_both"},
     {"mamba_backend": "flashinfer"},
+    {"structured_outputs_config.backend": "guidance"},
+    {EXPERTS: True, "enable_eplb": True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
 )
 
 
@@ -127,7 +129,7 @@ def words(annotation: Any) -> Iterator[str | int]:
     if typing.get_origin(annotation) is typing.Literal:
         yield from (value for value in typing.get_args(annotation) if isinstance(value, str | int))
     elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        yield from annotation.__members__
+        yield from (spelling for member in annotation.__members__ for spelling in (member, member.lower()))
         yield from (member.value for member in annotation if isinstance(member.value, str))
     else:
         for part in typing.get_args(annotation):
@@ -435,7 +437,7 @@ def holds(name: str, key: str, why: str, row: Mapping[str, Any]) -> bool:
     chosen = "." not in name and known()[name].by_version[_version()] and row.get("needs", {}).get(key)
     every_text = "words" in row or chosen
     if is_text and not every_text:
-        return bool(NO_TEXT.search(why))
+        return bool(NO_TEXT.search(why)) or ("." in name and bool(row.get("needs", {}).get(key)))
     if "." in name and not is_text and not OF_VALUE.search(why) and not row.get("needs", {}).get(key):
         return False
     return (
