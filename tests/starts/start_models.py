@@ -16,7 +16,6 @@ from typing import Any
 
 import sample_model
 
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 HEAD = 32  # the smallest that vLLM's attention on a CPU has
 LAYERS = 2
 RANK = 8
@@ -81,8 +80,11 @@ def write_tiny(config: Mapping[str, Any], directory: Path) -> None:
     AutoModelForCausalLM.from_config(read).to(torch.bfloat16).save_pretrained(directory)
     (directory / "config.json").write_text(json.dumps(small))
     (directory / "generation_config.json").unlink(missing_ok=True)
-    for name in TOKENIZER:
-        shutil.copy(sample / name, directory / name)
+    shutil.copy(sample / "tokenizer.json", directory)
+    tokenizer = json.loads((sample / "tokenizer_config.json").read_text())
+    # The sample model's own length: vLLM 0.9.1 lowers max_model_len to it.
+    del tokenizer["model_max_length"]
+    (directory / "tokenizer_config.json").write_text(json.dumps(tokenizer))
 
 
 def write_tiny_adapter(model: Path, directory: Path) -> None:

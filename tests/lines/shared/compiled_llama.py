@@ -165,6 +165,27 @@ class Slots:
                 calls.write(json.dumps({"prompt": prompt, "slots": slots, "positions": positions}) + "\n")
 
 
+def speculated(
+    draft: Callable[[Tensor, Tensor], Tensor],
+    target: Callable[[Tensor, Tensor], Tensor],
+    ids: Tensor,
+    at: Tensor,
+    k: int,
+) -> tuple[Tensor, Tensor]:
+    """The target's next k + 1 tokens of each row, and how many of them hold: up to the first that the draft has not.
+
+    :param draft, target: the last token of each row and its position -> the next token.
+    """
+    proposed, answers = [ids], []
+    for step in range(k + 1):
+        proposed.append(draft(proposed[-1], at + step).view(-1, 1))
+    for step in range(k + 1):
+        answers.append(target(proposed[step], at + step).view(-1, 1))
+    tokens = torch.cat(answers, dim=1)
+    same = tokens[:, :k] == torch.cat(proposed[1 : k + 1], dim=1)
+    return tokens, same.cumprod(dim=1).sum(dim=1, keepdim=True) + 1
+
+
 def weights_of(directory: str, dtype: torch.dtype) -> dict[str, Tensor]:
     """A checkpoint's weights by the names of `Graphs`, with query, key and value in one."""
     from safetensors.torch import load_file
