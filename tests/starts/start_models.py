@@ -35,6 +35,7 @@ HEADS_OF_WIDTH = ("qwen2",)
 # An architecture with images -> that of its text part. The processors of images need torchvision, which tests lack.
 TEXT_PARTS = {
     "Llama4ForConditionalGeneration": "Llama4ForCausalLM",
+    "MllamaForConditionalGeneration": "LlamaForCausalLM",
     "Qwen3VLForConditionalGeneration": "Qwen3ForCausalLM",
 }
 # What a text part has of its own. vLLM's CPU build cannot compute Llama 4's experts: its layers are dense here.
@@ -47,6 +48,7 @@ TEXT_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "num_local_experts": 1,
         "num_experts_per_tok": 1,
     },
+    "LlamaForCausalLM": {"model_type": "llama"},
     "Qwen3ForCausalLM": {"model_type": "qwen3"},
 }
 

@@ -78,7 +78,7 @@ def length_on_fork(context: CheckContext) -> Iterator[Finding]:
     length = context.draft.number("max_model_len")
     if context.config.speculative_model is None or length is None or not context.line.name.startswith("fork"):
         return
-    trained = context.draft_model.max_position_embeddings if context.draft_model else None
+    trained = context.draft_model.longest if context.draft_model else None
     lengths = {
         "speculative_max_model_len": context.config.engine_args.get("speculative_max_model_len"),
         "speculative_config": speculative_keys(context.config).get("max_model_len"),
