@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,9 @@ from handler.neuron.planning.file_examination import with_files
     ],
 )
 def test_a_length_above_the_tokenizers(line: str, trained: float, found: bool, tmp_path: Path) -> None:
-    for file in sample_model.path().iterdir():
-        (tmp_path / file.name).symlink_to(file)
-    (tmp_path / "tokenizer_config.json").unlink()
-    tokenizer = json.loads((sample_model.path() / "tokenizer_config.json").read_text())
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**tokenizer, "model_max_length": trained}))
+    shutil.copytree(sample_model.path(), tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_max_length": trained}))
     environ = {"ENDPOINT_LINE": line, "ENDPOINT_INSTANCE": "ml.trn1.2xlarge", "SM_VLLM_MAX_MODEL_LEN": "2048"}
     findings = with_files(examine_config(load(environ, model=str(tmp_path)))).findings
     named = [(one.setting, "1024" in one.fix) for one in findings if one.code == "tokenizer-length"]
