@@ -83,11 +83,11 @@ def length_on_fork(context: CheckContext) -> Iterator[Finding]:
         "speculative_max_model_len": context.config.engine_args.get("speculative_max_model_len"),
         "speculative_config": speculative_keys(context.config).get("max_model_len"),
     }
-    for argument, given in lengths.items():
-        if given is not None and given != length:
-            why = f"the draft's length is {given}, and must be max_model_len ({length})"
+    for argument, own in lengths.items():
+        if own is not None and own != length:
+            why = f"the draft's length is {own}, and must be max_model_len ({length})"
             yield error("draft-length", context.setting(argument), why, "Remove it.")
-        elif given is not None and trained is not None and trained < length:
+        elif own is not None and trained is not None and trained < length:
             why = f"the draft was trained for {trained} tokens, and vLLM rejects the length {length} for it"
             yield error("draft-length", context.setting(argument), why, "Remove it.")
     if trained is not None and trained < length:
