@@ -61,7 +61,7 @@ KEYS: Final[Mapping[str, Reason]] = {
     **_automatic("padding_side overrides_torch_dtype cast_type rpl_reduce_dtype attention_dtype", "follows from dtype"),
     **_automatic("skip_sharding", FIELDS["save_sharded_checkpoint"][1]),
     **_automatic("enable_fused_speculation", "draft and target are always one step"),
-    **_unavailable("lora_config lora_ckpt_json target_modules lora_modules", _ADAPTERS),
+    **_unavailable("lora_config lora_ckpt_json target_modules", _ADAPTERS),
     **_unavailable("kv_quant_config", "FP8 is the only quantized cache: set kv_cache_quant"),
     **_unavailable("pp_degree", "the plugin has no pipeline parallelism"),
     **_unavailable("cp_degree mlp_cp_degree", "prefill has no context parallelism: a long prompt takes longer"),

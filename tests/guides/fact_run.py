@@ -55,7 +55,7 @@ MODELS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
     "qwen3": (_of("qwen3", "Qwen3ForCausalLM"), 16 * GB, ()),
     "mamba": (_of("mamba", "MambaForCausalLM"), 2 * GB, ()),
     "llama4": (_of("llama4", "Llama4ForConditionalGeneration", text_config=LLAMA), 200 * GB, ()),
-    "mllama": (_of("mllama", "MllamaForConditionalGeneration"), 20 * GB, ()),
+    "mllama": (_of("mllama", "MllamaForConditionalGeneration", text_config=LLAMA), 20 * GB, ()),
     "words": ({"vocab_size": 32000}, 2 * GB, ()),
     "eagle": ({"num_hidden_layers": 1}, GB, ("fc.weight", "lm_head.weight")),
     "is-eagle": ({"num_hidden_layers": 1, "is_eagle": True}, GB, ("fc.weight", "lm_head.weight")),

@@ -42,7 +42,7 @@ computes. In the place of a large model stands a tiny one of the same architectu
 
 `optimum`, `fork-0.9.1` and `fork-0.9.1-tnx` are started by their own Python over a double of what is compiled
 (`tests/lines`, which `make test-lines` serves whole). For `optimum` the tiny model is an export of the plan's shape.
-"planned" means that `plan` writes the arguments: the line is for plans only, or nobody has started the row yet.
+"planned" means that `plan` writes the arguments, because the line is for plans only.
 `models/NAME` in a setting is a directory with the `config.json` of such a model.
 
 Not listed are the steps that set up an instance, a virtual environment or a build from source: they belong to the base

@@ -16,7 +16,6 @@ from typing import Any
 
 import sample_model
 
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 HEAD = 32  # the smallest that vLLM's attention on a CPU has
 LAYERS = 2
 RANK = 8
@@ -36,6 +35,7 @@ HEADS_OF_WIDTH = ("qwen2",)
 # An architecture with images -> that of its text part. The processors of images need torchvision, which tests lack.
 TEXT_PARTS = {
     "Llama4ForConditionalGeneration": "Llama4ForCausalLM",
+    "MllamaForConditionalGeneration": "LlamaForCausalLM",
     "Qwen3VLForConditionalGeneration": "Qwen3ForCausalLM",
 }
 # What a text part has of its own. vLLM's CPU build cannot compute Llama 4's experts: its layers are dense here.
@@ -48,6 +48,7 @@ TEXT_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "num_local_experts": 1,
         "num_experts_per_tok": 1,
     },
+    "LlamaForCausalLM": {"model_type": "llama"},
     "Qwen3ForCausalLM": {"model_type": "qwen3"},
 }
 
@@ -81,8 +82,11 @@ def write_tiny(config: Mapping[str, Any], directory: Path) -> None:
     AutoModelForCausalLM.from_config(read).to(torch.bfloat16).save_pretrained(directory)
     (directory / "config.json").write_text(json.dumps(small))
     (directory / "generation_config.json").unlink(missing_ok=True)
-    for name in TOKENIZER:
-        shutil.copy(sample / name, directory / name)
+    shutil.copy(sample / "tokenizer.json", directory)
+    tokenizer = json.loads((sample / "tokenizer_config.json").read_text())
+    # The sample model's own length: vLLM 0.9.1 lowers max_model_len to it.
+    del tokenizer["model_max_length"]
+    (directory / "tokenizer_config.json").write_text(json.dumps(tokenizer))
 
 
 def write_tiny_adapter(model: Path, directory: Path) -> None:

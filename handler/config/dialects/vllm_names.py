@@ -38,7 +38,8 @@ NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
 # The keys of a multimodal model's override, which may hold no others.
 MULTIMODAL_KEYS = ("text_neuron_config", "vision_neuron_config")
-OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
+LORA_MODULES = "lora_modules"
+OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", LORA_MODULES)
 # Keys of `speculative_config` -> fields.
 SPECULATIVE: Mapping[str, str] = {
     "model": "speculative_model",
@@ -151,6 +152,8 @@ def names() -> tuple[str, ...]:
 def raw_neuron_config(config: Mapping[str, Json], setting: str, via: str = "") -> list[Assignment]:
     """Translates a raw NeuronConfig: one assignment for each key. Keys without a field stay raw.
 
+    Adapters become a field, so that a plan can spell them for any line, and requests can name them. The fork takes only
+    a list of names and paths (vLLM 0.9.1, worker/neuronx_distributed_model_runner.py), and its guide has an object.
     The plugin ignores the hyphenated `override-neuron-config` inside `additional_config`, although the official guide
     prints it, and hyphenated keys. All are read here. The sources keep the spelling, so that a check can warn the user.
 
@@ -164,13 +167,15 @@ def raw_neuron_config(config: Mapping[str, Json], setting: str, via: str = "") -
             raise SettingError(f"{setting}.{path}", "it is an empty key", "Give the key a name, or remove it.")
         if key in MULTIMODAL_KEYS:
             assignments.append(assign(key, value, setting, path))
+        elif key == LORA_MODULES:
+            assignments.append(assign(key, converted(_lora_modules, value or [], f"{setting}.{path}"), setting, path))
         else:
             assignments.append(Assignment("neuron_config", value, key=key, via=path))
     return assignments
 
 
 def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
-    if name == "lora_modules":
+    if name == LORA_MODULES:
         return [assign(name, _lora_modules(value), setting)]
     content = to_mapping(value)
     if name in NEURON_CONFIGS:

@@ -9,6 +9,8 @@ from handler.json_value import Json
 
 # Keys of the language model's part in a multimodal model's config.json.
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+# Kinds of rotary scaling whose factor max_position_embeddings already holds.
+COUNTED = ("su", "longrope", "llama3")
 # Model types that tie embeddings by default (transformers, configuration_gemma*.py).
 TIED_TYPES = ("gemma", "gemma2", "gemma3", "gemma3_text")
 
@@ -60,6 +62,17 @@ class ModelFacts:
         """Whether the weights are quantized, by config.json."""
         parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
         return any("quantization_config" in part or "compression_config" in part for part in parts)
+
+    @property
+    def longest(self) -> int | None:
+        """The longest max_model_len that vLLM takes for it (config.py, _get_and_verify_max_len); None if unknown."""
+        positions, rope = self.max_position_embeddings, text_part(self.config).get("rope_scaling")
+        if positions is None or not isinstance(rope, dict):
+            return positions
+        kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+        if kind in COUNTED or not isinstance(factor, int | float):
+            return positions
+        return int(factor * ((number(rope, "original_max_position_embeddings") if kind == "yarn" else 0) or positions))
 
 
 def facts_from(

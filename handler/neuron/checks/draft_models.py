@@ -13,9 +13,13 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.checks.model_checks import from_hub
+from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.plan_draft import speculative_keys
 
 FLAGS: Final = ("enable_fused_speculation", "enable_eagle_speculation")
 MODEL: Final = "speculative_model"
+DEGREE: Final = "draft_tensor_parallel_size"
+EAGLE_PATHS: Final = ("eagle-", "eagle3-")
 
 
 def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
@@ -69,18 +73,71 @@ def eagle_lm_head(context: CheckContext) -> Iterator[Finding]:
         yield info("eagle-lm-head", context.setting(MODEL), why, fix)
 
 
-def legacy_arguments(context: CheckContext) -> Iterator[Finding]:
-    """Arguments that the fork's vLLM must have with speculation, as its examples give them."""
-    extra, length = context.config.engine_args, context.draft.number("max_model_len")
-    if context.config.speculative_model is None or not context.line.name.startswith("fork"):
+def length_on_fork(context: CheckContext) -> Iterator[Finding]:
+    """The draft is compiled as long as the model. vLLM takes no other length, and none that the draft does not have."""
+    length = context.draft.number("max_model_len")
+    if context.config.speculative_model is None or length is None or not context.line.name.startswith("fork"):
         return
-    given = extra.get("speculative_max_model_len")
-    if given is not None and given != length:
-        why = f"the draft's length is {given}, and must be max_model_len ({length})"
-        yield error("draft-length", context.setting("speculative_max_model_len"), why, "Remove it.")
-    if extra.get("use_v2_block_manager") is False:
+    trained = context.draft_model.longest if context.draft_model else None
+    lengths = {
+        "speculative_max_model_len": context.config.engine_args.get("speculative_max_model_len"),
+        "speculative_config": speculative_keys(context.config).get("max_model_len"),
+    }
+    for argument, own in lengths.items():
+        if own is not None and own != length:
+            why = f"the draft's length is {own}, and must be max_model_len ({length})"
+            yield error("draft-length", context.setting(argument), why, "Remove it.")
+        elif own is not None and trained is not None and trained < length:
+            why = f"the draft was trained for {trained} tokens, and vLLM rejects the length {length} for it"
+            yield error("draft-length", context.setting(argument), why, "Remove it.")
+    if trained is not None and trained < length:
+        why = f"the draft was trained for {trained} tokens, and sequences may have {length} (max_model_len)"
+        fix = f"Expect few accepted tokens after {trained}, use another draft, or lower max_model_len."
+        yield warning("draft-shorter", context.setting(MODEL), why, fix)
+
+
+def legacy_block_manager(context: CheckContext) -> Iterator[Finding]:
+    """The fork's examples switch on vLLM's second block manager with speculation."""
+    fork = context.line.name.startswith("fork")
+    if fork and context.config.speculative_model and context.config.engine_args.get("use_v2_block_manager") is False:
         why = "speculation needs vLLM's second block manager on this line"
         yield error("block-manager", context.setting("use_v2_block_manager"), why, "Remove it.")
 
 
-DRAFTS: Final = (flags_without_draft, token_tree, unlike_target, eagle_lm_head, legacy_arguments)
+def on_transformers_neuronx(context: CheckContext) -> Iterator[Finding]:
+    """What transformers-neuronx asserts of a draft (fused_speculation.py), and what vLLM's loader leaves out.
+
+    vLLM 0.9.1 makes a model of its own class of a draft with `eagle-` in its path (config.py, SpeculativeConfig), which
+    model_loader/neuron.py does not have. What is in S3 gets another path.
+    """
+    config, draft = context.config, context.config.speculative_model
+    if draft is None or context.line.keys is not ConfigKeys.TRANSFORMERS_NEURONX:
+        return
+    remove = "or remove the draft model."
+    if config.on_device_sampling is False:
+        why = "speculation needs sampling on the device, and the settings choose CPU sampling"
+        fix = f"Set on_device_sampling to true, {remove}"
+        yield error("needs-on-device-sampling", context.setting("on_device_sampling"), why, fix)
+    if config.quantization is not None:
+        why = "with a draft model the backend quantizes no weights, and would ignore it"
+        yield error("draft-not-quantized", context.setting("quantization"), why, f"Remove it, {remove}")
+    degree, own = context.draft.number("tensor_parallel_size"), speculative_keys(config).get(DEGREE)
+    if own is not None and own != degree:
+        why = f"{DEGREE} is {str(own)[:20]}, and draft and model must have the same degree ({degree})"
+        yield error("draft-degree", context.setting("speculative_config"), why, f"Remove {DEGREE}.")
+    if not draft.startswith("s3://") and any(mark in draft.lower() for mark in EAGLE_PATHS):
+        why = "vLLM takes a path with 'eagle-' for an EAGLE draft of its own, and the backend does not start"
+        yield error(
+            "draft-path", context.setting(MODEL), why, "Give the draft by a path without 'eagle-' or 'eagle3-'."
+        )
+
+
+DRAFTS: Final = (
+    flags_without_draft,
+    token_tree,
+    unlike_target,
+    eagle_lm_head,
+    length_on_fork,
+    legacy_block_manager,
+    on_transformers_neuronx,
+)

@@ -8,7 +8,6 @@ from typing import Final
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, unsupported_model, warning
-from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
@@ -25,6 +24,8 @@ POSITIVE: Final = (
     "max_lora_rank",
     "nodes",
 )
+# Arguments that replace what config.json says of the length.
+OWN_ROPE: Final = frozenset({"rope_scaling", "hf_overrides"})
 ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 NUMERIC: Final = (
     *("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "NEURON_RT_EXEC_TIMEOUT", "NEURON_RT_IO_RING_CACHE_SIZE"),
@@ -57,20 +58,18 @@ def positive(context: CheckContext) -> Iterator[Finding]:
 
 
 def length_of_model(context: CheckContext) -> Iterator[Finding]:
-    """The NxDI plugin switches off vLLM's own check of the model's length. The native one does not."""
-    limit = context.facts.max_position_embeddings if context.facts else None
-    length = context.draft.number("max_model_len")
-    if limit is None or length is None or length <= limit or not context.line.platforms:
+    """vLLM does not start with a length that the model was not trained for. Only the NxDI plugin switches that off."""
+    length, facts = context.draft.number("max_model_len"), context.facts
+    limit = facts and (facts.max_position_embeddings if context.plugin else facts.longest)
+    if not limit or length is None or length <= limit or not context.line.platforms:
         return
-    setting = context.setting("max_model_len")
-    rope = context.facts.config.get("rope_scaling") if context.facts else None
-    if context.line.keys is ConfigKeys.NATIVE and not rope and ALLOW_LONG not in context.draft.env:
-        why = f"the model was trained for {limit} tokens, not {length}, and vLLM does not start"
+    setting, why = context.setting("max_model_len"), f"the model was trained for {limit} tokens, not {length}"
+    if context.plugin or ALLOW_LONG in context.draft.env or OWN_ROPE & context.draft.args.keys():
+        why = f"{why}, and vLLM does not check it"
+        yield warning("length-beyond-model", setting, why, f"Lower it to {limit} or less.")
+    else:
         fix = f"Lower it to {limit} or less, or set {ALLOW_LONG} to 1 if the answers stay good."
-        yield error("length-beyond-model", setting, why, fix)
-        return
-    why = f"the model was trained for {limit} tokens, not {length}, and vLLM does not check it on Neuron"
-    yield warning("length-beyond-model", setting, why, f"Lower it to {limit} or less.")
+        yield error("length-beyond-model", setting, f"{why}, and vLLM does not start", fix)
 
 
 def bucket_coverage(context: CheckContext) -> Iterator[Finding]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
-from handler.json_value import Json
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
@@ -122,19 +121,22 @@ def whole_sequence_blocks(draft: PlanDraft) -> None:
 
 
 def spell_speculation(draft: PlanDraft, framework: str) -> None:
-    """Writes speculation: vLLM 0.7.2 has an argument for each part, 0.9.1 one object. The override turns EAGLE on."""
+    """Writes speculation: vLLM 0.7.2 has an argument for each part, 0.9.1 one object. The override turns EAGLE on.
+
+    0.9.1 gets no length of the draft: the backend compiles the draft as long as the model, and vLLM would reject a
+    length above what the draft was trained for (config.py, _maybe_override_draft_max_model_len).
+    """
     speculative = speculative_config(draft)
     if speculative is None:
         return
-    length: Json = draft.args.get("max_model_len")
     eagle = method_of(draft) == "eagle"
     if draft.line.startswith("fork-0.7.2"):
         draft.args["speculative_model"] = speculative["model"]
         draft.args["num_speculative_tokens"] = speculative["num_speculative_tokens"]
-        draft.args.setdefault("speculative_max_model_len", length)
+        draft.args.setdefault("speculative_max_model_len", draft.args.get("max_model_len"))
     else:
         del speculative["method"]
-        draft.args["speculative_config"] = {**speculative, "max_model_len": length}
+        draft.args["speculative_config"] = speculative
     if eagle and framework == NXD_INFERENCE:
         draft.override.setdefault("enable_eagle_speculation", True)
         draft.override.setdefault("enable_fused_speculation", True)

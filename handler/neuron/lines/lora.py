@@ -74,13 +74,13 @@ def spell_lora_fork(draft: PlanDraft) -> None:
         return
     config = draft.config
     modules: list[Json] = [{"name": name, "path": path} for name, path in config.lora_modules.items()]
-    if not modules and "lora_modules" not in draft.override:
+    if not modules:
         why = "adapters are loaded only at the start, and none is configured"
         draft.error("lora-without-adapters", draft.config.setting("enable_lora"), why, "Set lora_modules.")
-    if modules and draft.line == "fork-0.7.2":
+    elif draft.line == "fork-0.7.2":
         draft.args["lora_modules"] = modules
-    elif modules:
-        draft.override.setdefault("lora_modules", modules)
+    else:
+        draft.override["lora_modules"] = modules
     if config.lora_target_modules is not None:
         draft.override.setdefault("target_modules", list(config.lora_target_modules))
 

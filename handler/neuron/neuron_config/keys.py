@@ -128,7 +128,7 @@ OF_MODELS: Final = {
 PLUGIN: Final = {
     **_unset("str", "lora_ckpt_json"),
     **_unset("list", "target_modules"),
-    **_unset("any", "lora_modules"),  # a list, or the object of the fork's example
+    **_unset("list", "lora_modules"),  # the fork's runner does (vLLM 0.9.1)
     **_unset("dict", "text_neuron_config vision_neuron_config draft_overrides"),
 }
 KEYS: Final[dict[str, ConfigKey]] = {

@@ -14,13 +14,16 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
 from handler.errors import EndpointError, SettingError
+from handler.json_value import Json
 from handler.neuron.checkpoint import file_findings as rules
 from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
 from handler.neuron.checkpoint.chat_template import configured_template
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
+from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.lines.fork import FORK_091
 from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.planning.examination import Examination, by_severity, masked
@@ -33,8 +36,11 @@ HUB_SECONDS = 5
 GRAPHS = "model.pt"
 
 
-def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Finding, ...]:
-    """What the files would fail of on a line (None: the configured or installed one), and what was not looked at."""
+def file_findings(config: EndpointConfig, line: str | None = None, length: Json = None) -> tuple[Finding, ...]:
+    """What the files would fail of on a line (None: the configured or installed one), and what was not looked at.
+
+    :param length: the plan's max_model_len, if there is a plan.
+    """
     installed = installed_versions()
     line = line or config.line or installed_line(installed) or "cpu"
     vllm = version_of(line, installed) or ""
@@ -43,6 +49,8 @@ def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Find
     loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM)
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
     findings = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
+    if line.startswith(FORK_091.name) and isinstance(length, int):
+        findings += rules.collected(_of_length(config, length))
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += rules.collected(_of_adapters(config))
     return tuple(findings)
@@ -54,7 +62,10 @@ def with_files(examination: Examination) -> Examination:
         return examination
     known = secrets(examination.config)
     seen = (finding for finding in examination.findings if finding.code != "model-not-read")
-    files = file_findings(examination.config, examination.plan.line if examination.plan else None)
+    plan = examination.plan
+    files = file_findings(
+        examination.config, plan.line if plan else None, plan.engine_args.get("max_model_len") if plan else None
+    )
     findings = by_severity((*(masked(finding, known) for finding in files), *seen))
     return replace(examination, findings=tuple(findings))
 
@@ -91,6 +102,16 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         yield from rules.parser_findings(config.tool_call_parser, loader)
     if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
         yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
+
+
+def _of_length(config: EndpointConfig, length: int) -> Iterator[Finding]:
+    """vLLM 0.9.1 lowers max_model_len to the tokenizer's length without a word (config.py, get_and_verify_max_len)."""
+    files = open_checkpoint(config.model)
+    most = number((files and read_json(files, rules.TOKENIZER_CONFIG)) or {}, "model_max_length")
+    if 0 < most < length:
+        why = f"the tokenizer's model_max_length is {most}, and vLLM 0.9.1 lowers max_model_len ({length}) to it"
+        fix = f"Set max_model_len to {most}, or raise model_max_length in {rules.TOKENIZER_CONFIG}."
+        yield Finding("tokenizer-length", Severity.WARNING, config.setting("max_model_len"), why, fix)
 
 
 def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:

@@ -134,8 +134,9 @@ def arguments(draw: st.DrawFn) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for name in draw(st.lists(st.sampled_from(plain), max_size=4, unique=True)):
         argument = known()[name]
-        if argument.choices:
-            value: Json = draw(st.sampled_from(argument.choices))
+        choices = [choice for choice in argument.choices if choice is not None]
+        if choices:
+            value: Json = draw(st.sampled_from(choices))
             found[name] = [value] if argument.kind == "list" else value
         elif argument.kind == "list":
             found[name] = draw(st.lists(ARGUMENT_VALUES[argument.item], min_size=1, max_size=3))

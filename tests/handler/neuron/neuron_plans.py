@@ -79,7 +79,12 @@ def no_files(location: str) -> bytes | None:
 
 
 def outcome(
-    line: str, *, facts: ModelFacts | None = None, instance: InstanceType | None = None, **settings: Any
+    line: str,
+    *,
+    facts: ModelFacts | None = None,
+    instance: InstanceType | None = None,
+    draft_model: ModelFacts | None = None,
+    **settings: Any,
 ) -> PlanOutcome:
     """The outcome of settings that went through the loader. Findings name fields and keys."""
     try:
@@ -87,7 +92,7 @@ def outcome(
     except SettingError as error:
         found = PlanOutcome(None, rejected_settings(error).findings)
     else:
-        made = make_plan(replace(config, line=line), facts, instance)
+        made = make_plan(replace(config, line=line), facts, instance, draft_model=draft_model)
         found = replace(made, findings=(*config_findings(config), *made.findings))
     return replace(found, findings=tuple(replace(one, setting=untyped(one.setting)) for one in found.findings))
 

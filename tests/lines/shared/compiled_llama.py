@@ -74,9 +74,9 @@ class Graphs(nn.Module):
         hidden = F.embedding(input_ids.long(), self.weights["embed_tokens.weight"])
         cos, sin = angles.cos().to(hidden.dtype), angles.sin().to(hidden.dtype)
         # A prompt's own tokens up to each, or what the slot has up to this token.
-        mask = torch.ones([length, length], dtype=torch.bool).tril()
+        mask, used = torch.ones([length, length], dtype=torch.bool).tril(), int(places.max()) + 1
         if not whole:
-            mask = (torch.arange(self.keys[0].shape[2]) <= places).view([rows, 1, 1, -1])
+            mask = (torch.arange(used) <= places).view([rows, 1, 1, -1])
         for layer in range(self.layers):
             name = "layers." + str(layer)
             states = self.norm(hidden, name + ".input_layernorm.weight")
@@ -90,7 +90,7 @@ class Graphs(nn.Module):
             else:
                 self.keys[layer][slots, :, places[:, 0]] = key[:, :, 0]
                 self.values[layer][slots, :, places[:, 0]] = value[:, :, 0]
-                key, value = self.keys[layer][slots], self.values[layer][slots]
+                key, value = self.keys[layer][:, :, :used][slots], self.values[layer][:, :, :used][slots]
             shared = self.heads // self.kv_heads
             key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
             states = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
@@ -163,6 +163,27 @@ class Slots:
         if path := os.environ.get(CALLS):
             with Path(path).open("a", encoding="utf-8") as calls:
                 calls.write(json.dumps({"prompt": prompt, "slots": slots, "positions": positions}) + "\n")
+
+
+def speculated(
+    draft: Callable[[Tensor, Tensor], Tensor],
+    target: Callable[[Tensor, Tensor], Tensor],
+    ids: Tensor,
+    at: Tensor,
+    k: int,
+) -> tuple[Tensor, Tensor]:
+    """The target's next k + 1 tokens of each row, and how many of them hold: up to the first that the draft has not.
+
+    :param draft, target: the last token of each row and its position -> the next token.
+    """
+    proposed, answers = [ids], []
+    for step in range(k + 1):
+        proposed.append(draft(proposed[-1], at + step).view(-1, 1))
+    for step in range(k + 1):
+        answers.append(target(proposed[step], at + step).view(-1, 1))
+    tokens = torch.cat(answers, dim=1)
+    same = tokens[:, :k] == torch.cat(proposed[1 : k + 1], dim=1)
+    return tokens, same.cumprod(dim=1).sum(dim=1, keepdim=True) + 1
 
 
 def weights_of(directory: str, dtype: torch.dtype) -> dict[str, Tensor]:

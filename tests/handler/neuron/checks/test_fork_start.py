@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import found, outcome
+from neuron_plans import found, llama, outcome
 
 from handler.config.finding import Severity
 from handler.neuron.length_limits import length_limits
@@ -37,6 +37,30 @@ def test_what_the_backend_does_not_have(line: str, code: str, settings: dict[str
     finding = found(result, code)
     assert (finding.severity, finding.setting) == (Severity.ERROR, setting)
     assert result.plan is None
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [(TNX, Severity.ERROR), (NXD, Severity.ERROR), ("optimum", Severity.ERROR), ("nxdi-0.16", Severity.WARNING)],
+)
+@pytest.mark.parametrize(
+    ("rope", "length"),
+    [
+        (None, 2049),
+        ({"rope_type": "llama3", "factor": 8.0}, 2049),
+        ({"type": "linear", "factor": 4.0}, 8193),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}, 4097),
+    ],
+)
+def test_a_length_that_the_model_was_not_trained_for(
+    line: str, severity: Severity, rope: dict[str, Any] | None, length: int
+) -> None:
+    facts = llama(max_position_embeddings=2048, config={"rope_scaling": rope} if rope else {})
+    finding = found(outcome(line, facts=facts, max_model_len=length), "length-beyond-model")
+    assert (finding.severity, finding.setting) == (severity, "max_model_len")
+    if severity is Severity.ERROR:
+        codes = [one.code for one in outcome(line, facts=facts, max_model_len=length - 1).findings]
+        assert "length-beyond-model" not in codes
 
 
 @pytest.mark.parametrize("framework", [{}, {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}])

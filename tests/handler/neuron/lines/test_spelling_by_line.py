@@ -189,7 +189,7 @@ SPELLINGS: dict[str, Spelled] = {
         EAGLE,
         fork(
             {"enable_eagle_speculation": True, "enable_fused_speculation": True},
-            speculative_config={"model": "/models/eagle", "num_speculative_tokens": 5, "max_model_len": 4096},
+            speculative_config={"model": "/models/eagle", "num_speculative_tokens": 5},
         ),
         NXD,
     ),
@@ -208,7 +208,7 @@ SPELLINGS: dict[str, Spelled] = {
         "fork-0.9.1",
         DRAFT,
         fork(
-            speculative_config={"model": "/models/draft", "num_speculative_tokens": 4, "max_model_len": 4096},
+            speculative_config={"model": "/models/draft", "num_speculative_tokens": 4},
             use_v2_block_manager=True,
         ),
         NXD,

@@ -44,12 +44,13 @@ class LlamaForSampling(torch.nn.Module):
         super().__init__()
         assert neuron_config.continuous_batching is not None
         assert neuron_config.continuous_batching.batch_size_for_shared_caches == batch_size
-        self._config = AutoConfig.from_pretrained(directory)
-        assert self._config.num_attention_heads % tp_degree == 0
+        self.config = AutoConfig.from_pretrained(directory)
+        assert self.config.num_attention_heads % tp_degree == 0
+        self.neuron_config, self.tp_degree = neuron_config, tp_degree
         self._directory, self._dtype, self._batch = directory, TYPES[amp], batch_size
         self._prompts, self._sequences = sorted(context_length_estimate), sorted(n_positions)
         self._sampling = neuron_config.on_device_generation
-        self._compiled = f"{self._config.to_json_string()} {amp} {tp_degree} {batch_size} {vars(neuron_config)}"
+        self._compiled = f"{self.config.to_json_string()} {amp} {tp_degree} {batch_size} {vars(neuron_config)}"
 
     def to_neuron(self) -> None:
         """Compiles the graph of each bucket, or takes it from the compiler's cache. Loads the weights."""
@@ -61,13 +62,13 @@ class LlamaForSampling(torch.nn.Module):
         sampling = self._sampling
         shape = SimpleNamespace(
             on_device_sampling=sampling is not None,
-            max_topk=min((sampling and sampling.global_top_k) or 256, self._config.vocab_size),
+            max_topk=min((sampling and sampling.global_top_k) or 256, self.config.vocab_size),
             max_batch_size=self._batch + 1,
             sequence_length=self._sequences[-1],
             torch_dtype=self._dtype,
         )
         prompt, token = torch.Size([1, self._prompts[-1]]), torch.Size([self._batch, 1])
-        graphs = Graphs(self._config, shape, prompt, token)
+        graphs = Graphs(self.config, shape, prompt, token)
         graphs.initialize([weights_of(self._directory, self._dtype)], torch.tensor([0]))
         self._slots = Slots(graphs, self._prompts, self._batch)
 
