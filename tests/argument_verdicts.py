@@ -75,6 +75,8 @@ SPELLED: Final = ("1", "2", "true")
 EVERY: Final = (True, False, -1, 0, 1, 2, 128, *UNKNOWN, *SPELLED, ["a"], {})
 # Numbers of which vLLM has a list, and names that a plugin of the user may add to vLLM's list.
 LISTED: Final = re.compile(r"Input should be \d")
+# The list of the texts that a key takes, also where each of them needs another key.
+QUOTED: Final = re.compile(r"Input should be '.+'")
 PARSERS: Final = "Available parsers"
 PLUGIN: Final = {"reasoning_parser_plugin": "text"}
 # Objects that need some keys before vLLM reads the others, and the class of those that are only typed as objects.
@@ -103,6 +105,7 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {"ec_transfer_config.ec_role": "ec_both"},
     {"mamba_backend": "flashinfer"},
     {"structured_outputs_config.backend": "guidance"},
+    {"profiler_config.profiler": "proton", "profiler_config.proton_profiler_dir": "/tmp"},
     {EXPERTS: True, "enable_eplb": True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
 )
 
@@ -416,6 +419,9 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     for name, row in sorted(table.items()):
         if name in fields():
             continue
+        quoted = QUOTED.search(row.get("rejected", {}).get("text", ""))
+        if quoted:
+            row = {**row, "words": row.get("words") or re.findall(r"'([^']+)'", quoted[0])}
         if name in WORDS:
             row = {**row, "words": row.get("words", WORDS[name])}
         rejected = {key: why for key, why in row.get("rejected", {}).items() if holds(name, key, why, row)}

@@ -35,10 +35,18 @@ from handler.neuron.planning.vllm_versions import OF_LINE, public
 COUNT, SEED = int(os.environ.get("SEARCH", "100")), int(os.environ.get("SEARCH_SEED", "40"))
 LINES = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
 # What the software takes without a word and does not use: `check` refuses it, and a start does not.
-SILENT = ("kv-cache-dtype", "vllm-quantization", "unknown-neuron-key", "neuron-key-type", "unsupported-by-line")
+# Two settings that differ are refused, and a start would take one of them.
+SILENT = (
+    "conflicting-settings",
+    "kv-cache-dtype",
+    "vllm-quantization",
+    "unknown-neuron-key",
+    "neuron-key-type",
+    "unsupported-by-line",
+)
 # The same on the native line: what vLLM's own worker uses, and the plugin has a worker of its own (vllm-neuron,
-# platform.py, check_and_update_config); and log probabilities, of which asynchronous scheduling returns none.
-UNUSED = ("cpu_offload_gb", "calculate_kv_scales", "needs-synchronous-scheduling ENDPOINT_ASYNC_MODE: asynchronous")
+# platform.py, check_and_update_config); and what asynchronous scheduling leaves out: log probabilities, embeddings.
+UNUSED = ("cpu_offload_gb", "calculate_kv_scales", "needs-synchronous-scheduling")
 # The judge of nxdi loads no weights: it has no memory, and sees none of what NxD Inference raises then.
 AT_LOAD = "when the model is loaded"
 # The real plugin switches this check of vLLM off (vllm-neuron 0.5.0, platform.py), and the judge's stand-in does not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.checks.argument_pairs import argument_pairs
 from handler.neuron.checks.check_context import Check
 from handler.neuron.checks.cpu_compile import CPU_COMPILES
 from handler.neuron.checks.draft_models import DRAFTS
@@ -24,6 +25,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *LEGACY,
     *CPU_COMPILES,
     *LINE_SUPPORT,
+    argument_pairs,
     *START,
     *TOPOLOGY,
     *NODES,

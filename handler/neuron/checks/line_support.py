@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,7 +10,6 @@ from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, rejections
-from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.feature import Feature, requested_features
 from handler.neuron.lines.line import ConfigKeys
@@ -102,45 +100,4 @@ def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
         )
 
 
-def rejected_together(context: CheckContext) -> Iterator[Finding]:
-    """What vLLM rejects of two values together, which no table of single arguments has (vllm/config, 0.16 to 0.29)."""
-    name, draft = "decode_context_parallel_size", context.draft
-    degree, ranks = draft.number(name) or 1, draft.number("tensor_parallel_size") or 1
-    if degree > 1 and ranks % degree:
-        why = f"{name} is {degree}: tensor_parallel_size ({ranks}) must be a multiple of it"
-        yield error("decode-context-parallel", context.setting(name), why, "Remove it.")
-    local, engines = draft.number("data_parallel_size_local"), draft.number("data_parallel_size") or 1
-    if local is not None and local > max(1, engines):
-        why = f"data_parallel_size_local ({local}) is more than data_parallel_size ({engines})"
-        yield error("several-engines", context.setting("data_parallel_size_local"), why, "Remove it.")
-    devices: Json = draft.args.get("device_ids")
-    ids = [str(each).strip() for each in (devices if isinstance(devices, list) else str(devices or "0").split(","))]
-    if len(set(ids)) < len(ids) or not all(each.removeprefix("-").isdecimal() for each in ids):
-        why = f"{shown(devices)} is not a list of different numbers"
-        yield error("device-ids", context.setting("device_ids"), why, "Give numbers, as in 0,1, or remove it.")
-    reasoning: Json = draft.args.get("reasoning_config")
-    parsed = isinstance(reasoning, dict) and (reasoning.get("reasoning_parser") or draft.args.get("reasoning_parser"))
-    marks = ("reasoning_start_str", "reasoning_end_str")
-    marked = parsed or not isinstance(reasoning, dict) or all(reasoning.get(mark) for mark in marks)
-    if not marked and context.vllm == "0.24.0":  # vllm/config/reasoning.py: later versions do without
-        why = "vLLM 0.24.0 needs a reasoning_parser, or both reasoning_start_str and reasoning_end_str"
-        yield error("reasoning-marks", context.setting("reasoning_config"), why, "Give them, or remove it.")
-    swap, host = draft.args.get("swap_space"), context.instance.host_gib if context.instance else math.inf
-    if context.vllm == "0.16.0" and isinstance(swap, int | float) and swap * ranks > 0.7 * host:  # vllm/config/cache.py
-        why = f"{swap:g} GiB for each of {ranks} ranks is more than 70 % of the host's {host} GiB"
-        yield error("swap-space", context.setting("swap_space"), why, "Lower it, or remove it: Neuron does not swap.")
-    name = "per_request_spec_decode_metrics"
-    if draft.args.get(name) in ("summary", "detailed") and "speculative_config" not in draft.args:
-        yield error("metrics-of-speculation", context.setting(name), "there is no speculative_config", "Remove it.")
-    block = draft.number("mamba_block_size")
-    if block is not None and (block < 1 or draft.args.get("enable_prefix_caching") is False):
-        why = "it is a length of 1 token or more, and goes with prefix caching only"
-        yield error("mamba-block", context.setting("mamba_block_size"), why, "Remove it.")
-    architectures = context.facts.architectures if context.facts else ()
-    text_only = bool(architectures) and all(each.endswith("ForCausalLM") for each in architectures)
-    if draft.args.get("default_mm_loras") and text_only:
-        why = f"{architectures[0][:60]} takes text only"
-        yield error("adapters-of-media", context.setting("default_mm_loras"), why, "Remove it.")
-
-
-LINE_SUPPORT: Final = (unsupported, argument_of_another_version, rejected_by_vllm, rejected_together)
+LINE_SUPPORT: Final = (unsupported, argument_of_another_version, rejected_by_vllm)

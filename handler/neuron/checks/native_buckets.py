@@ -54,7 +54,7 @@ def segments(context: CheckContext) -> Iterator[Finding]:
     elif len(sizes) > 1:
         why = f"the plugin has one segment size, not {len(sizes)}"
         yield error("segment-sizes", context.key(SEGMENTS), why, f"Use [{sizes[-1]}].")
-    elif sizes and tokens is not None and tokens != sizes[0]:
+    elif sizes and tokens is not None and min(tokens, context.draft.number("max_model_len") or tokens) > sizes[0]:
         why = f"the scheduler takes {TOKENS} ({tokens}) in a step, and the compiled segment has {sizes[0]}"
         fix = f"Set {TOKENS} to {sizes[0]}, or remove it."
         yield error("segment-tokens", context.setting(TOKENS), why, fix)

@@ -131,8 +131,6 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
     """The KV cache of one sequence over several ranks."""
     draft, name = context.draft, "decode_context_parallel_size"
     degree, ranks = draft.number(name), draft.number("tensor_parallel_size") or 1
-    if degree is not None and degree < 1:
-        yield error("degree", context.setting(name), f"{name} is {degree}", "Give 1 or more, or remove it.")
     if degree is None or degree <= 1:
         return
     heads, kv_heads = (context.facts.heads, context.facts.kv_heads) if context.facts else (0, 0)
@@ -154,7 +152,7 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
             bool(step % stride or threshold % stride)
         ),
         f"with {connector} dcp_kv_cache_interleave_size must be the block size ({block})": (
-            (draft.number("dcp_kv_cache_interleave_size") or block) != block
+            "kv_connector" in _transfer(context) and (draft.number("dcp_kv_cache_interleave_size") or block) != block
         ),
     }
     for why in (why for why, is_broken in broken.items() if is_broken):

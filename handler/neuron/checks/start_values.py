@@ -36,6 +36,8 @@ NUMERIC: Final = (
     *("VLLM_NEURON_FORCE_STATIC_FP8", "VLLM_NEURON_BARRIER_TIMEOUT", "VLLM_NEURON_WORKER_TERMINATION_TIMEOUT"),
     *("NEURON_LIBTORCH_COMPILATION_TIMEOUT", "VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"),
 )
+# The tokens in a step of vLLM 0.16 if nothing says how many (vllm/engine/arg_utils.py), or max_model_len.
+VLLM_BUDGET: Final = 2048
 BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
 
 
@@ -64,7 +66,7 @@ def length_of_model(context: CheckContext) -> Iterator[Finding]:
     if not limit or length is None or length <= limit or not context.line.platforms:
         return
     setting, why = context.setting("max_model_len"), f"the model was trained for {limit} tokens, not {length}"
-    if context.plugin or ALLOW_LONG in context.draft.env or OWN_ROPE & context.draft.args.keys():
+    if context.plugin or ALLOW_LONG in context.draft.env or OWN_ROPE & context.config.engine_args.keys():
         why = f"{why}, and vLLM does not check it"
         yield warning("length-beyond-model", setting, why, f"Lower it to {limit} or less.")
     else:
@@ -144,9 +146,16 @@ MODEL_TYPES: Final = (
 def scheduler(context: CheckContext) -> Iterator[Finding]:
     """The plugin's scheduler replaces the token budget, once vLLM has compared it with the sequences."""
     tokens, sequences = context.config.engine_args.get("max_num_batched_tokens"), context.draft.number("max_num_seqs")
-    if context.plugin and isinstance(tokens, int) and tokens < (sequences or 1):
-        why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
-        yield error("tokens-below-sequences", context.setting("max_num_batched_tokens"), why, "Remove it.")
+    budget = tokens if isinstance(tokens, int) else max(VLLM_BUDGET, context.draft.number("max_model_len") or 0)
+    if context.plugin and budget < (sequences or 1):
+        why = f"vLLM does not start with fewer tokens in a step ({budget}) than max_num_seqs ({sequences})"
+        setting = context.setting("max_num_seqs" if tokens is None else "max_num_batched_tokens")
+        yield error(
+            "tokens-below-sequences",
+            setting,
+            why,
+            f"Set max_num_batched_tokens to {sequences} or more, or lower max_num_seqs.",
+        )
     if context.plugin and tokens is not None and SCHEDULER not in context.draft.env:
         why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
         yield warning("token-budget-replaced", context.setting("max_num_batched_tokens"), why, "Remove it.")

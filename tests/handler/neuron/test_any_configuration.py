@@ -39,8 +39,8 @@ engine_args = st.builds(
     st.fixed_dictionaries(
         {},
         optional={
-            **dict.fromkeys(["max_num_seqs", "block_size", "max_num_batched_tokens"], st.integers(-1, 2**31 - 1)),
-            **dict.fromkeys(["quantization", "device", "model"], st.text(max_size=8)),
+            **dict.fromkeys(["max_num_batched_tokens", "data_parallel_size"], st.integers(-1, 2**31 - 1)),
+            **dict.fromkeys(["device", "model"], st.text(max_size=8)),
             **dict.fromkeys(["additional_config", "speculative_config", "kv_transfer_config"], additional),
         },
     ),

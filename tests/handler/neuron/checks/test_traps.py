@@ -379,7 +379,7 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"engine_args": {"compilation_config": {"modee": 0}}}, "rejected-by-vllm", "compilation_config.modee"),
     ({"engine_args": {"profiler_config": {"profiler": "torch"}}}, "rejected-by-vllm", "profiler_config.profiler"),
-    ({"engine_args": {"decode_context_parallel_size": 0}}, "degree", "decode_context_parallel_size"),
+    ({"engine_args": {"decode_context_parallel_size": 0}}, "decode-context-parallel", "decode_context_parallel_size"),
     ({"engine_args": {"data_parallel_size_local": 4}}, "several-engines", "data_parallel_size_local"),
     ({"engine_args": {"mamba_block_size": 0}}, "mamba-block", "mamba_block_size"),
     ({"engine_args": {"device_ids": "0,x"}}, "device-ids", "device_ids"),

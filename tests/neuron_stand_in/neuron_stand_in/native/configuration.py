@@ -85,6 +85,7 @@ class NativeConfiguration:
         scheduler, parallel = vllm_config.scheduler_config, vllm_config.parallel_config
         speculative, transfer = vllm_config.speculative_config, vllm_config.kv_transfer_config
         additional = dict(vllm_config.additional_config or {})
+        interleave = parallel.dcp_kv_cache_interleave_size
         asynchronous = additional.pop(ASYNC, scheduler.async_scheduling)
         args = {
             "enforce_eager": model.enforce_eager,
@@ -93,6 +94,9 @@ class NativeConfiguration:
             "data_parallel_size": parallel.data_parallel_size,
             "enable_expert_parallel": parallel.enable_expert_parallel,
             "decode_context_parallel_size": parallel.decode_context_parallel_size,
+            # In place of vLLM's default, 1, the plugin takes the block size.
+            "dcp_kv_cache_interleave_size": interleave if interleave != 1 else None,
+            "long_prefill_token_threshold": scheduler.long_prefill_token_threshold,
             "enable_lora": vllm_config.lora_config is not None,
             "enable_sleep_mode": model.enable_sleep_mode,
             "kv_cache_dtype": cache.cache_dtype,

@@ -19,6 +19,7 @@ MODELS = (
     "Qwen3VLForConditionalGeneration",
 )
 CACHE_DTYPES = ("auto", "bfloat16", "float16", "float32", "fp8", "fp8_e4m3")
+THRESHOLD = "long_prefill_token_threshold"
 QUANTIZATIONS = ("neuron_quant", "compressed-tensors", "modelopt")
 
 
@@ -85,7 +86,12 @@ def _context_parallel(asked: NativeConfiguration) -> bool:
     connector = asked.transfer.get("kv_connector", "NeuronNixlConnector")
     fits = ranks >= degree * kv_heads and ranks % degree == 0 and (heads // kv_heads) % degree == 0
     beside = str(asked.args.get("kv_cache_dtype", "auto")).startswith("fp8") or "speculative_config" in asked.args
-    return not fits or beside or connector != "NeuronNixlConnector"
+    stride, block = degree * asked.block_size, asked.block_size
+    step, threshold = min(asked.max_num_batched_tokens, asked.max_model_len), asked.args.get(THRESHOLD, 0)
+    uneven = step % stride or threshold % stride
+    interleave = asked.args.get("dcp_kv_cache_interleave_size") or block
+    spread = "kv_connector" in asked.transfer and interleave != block
+    return not fits or beside or bool(uneven) or spread or connector != "NeuronNixlConnector"
 
 
 def _weights_compressed(asked: NativeConfiguration) -> bool:

@@ -36,8 +36,8 @@ def compiled_buckets(asked: NativeConfiguration) -> CompiledBuckets:
     tokens = _listed(given, "num_batched_tokens_buckets", most)
     if "kv_segment_size_buckets" in given:
         sizes = _ascending(given["kv_segment_size_buckets"], "kv_segment_size_buckets")
-        if len(sizes) != 1 or sizes[0] not in SEGMENTS:
-            raise ValueError(f"one segment size of {SEGMENTS}, not {sizes}")
+        if len(sizes) != 1 or sizes[0] not in SEGMENTS or sizes[0] % asked.block_size:
+            raise ValueError(f"one segment size of {SEGMENTS} in blocks of {asked.block_size}, not {sizes}")
         segment = sizes[0]
     if segment is not None:
         if tokens is not None and tokens != (segment,):

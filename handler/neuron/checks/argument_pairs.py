@@ -1,0 +1,148 @@
+"""What vLLM rejects of two values together, which no table of single arguments has (vllm/config, 0.16 to 0.29)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from handler.config.finding import Finding
+from handler.config.values import shown
+from handler.json_value import Json
+from handler.neuron.checks.check_context import CheckContext, error
+
+
+class Pair(NamedTuple):
+    """A rule over two or more values.
+
+    :ivar setting: the argument that is named.
+    :ivar broken: why vLLM rejects them; None if it does not.
+    """
+
+    code: str
+    setting: str
+    broken: Callable[[CheckContext], str | None]
+    fix: str = "Remove it."
+
+
+def argument_pairs(context: CheckContext) -> Iterator[Finding]:
+    for pair in PAIRS:
+        why = pair.broken(context)
+        if why is not None:
+            yield error(pair.code, context.setting(pair.setting), why, pair.fix)
+
+
+def _number(context: CheckContext, name: str, default: int = 1) -> int:
+    number = context.draft.number(name)
+    return default if number is None else number
+
+
+def _object(context: CheckContext, name: str) -> Mapping[str, Json]:
+    value: Json = context.draft.args.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _context_degree(context: CheckContext) -> str | None:
+    degree, ranks = _number(context, "decode_context_parallel_size"), _number(context, "tensor_parallel_size")
+    if degree < 1:
+        return f"{degree} is below 1"
+    return f"tensor_parallel_size ({ranks}) must be a multiple of it ({degree})" if ranks % degree else None
+
+
+def _local_engines(context: CheckContext) -> str | None:
+    local, engines = _number(context, "data_parallel_size_local", 0), _number(context, "data_parallel_size")
+    return f"{local} is more than data_parallel_size ({engines})" if local > max(1, engines) else None
+
+
+def _device_ids(context: CheckContext) -> str | None:
+    devices: Json = context.draft.args.get("device_ids")
+    ids = [str(each).strip() for each in (devices if isinstance(devices, list) else str(devices or "0").split(","))]
+    right = len(set(ids)) == len(ids) and all(each.removeprefix("-").isdecimal() for each in ids)
+    return None if right else f"{shown(devices)} is not a list of different numbers"
+
+
+def _reasoning_marks(context: CheckContext) -> str | None:
+    reasoning = _object(context, "reasoning_config")
+    parsed = reasoning.get("reasoning_parser") or context.draft.args.get("reasoning_parser")
+    marked = all(reasoning.get(mark) for mark in ("reasoning_start_str", "reasoning_end_str"))
+    if context.vllm != "0.24.0" or "reasoning_config" not in context.draft.args or parsed or marked:
+        return None  # later versions do without (vllm/config/reasoning.py)
+    return "vLLM 0.24.0 needs a reasoning_parser, or both reasoning_start_str and reasoning_end_str"
+
+
+def _swap_space(context: CheckContext) -> str | None:
+    swap, ranks = context.draft.args.get("swap_space"), _number(context, "tensor_parallel_size")
+    host = context.instance.host_gib if context.instance else math.inf
+    if context.vllm != "0.16.0" or not isinstance(swap, int | float) or swap * ranks <= 0.7 * host:
+        return None  # vllm/config/cache.py
+    return f"{swap:g} GiB for each of {ranks} ranks is more than 70 % of the host's {host} GiB"
+
+
+def _speculation_metrics(context: CheckContext) -> str | None:
+    wanted = context.draft.args.get("per_request_spec_decode_metrics") in ("summary", "detailed")
+    return "there is no speculative_config" if wanted and "speculative_config" not in context.draft.args else None
+
+
+def _mamba_block(context: CheckContext) -> str | None:
+    block, length = context.draft.number("mamba_block_size"), context.draft.number("max_model_len")
+    alone = block != length and context.draft.args.get("enable_prefix_caching") is False
+    if block is None or (block >= 1 and not alone):
+        return None
+    return "it is a length of 1 token or more, and one that is not max_model_len goes with prefix caching only"
+
+
+def _media_adapters(context: CheckContext) -> str | None:
+    names = context.facts.architectures if context.facts else ()
+    text_only = bool(names) and all(name.endswith("ForCausalLM") for name in names)
+    return f"{names[0][:60]} takes text only" if text_only and context.draft.args.get("default_mm_loras") else None
+
+
+def _encoder_role(context: CheckContext) -> str | None:
+    transfer = _object(context, "ec_transfer_config")
+    return "ec_connector needs ec_role" if transfer.get("ec_connector") and not transfer.get("ec_role") else None
+
+
+def _redundant_experts(context: CheckContext) -> str | None:
+    redundant, balanced = _object(context, "eplb_config").get("num_redundant_experts"), context.draft.args
+    alone = redundant not in (None, 0) and balanced.get("enable_eplb") is not True
+    return "num_redundant_experts goes with enable_eplb only" if alone else None
+
+
+def _routed_experts(context: CheckContext) -> str | None:
+    if context.draft.args.get("enable_return_routed_experts") is not True or context.vllm == "0.16.0":
+        return None
+    sizes = ["pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size"]
+    above = [name for name in sizes[: 1 if context.vllm == "0.24.0" else 3] if _number(context, name) > 1]
+    if _object(context, "kv_transfer_config").get("kv_connector"):
+        above.append("a KV connector")
+    return f"it does not go with {above[0]}" if above else None
+
+
+def _class_names(context: CheckContext) -> str | None:
+    for value in _object(context, "model_class_overrides").values():
+        if isinstance(value, str) and value.count(":") != 1:
+            return f"{shown(value)} is not of the form module:class"
+    return None
+
+
+def _long_prefill(context: CheckContext) -> str | None:
+    threshold, length = _number(context, "long_prefill_token_threshold", 0), context.draft.number("max_model_len")
+    several = _number(context, "max_num_partial_prefills") > 1 or context.vllm not in ("0.16.0", "0.24.0")
+    return f"{threshold} is above max_model_len ({length})" if length and several and threshold > length else None
+
+
+PAIRS: Final = (
+    Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
+    Pair("several-engines", "data_parallel_size_local", _local_engines),
+    Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
+    Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
+    Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
+    Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
+    Pair("mamba-block", "mamba_block_size", _mamba_block),
+    Pair("adapters-of-media", "default_mm_loras", _media_adapters),
+    Pair("encoder-role", "ec_transfer_config", _encoder_role, "Give ec_producer or ec_consumer, or remove it."),
+    Pair("redundant-experts", "eplb_config", _redundant_experts, "Set enable_eplb, or remove it."),
+    Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
+    Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
+    Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
+)
