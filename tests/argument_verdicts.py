@@ -98,6 +98,7 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {"kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}},
     {"otlp_traces_endpoint": "http://127.0.0.1:4317"},
     {"profiler_config.profiler": "torch", "profiler_config.torch_profiler_dir": "/tmp"},
+    {"profiler_config.profiler": "torch"},
     {"profiler_config.torch_profiler_dir": "/tmp"},
     {"kv_transfer_config.kv_connector": "NixlConnector", "kv_transfer_config.kv_role": "kv_both"},
     {"kv_transfer_config.kv_role": "kv_both"},
@@ -105,9 +106,12 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {"ec_transfer_config.ec_role": "ec_both"},
     {"mamba_backend": "flashinfer"},
     {"structured_outputs_config.backend": "guidance"},
+    {"structured_outputs_config.backend": "xgrammar"},
     {"profiler_config.profiler": "proton", "profiler_config.proton_profiler_dir": "/tmp"},
     {EXPERTS: True, "enable_eplb": True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
 )
+# Companions of which another value of the same class does not do.
+CHOSEN: Final = ("profiler_config.profiler", "structured_outputs_config.backend", "runner", "mamba_backend")
 
 
 def candidates(name: str) -> Iterator[Any]:
@@ -295,7 +299,7 @@ class Questions:
             nested = any("." in key for key in companion.keys() - {EXPERTS})
             if name in companion or (nested and not inner) or not (inner or parsed):
                 continue
-            need = {key: tried_class(value) for key, value in companion.items()}
+            need = {key: json.dumps(value) if key in CHOSEN else tried_class(value) for key, value in companion.items()}
             if any(one.items() <= need.items() for one in found):
                 continue
             beside = {key: value for key, value in companion.items() if key not in inner}

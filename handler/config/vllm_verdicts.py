@@ -31,7 +31,7 @@ class Rejection:
 
     :param name: the argument, with a dot before a key of it: `profiler_config.profiler`.
     :param why: vLLM's own message.
-    :param needs: alternatives under which vLLM accepts it: each is names -> classes of their values.
+    :param needs: alternatives under which vLLM accepts it: each is names -> their values in JSON, or classes of them.
     :param accepted: the texts that it accepts, or the keys that an object may have; empty if they are not known.
     """
 
@@ -112,7 +112,7 @@ def _met(need: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
         value: Json = dict(arguments)
         for part in name.split(".") if name not in arguments else (name,):
             value = value.get(part) if isinstance(value, dict) else None
-        if value_class(value) != kind:
+        if kind not in (value_class(value), json.dumps(value)):
             return False
     return True
 

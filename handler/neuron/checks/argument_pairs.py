@@ -44,8 +44,8 @@ def _object(context: CheckContext, name: str) -> Mapping[str, Json]:
 
 def _context_degree(context: CheckContext) -> str | None:
     degree, ranks = _number(context, "decode_context_parallel_size"), _number(context, "tensor_parallel_size")
-    if degree < 1:
-        return f"{degree} is below 1"
+    if not degree:
+        return "0 is below 1"
     return f"tensor_parallel_size ({ranks}) must be a multiple of it ({degree})" if ranks % degree else None
 
 

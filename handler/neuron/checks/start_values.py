@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -25,7 +26,8 @@ POSITIVE: Final = (
     "nodes",
 )
 # Arguments that replace what config.json says of the length.
-OWN_ROPE: Final = frozenset({"rope_scaling", "hf_overrides"})
+# Names in arguments that may give the model another length.
+OWN_LENGTH: Final = ("rope", "max_position_embeddings")
 ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 NUMERIC: Final = (
     *("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "NEURON_RT_EXEC_TIMEOUT", "NEURON_RT_IO_RING_CACHE_SIZE"),
@@ -66,7 +68,9 @@ def length_of_model(context: CheckContext) -> Iterator[Finding]:
     if not limit or length is None or length <= limit or not context.line.platforms:
         return
     setting, why = context.setting("max_model_len"), f"the model was trained for {limit} tokens, not {length}"
-    if context.plugin or ALLOW_LONG in context.draft.env or OWN_ROPE & context.config.engine_args.keys():
+    asked = context.config.engine_args
+    longer = "rope_scaling" in asked or any(name in json.dumps(asked.get("hf_overrides")) for name in OWN_LENGTH)
+    if context.plugin or ALLOW_LONG in context.draft.env or longer:
         why = f"{why}, and vLLM does not check it"
         yield warning("length-beyond-model", setting, why, f"Lower it to {limit} or less.")
     else:
