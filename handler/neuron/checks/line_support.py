@@ -88,10 +88,11 @@ def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
     for rejection in rejections(version, "neuron" if context.line.platforms else "cpu", arguments):
         name, dot, key = rejection.name.partition(".")
         why = f"vLLM {version} does not accept {shown(rejection.value)}: {rejection.why}"
-        needs = " or ".join(
-            ", ".join(f"{key} to {kind}" if kind[0] == '"' else key for key, kind in need.items())
+        alternatives = [
+            ", ".join(f"{path} to {kind}" if kind[0] == '"' else path for path, kind in need.items())
             for need in rejection.needs
-        )
+        ]
+        needs = " or ".join(alternatives)
         near = difflib.get_close_matches(key.rpartition(".")[2], rejection.accepted, n=1)
         accepted = ", ".join(rejection.accepted[:12])
         fix = f"Did you mean {near[0]}?" if near else f"Use {accepted}, or remove it." if accepted else "Remove it."

@@ -578,6 +578,24 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
     [
         ("nxdi-0.16", {"swap_space": 179, "enable_prefix_caching": False}, True),
         ("nxdi-0.16", {"swap_space": 180, "enable_prefix_caching": False}, False),
+        ("nxdi-0.16", {"decode_context_parallel_size": 0}, False),
+        ("nxdi-0.16", {"ec_transfer_config": {"ec_connector": "ECExampleConnector"}}, False),
+        ("nxdi-0.16", {"eplb_config": {"num_redundant_experts": 2}}, False),
+        ("nxdi-0.16", {"eplb_config": {"num_redundant_experts": 0}}, True),
+        ("nxdi-0.16", {"structured_outputs_config": {"disable_additional_properties": True}}, False),
+        ("nxdi-0.16", {"structured_outputs_config": {"disable_any_whitespace": True, "backend": "xgrammar"}}, True),
+        ("nxdi-0.16", {"profiler_config": {"torch_profiler_dir": "/tmp"}}, False),
+        ("nxdi-0.16", {"profiler_config": {"torch_profiler_dir": "/tmp", "profiler": "cuda"}}, False),
+        ("nxdi-0.16", {"profiler_config": {"torch_profiler_dir": "/tmp", "profiler": "torch"}}, True),
+        ("nxdi-0.16", {"mamba_block_size": 4096, "enable_prefix_caching": False}, True),
+        ("nxdi-0.16", {"mamba_block_size": 2048, "enable_prefix_caching": False}, False),
+        ("nxdi-0.16", {"compilation_config": {"cudagraph_mode": "none"}}, True),
+        ("native-0.29", {"model_class_overrides": {"LlamaForCausalLM": "module"}}, False),
+        ("native-0.29", {"model_class_overrides": {"LlamaForCausalLM": "module:Class"}}, True),
+        ("native-0.29", {"long_prefill_token_threshold": 8192}, False),
+        ("native-0.24", {"long_prefill_token_threshold": 8192}, True),
+        ("native-0.29", {"kv_transfer_config": {"kv_load_failure_policy": "stop"}}, False),
+        ("native-0.29", {"enable_return_routed_experts": True, "prefill_context_parallel_size": 2}, False),
         ("native-0.24", {"max_logprobs": -2}, True),
         ("native-0.29", {"max_logprobs": -1}, True),
         ("native-0.29", {"max_logprobs": -2}, False),
@@ -596,6 +614,20 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
 def test_arguments_of_one_version(line: str, arguments: dict[str, Any], starts: bool) -> None:
     result = outcome(line, facts=llama(), tensor_parallel_size=8, instance=TRN2, engine_args=arguments)
     assert (not result.errors) is starts, result.errors
+
+
+@pytest.mark.parametrize(("arguments", "starts"), [({}, False), ({"max_num_batched_tokens": 4096}, True)])
+def test_as_many_tokens_in_a_step_as_sequences(arguments: dict[str, Any], starts: bool) -> None:
+    result = outcome(
+        "nxdi-0.16",
+        facts=llama(),
+        tensor_parallel_size=8,
+        instance=TRN2,
+        max_num_seqs=4096,
+        max_model_len=1024,
+        engine_args=arguments,
+    )
+    assert ("tokens-below-sequences" not in {finding.code for finding in result.errors}) is starts
 
 
 @pytest.mark.parametrize(
