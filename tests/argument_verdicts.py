@@ -59,14 +59,14 @@ LEFT_OUT: Final = frozenset(
 # vLLM's messages on a key's own value, whatever is beside it.
 OF_VALUE: Final = re.compile(
     r"Input should|Input is not|Unexpected keyword|invalid parse_dataclass|Expected a string|Invalid syntax"
-    r"|\.literal\[|not a valid argument"
+    r"|\.literal\[|not a valid argument|only applicable when"
 )
 # The texts that are right, where no error of the parser lists them: vLLM's own check does, or vLLM's registry.
 WORDS: Final = {"data_parallel_backend": ["mp", "ray"], "config_format": ["auto", "hf", "mistral"]}
 # Those by which no text at all is accepted.
 NO_TEXT: Final = re.compile(
     r"Input should be (a valid|an object|\d)|Invalid version|is not supported|unable to (parse|interpret)"
-    r"|invalid \w+ value|Unexpected keyword|not a valid argument"
+    r"|invalid \w+ value|Unexpected keyword|not a valid argument|only applicable when"
 )
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")

@@ -32,7 +32,7 @@ from handler.neuron.memory.memory_estimate import Verdict, estimate
 from handler.neuron.planning import planner
 from handler.neuron.planning.vllm_versions import OF_LINE, public
 
-COUNT, SEED = int(os.environ.get("SEARCH", "100")), int(os.environ.get("SEARCH_SEED", "40"))
+COUNT, SEED = int(os.environ.get("SEARCH", "500")), int(os.environ.get("SEARCH_SEED", "40"))
 LINES = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
 # What the software takes without a word and does not use: `check` refuses it, and a start does not.
 # Two settings that differ are refused, and a start would take one of them.
