@@ -29,6 +29,8 @@ ENVIRONMENT_DEFAULTS = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    # Each process that imports torch would warn that there is no GPU.
+    "TORCH_LOGS": "-torch.utils.cpp_extension,-torch.utils.flop_counter",
 }
 
 
@@ -39,8 +41,6 @@ def main() -> None:
     standard_streams.never_raise()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
-    if os.environ.get("VLLM_LOGGING_LEVEL") != "DEBUG":  # it warns wherever there is a CUDA compiler and no GPU
-        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     from container.server.acceptor_process import AcceptorProcess
     from container.server.listener import listen
     from container.telemetry import event_log
