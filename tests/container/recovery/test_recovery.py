@@ -52,7 +52,10 @@ class RecoveringEndpoint:
 
     def serves(self, life: int) -> bool:
         """Whether this life has begun, and is ready. /ping alone is one of the last life's for a moment."""
-        return (self.directory / "lives").stat().st_size == life and self.ping() == 200
+        return self.lives() == life and self.ping() == 200
+
+    def lives(self) -> int:
+        return (self.directory / "lives").stat().st_size
 
     def begin(self, *requests: bytes, begun: int | None = None) -> list[Connection]:
         """Sends requests that stay in flight.
@@ -91,6 +94,7 @@ def whole(connection: Connection) -> tuple[int, bytes]:
 def test_what_had_sent_nothing_is_answered_by_the_next_engine_and_the_rest_ends_in_its_error(
     endpoint: RecoveringEndpoint,
 ) -> None:
+    life = endpoint.lives()
     lines = b'{"prompt": "one"}\n{"prompt": "<gate:second>|two"}'
     kind = f"Content-Type: application/jsonlines\r\nContent-Length: {len(lines)}"
     session = endpoint.ask(request("/invocations", {"requestType": "NEW_SESSION"}))[1]["session_id"]
@@ -115,7 +119,7 @@ def test_what_had_sent_nothing_is_answered_by_the_next_engine_and_the_rest_ends_
     eventually(lambda: endpoint.seen("in_flight") == 6 and endpoint.ping() == 503)  # the next process holds them
     leaving.close()
     eventually(lambda: endpoint.seen("in_flight") == 5)
-    endpoint.go(2)
+    endpoint.go(life + 1)
     for connection in (fast, thread):
         status, body = whole(connection)
         assert (status, json.loads(body)["choices"][0]["text"]) == (200, "text")
@@ -135,14 +139,15 @@ def test_what_had_sent_nothing_is_answered_by_the_next_engine_and_the_rest_ends_
 def test_a_body_is_tried_alone_and_refused_if_the_engine_dies_of_it_again_while_bystanders_are_answered(
     endpoint: RecoveringEndpoint,
 ) -> None:
+    life = endpoint.lives()
     bystanders = [request("/invocations", {"prompt": SECOND, "user": f"bystander {place}"}) for place in range(2)]
     endpoint.ask(request("/scripted/close", {}))
     victim, *waiting = endpoint.begin(request("/invocations", POISON), *bystanders)
     eventually(lambda: endpoint.seen("in_engine") == 3)
     endpoint.die()
-    endpoint.go(3)
+    endpoint.go(life + 1)
     # The bystanders have been tried or wait to be. Nothing else is in the engine while the poison is.
-    eventually(lambda: endpoint.serves(3) and endpoint.seen("on_trial") == 1 and endpoint.seen("in_engine") == 1)
+    eventually(lambda: endpoint.serves(life + 1) and endpoint.seen("on_trial") == 1 and endpoint.seen("in_engine") == 1)
     (late,) = endpoint.begin(
         request("/invocations", {"prompt": "honest", "user": "late"}), begun=endpoint.seen("in_flight") + 1
     )
@@ -150,11 +155,11 @@ def test_a_body_is_tried_alone_and_refused_if_the_engine_dies_of_it_again_while_
     endpoint.die()
     status, body = whole(victim)
     assert (status, json.loads(body)["error"]["code"]) == (400, "body_quarantined")
-    endpoint.go(4)
+    endpoint.go(life + 2)
     for connection in (*waiting, late):
         status, body = whole(connection)
         assert (status, json.loads(body)["choices"][0]["text"]) in ((200, "text"), (200, "honest"))
-    eventually(lambda: endpoint.serves(4))
+    eventually(lambda: endpoint.serves(life + 2))
     for headers in ("", "Origin: http://x\r\n"):  # by the loop, and by a thread
         status, reply = endpoint.ask(request("/invocations", POISON, headers=headers))
         assert (status, reply["error"]["code"]) == (400, "body_quarantined")
