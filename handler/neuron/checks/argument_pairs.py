@@ -11,11 +11,15 @@ from handler.config.values import shown
 from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error
 
+# The sizes of which none may be above 1 if the routed experts are returned, by version (vllm/config/vllm.py).
+SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size")
+SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.32.0": SIZES}
+
 
 class Pair(NamedTuple):
     """A rule over two or more values.
 
-    :ivar setting: the argument that is named.
+    :ivar setting: the argument that is named, or a key of it after a dot.
     :ivar broken: why vLLM rejects them; None if it does not.
     """
 
@@ -29,7 +33,8 @@ def argument_pairs(context: CheckContext) -> Iterator[Finding]:
     for pair in PAIRS:
         why = pair.broken(context)
         if why is not None:
-            yield error(pair.code, context.setting(pair.setting), why, pair.fix)
+            name, dot, key = pair.setting.partition(".")
+            yield error(pair.code, f"{context.setting(name)}{dot}{key}", why, pair.fix)
 
 
 def _number(context: CheckContext, name: str, default: int = 1) -> int:
@@ -79,8 +84,9 @@ def _swap_space(context: CheckContext) -> str | None:
 
 
 def _speculation_metrics(context: CheckContext) -> str | None:
-    wanted = context.draft.args.get("per_request_spec_decode_metrics") in ("summary", "detailed")
-    return "there is no speculative_config" if wanted and "speculative_config" not in context.draft.args else None
+    args = context.draft.args
+    alone = args.get("per_request_spec_decode_metrics") in ("summary", "detailed") and "speculative_config" not in args
+    return "there is no speculative_config" if alone else None
 
 
 def _mamba_block(context: CheckContext) -> str | None:
@@ -99,20 +105,20 @@ def _media_adapters(context: CheckContext) -> str | None:
 
 def _encoder_role(context: CheckContext) -> str | None:
     transfer = _object(context, "ec_transfer_config")
-    return "ec_connector needs ec_role" if transfer.get("ec_connector") and not transfer.get("ec_role") else None
+    return "it needs an ec_role" if transfer.get("ec_connector") and not transfer.get("ec_role") else None
 
 
 def _redundant_experts(context: CheckContext) -> str | None:
-    redundant, balanced = _object(context, "eplb_config").get("num_redundant_experts"), context.draft.args
-    alone = redundant not in (None, 0) and balanced.get("enable_eplb") is not True
-    return "num_redundant_experts goes with enable_eplb only" if alone else None
+    redundant = _object(context, "eplb_config").get("num_redundant_experts")
+    alone = redundant not in (None, 0) and context.draft.args.get("enable_eplb") is not True
+    return "it goes with enable_eplb only" if alone else None
 
 
 def _routed_experts(context: CheckContext) -> str | None:
-    if context.draft.args.get("enable_return_routed_experts") is not True or context.vllm == "0.16.0":
+    sizes = SIZES_WITHOUT_ROUTED_EXPERTS.get(context.vllm or "")
+    if context.draft.args.get("enable_return_routed_experts") is not True or sizes is None:
         return None
-    sizes = ["pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size"]
-    above = [name for name in sizes[: 1 if context.vllm == "0.24.0" else 3] if _number(context, name) > 1]
+    above = [name for name in sizes if _number(context, name) > 1]
     if _object(context, "kv_transfer_config").get("kv_connector"):
         above.append("a KV connector")
     return f"it does not go with {above[0]}" if above else None
@@ -127,8 +133,8 @@ def _class_names(context: CheckContext) -> str | None:
 
 def _long_prefill(context: CheckContext) -> str | None:
     threshold, length = _number(context, "long_prefill_token_threshold", 0), context.draft.number("max_model_len")
-    several = _number(context, "max_num_partial_prefills") > 1 or context.vllm not in ("0.16.0", "0.24.0")
-    return f"{threshold} is above max_model_len ({length})" if length and several and threshold > length else None
+    checked = _number(context, "max_num_partial_prefills") > 1 or context.vllm in ("0.29.0", "0.32.0")
+    return f"{threshold} is above max_model_len ({length})" if length and checked and threshold > length else None
 
 
 PAIRS: Final = (
@@ -140,8 +146,10 @@ PAIRS: Final = (
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
-    Pair("encoder-role", "ec_transfer_config", _encoder_role, "Give ec_producer or ec_consumer, or remove it."),
-    Pair("redundant-experts", "eplb_config", _redundant_experts, "Set enable_eplb, or remove it."),
+    Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),
+    Pair(
+        "redundant-experts", "eplb_config.num_redundant_experts", _redundant_experts, "Set enable_eplb, or remove it."
+    ),
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),

@@ -25,8 +25,7 @@ POSITIVE: Final = (
     "max_lora_rank",
     "nodes",
 )
-# Arguments that replace what config.json says of the length.
-# Names in arguments that may give the model another length.
+# What in hf_overrides may give the model another length than its config.json.
 OWN_LENGTH: Final = ("rope", "max_position_embeddings")
 ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 NUMERIC: Final = (
@@ -154,12 +153,8 @@ def scheduler(context: CheckContext) -> Iterator[Finding]:
     if context.plugin and budget < (sequences or 1):
         why = f"vLLM does not start with fewer tokens in a step ({budget}) than max_num_seqs ({sequences})"
         setting = context.setting("max_num_seqs" if tokens is None else "max_num_batched_tokens")
-        yield error(
-            "tokens-below-sequences",
-            setting,
-            why,
-            f"Set max_num_batched_tokens to {sequences} or more, or lower max_num_seqs.",
-        )
+        fix = f"Set max_num_batched_tokens to {sequences} or more, or lower max_num_seqs."
+        yield error("tokens-below-sequences", setting, why, fix)
     if context.plugin and tokens is not None and SCHEDULER not in context.draft.env:
         why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
         yield warning("token-budget-replaced", context.setting("max_num_batched_tokens"), why, "Remove it.")
