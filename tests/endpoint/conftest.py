@@ -47,7 +47,7 @@ def otlp() -> Iterator[Receiver]:
 def endpoint(s3_endpoint: str, otlp: Receiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """`serve`, ready, its model from S3."""
     directory = tmp_path_factory.mktemp("endpoint")
-    served = ServeProcess(
+    with ServeProcess(
         directory,
         {
             **CREDENTIALS,
@@ -66,14 +66,8 @@ def endpoint(s3_endpoint: str, otlp: Receiver, tmp_path_factory: pytest.TempPath
             # Else a grammar for JSON allows white space anywhere, and so small a model likes it.
             "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"disable_any_whitespace": true}',
         },
-    )
-    try:
-        served.wait_port()
-        served.wait_ready()
+    ).serving() as served:
         yield served
-    finally:
-        status = served.terminate()
-    assert status == 0, served.log
 
 
 @pytest.fixture(scope="session")

@@ -141,13 +141,8 @@ class Fleet:
 
 def answered(served: ServeProcess, within: float = STARTED_WITHIN) -> str:
     """Ready within the seconds given, asked, and ended; what it answered."""
-    try:
-        served.wait_port()
-        served.wait_ready(within)
+    with served.serving(within):
         reply: str = served.client.post("/invocations", json=QUESTION).json()["choices"][0]["message"]["content"]
-    finally:
-        status = served.terminate()
-    assert status == 0, served.log
     return reply
 
 

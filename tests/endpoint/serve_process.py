@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -144,6 +145,17 @@ class ServeProcess:
             self.process.poll()
             time.sleep(0.01)
         self.process.wait(10)
+
+    @contextmanager
+    def serving(self, within: float = STARTED_WITHIN) -> Iterator[ServeProcess]:
+        """Ready within the seconds given; at the end, SIGTERM ends it with status 0."""
+        try:
+            self.wait_port()
+            self.wait_ready(within)
+            yield self
+        finally:
+            status = self.terminate()
+        assert status == 0, self.log
 
     def terminate(self) -> int:
         """SIGTERM, and SIGKILL 90 s later; the exit status."""

@@ -7,14 +7,13 @@ from pathlib import Path
 import boto3
 import pytest
 from conftest import CREDENTIALS
+from neuron_fleet import answered
 from serve_process import ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
 
 pytestmark = pytest.mark.engine
-
-QUESTION = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
 
 
 def serve(directory: Path, s3_endpoint: str, store: str, **environment: str) -> ServeProcess:
@@ -40,18 +39,6 @@ def bucket(s3_endpoint: str, name: str) -> str:
         "s3", endpoint_url=s3_endpoint, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     ).create_bucket(Bucket=name)
     return f"s3://{name}/store"
-
-
-def answered(served: ServeProcess) -> str:
-    """Ready, asked, and ended; what it answered."""
-    try:
-        served.wait_port()
-        served.wait_ready()
-        reply: str = served.client.post("/invocations", json=QUESTION).json()["choices"][0]["message"]["content"]
-    finally:
-        status = served.terminate()
-    assert status == 0, served.log
-    return reply
 
 
 def test_a_cpu_compile_is_published_restored_and_missed_by_name(s3_endpoint: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def pooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     directory = tmp_path_factory.mktemp("embeddings")
-    served = ServeProcess(
+    with ServeProcess(
         directory,
         {
             "ENDPOINT_MODEL": str(sample_model.path()),
@@ -24,14 +24,8 @@ def pooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "SM_VLLM_SERVED_MODEL_NAME": "sample",
             "SM_VLLM_RUNNER": "pooling",
         },
-    )
-    try:
-        served.wait_port()
-        served.wait_ready()
+    ).serving() as served:
         yield served
-    finally:
-        status = served.terminate()
-    assert status == 0, served.log
 
 
 def test_an_embedding_is_a_vector_of_length_one_and_the_same_each_time(pooling: ServeProcess) -> None:

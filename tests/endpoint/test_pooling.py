@@ -52,14 +52,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "SM_VLLM_SERVED_MODEL_NAME": "sample",
         "SM_VLLM_DTYPE": "float32",
     }
-    endpoint = ServeProcess(directory, environment)
-    try:
-        endpoint.wait_port()
-        endpoint.wait_ready()
+    with ServeProcess(directory, environment).serving() as endpoint:
         yield endpoint, classifier
-    finally:
-        status = endpoint.terminate()
-    assert status == 0, endpoint.log
 
 
 def post(endpoint: ServeProcess, path: str, body: object, **headers: str) -> Any:

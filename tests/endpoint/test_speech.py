@@ -73,14 +73,10 @@ def speech(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     settings = {f"SM_VLLM_{name}": value for name, value in SETTINGS.items()}
     limit = {"VLLM_MAX_AUDIO_CLIP_FILESIZE_MB": "1"}
     scratch = str(directory / "scratch")
-    served = ServeProcess(directory, {"ENDPOINT_MODEL": str(model), "ENDPOINT_SCRATCH": scratch, **settings, **limit})
-    try:
-        served.wait_port()
-        served.wait_ready()
+    with ServeProcess(
+        directory, {"ENDPOINT_MODEL": str(model), "ENDPOINT_SCRATCH": scratch, **settings, **limit}
+    ).serving() as served:
         yield served
-    finally:
-        status = served.terminate()
-    assert status == 0, served.log
 
 
 def test_the_text_is_that_of_vllms_own_engine(speech: ServeProcess, texts: dict[str, str]) -> None:
