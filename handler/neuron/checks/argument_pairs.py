@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
@@ -16,11 +17,12 @@ SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefi
 SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.32.0": SIZES}
 
 
-class Pair(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pair:
     """A rule over two or more values.
 
-    :ivar setting: the argument that is named, or a key of it after a dot.
-    :ivar broken: why vLLM rejects them; None if it does not.
+    :param setting: the argument that is named, or a key of it after a dot.
+    :param broken: why vLLM rejects them; None if it does not.
     """
 
     code: str
