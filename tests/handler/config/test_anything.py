@@ -83,14 +83,14 @@ def survives(environ: dict[str, str], body: bytes | None = None) -> None:
     assert all(error.setting and error.problem and error.fix for error in refused)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @example({"SM_VLLM_OVERRIDE_NEURON_CONFIG": '{"": true}'})
 @given(st.dictionaries(st.one_of(NAMES, PREFIXED), TEXTS, max_size=6))
 def test_any_environment(environ: dict[str, str]) -> None:
     survives(environ)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["/d.yaml", "/d.toml", "/d.json", "/d", "/d.properties"]), DOCUMENTS)
 def test_any_document(name: str, body: bytes) -> None:
     survives({"ENDPOINT_CONFIG": name}, body)

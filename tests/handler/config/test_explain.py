@@ -160,10 +160,10 @@ def configurations(draw: st.DrawFn) -> EndpointConfig:
     return EndpointConfig(**values)  # type: ignore[arg-type]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(configurations())
 @pytest.mark.slow
-def test_any_configuration_survives_explain_file_and_parse(config: EndpointConfig) -> None:
+def test_a_thousand_configurations_survive_explain_file_and_parse(config: EndpointConfig) -> None:
     again = read({"ENDPOINT_CONFIG": "/d.yaml"}, {"/d.yaml": to_document(config)})
     assert dataclasses.replace(again, sources={}) == config
 

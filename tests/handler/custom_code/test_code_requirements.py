@@ -34,6 +34,7 @@ def test_what_is_there_already_is_enough_and_stays(tmp_path: Path) -> None:
     ("wanted", "said"),
     [
         ("numpy==1.0.1", "numpy==1.0.1"),
+        ("no-such-package-anywhere", "no-such-package-anywhere"),
         ("this is no requirement", "Invalid requirement"),
     ],
 )

@@ -217,7 +217,7 @@ DOCUMENT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(DOCUMENT)
 def test_any_document_is_a_call_or_a_client_error(document: dict[str, Any]) -> None:
     try:

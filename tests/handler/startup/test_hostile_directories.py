@@ -1,7 +1,7 @@
 """Seeded model directories as somebody hostile would fill them, through `check`, the start and `POST /models`.
 
 Nothing of them runs, nothing outside is read, nothing hangs, and no 500 MB of memory are taken. What is refused is
-refused with an error of the product. `HOSTILE_DIRECTORIES=2000` runs those that the note counts; CI runs 60.
+refused with an error of the product. `HOSTILE_DIRECTORIES=2000` runs those that the note counts; CI runs 200.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from model_packaging.examination_report import examine
 from tests.small_model import CONFIG, write_small_model
 
 pytestmark = pytest.mark.slow
-CASES = int(os.environ.get("HOSTILE_DIRECTORIES", "60"))
+CASES = int(os.environ.get("HOSTILE_DIRECTORIES", "200"))
 SEED = int(os.environ.get("SEED", "35"))
 # Seconds. A case takes less than one; this is for what waits for ever.
 HANGS = 100

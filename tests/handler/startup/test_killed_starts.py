@@ -19,7 +19,7 @@ from forks import processes_with
 from killed_start import PART, start
 from restore_entry import make_entry, small_parts
 
-KILLS = int(os.environ.get("START_KILLS", "10"))
+KILLS = int(os.environ.get("START_KILLS", "20"))
 SIZES = {"config.json": 300, "a.safetensors": 5 * PART + 1, "b/c.safetensors": 3 * PART, "d.safetensors": 17, "e": 0}
 MODEL = {path: Random(path).randbytes(size) for path, size in SIZES.items()}
 

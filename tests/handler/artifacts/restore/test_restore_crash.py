@@ -15,7 +15,7 @@ from dying import PATHS, restore_and_die, restore_quietly
 from forks import processes_with
 from restore_entry import Entry, make_entry, small_parts
 
-KILLS = 40
+KILLS = 100
 
 
 @pytest.fixture

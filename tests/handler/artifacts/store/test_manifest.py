@@ -117,7 +117,9 @@ def test_ten_million_files_are_refused_before_they_are_parsed() -> None:
     "part",
     [
         b'{"path":"","size":0,"digest":"' + D.encode() + b'"}',  # the smallest that passes for a file
+        b"{}",
         b"[]",
+        b'{"path":"x"}',
     ],
 )
 @pytest.mark.slow

@@ -105,24 +105,11 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (written("chat_template.jinja", ""), "chat_template.jinja", "it is empty"),
     ],
 )
-def test_a_fault_is_an_error(model: Path, change: Change, setting: str, words: str) -> None:
+def test_a_fault_is_an_error_of_check_and_of_the_start(model: Path, change: Change, setting: str, words: str) -> None:
     change(model)
     status, findings = check(model)
     assert status == 1
     assert words in json.dumps(findings[setting])
-
-
-@pytest.mark.parametrize(
-    ("change", "setting"),
-    [
-        (cut, "model.safetensors"),
-        (edited("config.json", model_type="llama5"), "config.json"),
-        (written("tokenizer_config.json", "{"), "ENDPOINT_MODEL"),
-        (written("chat_template.jinja", "{{ 9**(9**(9**9)) }}"), "tokenizer.json"),
-    ],
-)
-def test_a_fault_ends_the_start_and_is_not_packed(model: Path, change: Change, setting: str) -> None:
-    change(model)
     with pytest.raises(SettingError) as caught:
         fetch_model(load({"ENDPOINT_MODEL": str(model)}))
     assert setting in caught.value.message
