@@ -23,6 +23,8 @@ from serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 BURST = 12
+# Tokens of a stream that is not over before its reader acts: the core computes ahead of it. All that the model has room for.
+LONGEST = 2000
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def ask(process: ServeProcess, number: int) -> httpx.Response:
 def serving(fleet: Fleet, machine: str, **environment: str) -> Iterator[tuple[ServeProcess, Path]]:
     """A machine that knows by now that a reply is 60 tokens long, and its log of steps."""
     trace = fleet.directory / f"{machine}-steps"
-    size = {"SM_VLLM_MAX_NUM_SEQS": "16", "SM_VLLM_MAX_MODEL_LEN": "1024"}
+    size = {"SM_VLLM_MAX_NUM_SEQS": "16", "SM_VLLM_MAX_MODEL_LEN": "2048"}
     process = fleet.serve(machine, "", **size, STAND_IN_TRACE=str(trace), **environment)
     try:
         process.wait_port()
@@ -56,27 +58,32 @@ def serving(fleet: Fleet, machine: str, **environment: str) -> Iterator[tuple[Se
 
 @contextmanager
 def long_stream(process: ServeProcess) -> Iterator[Future[list[str]]]:
-    """One that has begun; its events."""
-    begun = threading.Event()
+    """One that has begun; its events. Its client leaves at the end of the block."""
+    begun, over = threading.Event(), threading.Event()
 
     def read() -> list[str]:
-        body = {"prompt": "A long story:", "max_tokens": 400, "ignore_eos": True, "stream": True}
+        body = {"prompt": "A long story:", "max_tokens": LONGEST, "ignore_eos": True, "stream": True}
         events: list[str] = []
         with process.client.stream("POST", "/v1/completions", json=body) as reply, suppress(httpx.RemoteProtocolError):
             for line in reply.iter_lines():
                 events.append(line)
                 if len(events) == 10:
                     begun.set()
+                if over.is_set():
+                    break
         return events
 
     with ThreadPoolExecutor(1) as client:
         stream = client.submit(read)
-        assert begun.wait(60)
-        yield stream
+        try:
+            assert begun.wait(60)
+            yield stream
+        finally:
+            over.set()
 
 
 def standstills(process: ServeProcess, trace: Path) -> list[int]:
-    """The lengths of the runs of prefills, while a stream of 400 tokens runs and twelve requests begin at once."""
+    """The lengths of the runs of prefills, while a stream runs and twelve requests begin at once."""
     before = len(steps(trace))
     (core,) = process.engine_pids()
     with long_stream(process) as stream, ThreadPoolExecutor(BURST) as clients:
@@ -86,7 +93,7 @@ def standstills(process: ServeProcess, trace: Path) -> list[int]:
         process.until(lambda: process.metric("endpoint_requests_in_engine") == BURST + 1, 20)
         os.kill(core, signal.SIGCONT)
         assert [one.result(60).status_code for one in begun] == [200] * BURST
-        assert "data: [DONE]" in stream.result()
+        assert not stream.done()
     during = [step["prefill"] for step in steps(trace)[before + 1 :]]
     assert sum(during) == BURST
     return [sum(1 for _ in run) for prefills, run in groupby(during) if prefills]
