@@ -99,7 +99,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-starts test-fast test-arguments test-versions test-lines release-drill fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench bench-start dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast coverage test-arguments test-versions test-lines release-drill fuzz test-clients test-neuron test-nxdi test-kubernetes test-router test-disaggregated plans docs site notebooks lint size bench bench-start dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -109,6 +109,7 @@ help:
 	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.9.1, 0.11.0, 0.24.0, 0.29.0, 0.32.0)"
 	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
+	echo "make coverage                                        run them, and print the branch coverage; fails below its floor"
 	echo "make test-arguments [VLLM=0.29.0]                    ask that vLLM about each engine argument, and write what it rejects"
 	echo "make release-drill VLLM=0.32.0 [FROM=0.29.0]         take in a vLLM as a release: tables, changes, tests, with times"
 	echo "make test-versions                                   run a slice of the tests with each other vLLM"
@@ -186,7 +187,11 @@ test-starts-%:
 
 # Without the tests that need an engine or take seconds of CPU time. They need little memory, and many wait.
 test-fast: $(DEV)
-	@$(BIN)/python -m tests.runner -n $$(( $$(nproc) + 2 )) -m 'not engine and not slow'
+	@$(BIN)/python -m tests.runner -n $$(( $$(nproc) + 2 )) -m 'not engine and not slow' $(COVERAGE)
+
+# Branches, too. Fails below the floor in pyproject.toml.
+coverage:
+	@$(MAKE) --no-print-directory test-fast COVERAGE='--cov --cov-report=term'
 
 # Asks the installed vLLM about every engine argument, writes the table that `check` reads, and then searches for
 # configurations on which the two differ.

@@ -80,7 +80,7 @@ listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 for n in range(1000):
     connection, _ = listener.accept()
     connection.recv(4096)
-    time.sleep(0.25 if n == 2 else 0)
+    time.sleep(1 if n == 2 else 0)
     connection.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
     connection.close()
     if n == 15:
@@ -100,9 +100,8 @@ for n in range(1000):
         server.wait()
     pings = msgspec.json.decode(output, type=list[Ping])
     assert {ping.status for ping in pings} == {200}
-    slow = [ping.seconds for ping in pings if ping.seconds > 0.04]
-    assert len(slow) >= 4  # one stall of 250 ms, into which four further questions fell
-    assert slow == sorted(slow, reverse=True)
+    # One answer took a second. The questions that were due in its first half waited for half a second or more.
+    assert sum(ping.seconds >= 0.5 for ping in pings) >= 4
 
 
 def test_both_sides_get_the_same_engine(tmp_path: Path) -> None:
