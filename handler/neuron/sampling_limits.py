@@ -10,8 +10,8 @@ from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
 SUPPORTED: Final = frozenset({"temperature", "top_p", "top_k"})
-# What the native plugin's CPU sampling has as well. No min_p or logit_bias reaches it, and no line of that plugin
-# returns log probabilities of a prompt (run through the rules of vllm-neuron 0.24.0.1.1.0).
+# What the native plugin's CPU sampling has as well. No min_p, logit_bias or logprob_token_ids reaches it, and no line
+# of that plugin returns log probabilities of a prompt (run through the rules of vllm-neuron 0.24.0.1.1.0).
 NATIVE_ON_CPU: Final = frozenset(
     {
         *SUPPORTED,
@@ -30,6 +30,7 @@ NATIVE_SETTINGS: Final = {
     "grammar": "ENDPOINT_STRUCTURED_OUTPUTS=true",
     "min_p": "",
     "logit_bias": "",
+    "logprob_token_ids": "",
 }
 
 

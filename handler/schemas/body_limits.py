@@ -36,6 +36,7 @@ LIMITS: Final = (
     # Each item is read before the request begins, while no other request is.
     FieldLimit("logit_bias", 1024, None),
     FieldLimit("allowed_token_ids", 262_144, None),
+    FieldLimit("logprob_token_ids", 262_144, None),
     FieldLimit("messages", 4096, None),
     FieldLimit("tools", 4096, None),
     FieldLimit("documents", 4096, None),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import socket
 
 import pytest
@@ -47,13 +49,18 @@ def connect_and_count(endpoint: ServeProcess, body: dict[str, object], sequences
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "not streamed"])
 def test_each_client_that_leaves_frees_one_slot(endpoint: ServeProcess, stream: bool) -> None:
-    stays = connect(endpoint, {**LONG, "stream": True})
-    leave = [connect(endpoint, {**LONG, "stream": stream}) for _ in range(3)]
-    endpoint.until(lambda: running(endpoint) == 4, 20)
-    if stream:
-        for connection in leave:
-            assert connection.recv(15) == b"HTTP/1.1 200 OK"
-    for connection in leave:
+    (core,) = endpoint.engine_pids()
+    os.kill(core, signal.SIGSTOP)  # none ends before all have come
+    try:
+        stays = connect(endpoint, {**LONG, "stream": True})
+        leave = [connect(endpoint, {**LONG, "stream": stream}) for _ in range(3)]
+        endpoint.until(lambda: running(endpoint) == 4, 20)
+        for connection in leave if not stream else []:
+            connection.close()
+    finally:
+        os.kill(core, signal.SIGCONT)
+    for connection in leave if stream else []:
+        assert connection.recv(15) == b"HTTP/1.1 200 OK"
         connection.close()
     endpoint.until(lambda: running(endpoint) == 1, 3)
     # The engine's own count, from its core, which reports it with the next step of the stream that stays.

@@ -78,7 +78,8 @@ def test_whatever_is_put_in_place_of_a_value_no_request_ends_the_engine(endpoint
     [
         ({**CHAT, "n": 64, "max_tokens": 300, "logprobs": True, "top_logprobs": 20}, "logprobs", "MAX_REPLY_LOGPROBS"),
         ({"prompt": [[5] * 1000] * 40, "max_tokens": 1, "echo": True, "logprobs": 20}, "echo", "MAX_REPLY_LOGPROBS"),
-        ({"prompt": "a", "n": 64, "cache_salt": "x" * 24_000_000}, "cache_salt", "MAX_COPIED_BYTES"),
+        ({"prompt": "a", "n": 64, "vllm_xargs": {"a": "x" * 24_000_000}}, "vllm_xargs", "MAX_COPIED_BYTES"),
+        ({"prompt": "a", "n": 64, "kv_transfer_params": {"a": [{"b": "x" * 24_000_000}]}}, "kv_tr", "MAX_COPIED_BYTES"),
         ({"prompt": "a", "n": 64, "allowed_token_ids": [1] * 262_000}, "allowed_token_ids", "MAX_COPIED_BYTES"),
     ],
 )
@@ -174,7 +175,10 @@ def test_a_large_reply_with_log_probabilities_is_what_its_stream_is(endpoint: Se
             if line.startswith("data: {"):
                 (choice,) = json.loads(line.removeprefix("data: "))["choices"]
                 streamed += (choice.get("logprobs") or {}).get("content") or []
-    assert [entry["token"] for entry in streamed] == [entry["token"] for entry in whole]
+    # Beside a tool parser, vLLM 0.29 has no event for a token without text (chat_completion/serving.py).
+    end = None if version() == "0.16.0" else "<|end|>"
+    tokens = [[entry["token"] for entry in entries if entry["token"] != end] for entries in (streamed, whole)]
+    assert tokens[0] == tokens[1]
     assert [len(entry["top_logprobs"]) for entry in whole] == [10] * 200
 
 

@@ -30,7 +30,7 @@ class EngineParameters(Protocol):
 
 
 # Fields of `EngineParameters` with token ids: a list, or a mapping from them.
-TOKEN_IDS: Final = ("stop_token_ids", "allowed_token_ids", "logit_bias")
+TOKEN_IDS: Final = ("stop_token_ids", "allowed_token_ids", "logit_bias", "logprob_token_ids")
 # Fields with a number, and the largest whole number that vLLM's core can store (64 bits, and 32 for top_k).
 WORD: Final = 2**63
 NUMBERS: Final[Mapping[str, int]] = {
@@ -74,18 +74,34 @@ def _copied(engine_input: EngineInput) -> dict[str, int]:
     sizes = {name: ID_BYTES * len(getattr(parameters, name, None) or ()) for name in TOKEN_IDS}
     sizes |= {name: sum(map(len, getattr(parameters, name) or ())) for name in ("stop", "bad_words")}
     sizes |= {"cache_salt": len(engine_input.salt), "prompt": ID_BYTES * len(engine_input.ids)}
+    extra = dict(getattr(parameters, "extra_args", None) or {})
+    sizes["kv_transfer_params"] = _size(extra.pop("kv_transfer_params", None))
+    sizes["vllm_xargs"] = _size(extra)
     return {name: sequences * size for name, size in sizes.items()}
+
+
+def _size(value: object) -> int:
+    """The bytes of a JSON value in a message to the core, about."""
+    if isinstance(value, Mapping):
+        return sum(_size(name) + _size(member) for name, member in value.items())
+    if isinstance(value, list):
+        return sum(map(_size, value))
+    return len(value) if isinstance(value, str) else ID_BYTES
 
 
 def _scores(engine_input: EngineInput) -> dict[str, int]:
     parameters = engine_input.parameters
+    chosen = getattr(parameters, "logprob_token_ids", None)  # vLLM 0.24 and later: of these, not of the likeliest
     output = (
-        engine_input.scores(parameters.n * (parameters.max_tokens or 0), parameters.logprobs)
+        engine_input.scores(parameters.n * (parameters.max_tokens or 0), len(chosen) if chosen else parameters.logprobs)
         if engine_input.whole
         else 0
     )
     prompt = engine_input.scores(len(engine_input.ids), parameters.prompt_logprobs)
-    return {"logprobs": output, "prompt_logprobs" if parameters.logprobs is None else "echo": prompt}
+    return {
+        "logprob_token_ids" if chosen else "logprobs": output,
+        "prompt_logprobs" if parameters.logprobs is None else "echo": prompt,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "prompt_logprobs": (None,),
     "logit_bias": (None, {}),
     "allowed_token_ids": (None, []),
+    "logprob_token_ids": (None, []),
     "bad_words": (None, []),
     "structured_outputs": (None, {}),
     "response_format": (None, {"type": "text"}),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -79,6 +80,9 @@ def test_values_that_pass_are_such_as_the_engine_has() -> None:
         ({"n": 64, "allowed_token_ids": [1] * 262_000}, "allowed_token_ids", "MAX_COPIED_BYTES"),
         ({"n": 64, "logit_bias": dict.fromkeys(range(200_000), 1.0)}, "logit_bias", "MAX_COPIED_BYTES"),
         ({"n": 128, "stop": ["x" * 300_000]}, "stop", "MAX_COPIED_BYTES"),
+        ({"n": 64, "extra_args": {"a": {"b": ["x" * 25_000_000]}}}, "vllm_xargs", "MAX_COPIED_BYTES"),
+        ({"n": 64, "extra_args": {"kv_transfer_params": "x" * 25_000_000}}, "kv_transfer_params", "MAX_COPIED_BYTES"),
+        ({"max_tokens": 100, "logprob_token_ids": [1] * 90_000}, "logprob_token_ids", "MAX_REPLY_LOGPROBS"),
     ],
 )
 def test_a_product_that_is_too_large_names_its_field_and_the_setting(
@@ -86,6 +90,25 @@ def test_a_product_that_is_too_large_names_its_field_and_the_setting(
 ) -> None:
     with pytest.raises(InvalidField, match=f"{field}.*ENDPOINT_{setting}"):
         LIMITS.charge(prompt(**given), RequestCost())
+
+
+# Fields of vLLM's parameters that may be large, but not by a request: a grammar has a bound of its own, and the API has
+# none of the others.
+NOT_COPIED = {"structured_outputs", "logits_processors", "trace_decode_token_ids"}
+LARGE = {"int": [1] * 300_000, "str": ["x" * 25_000_000], "dict": {"a": "x" * 25_000_000}}
+
+
+@pytest.mark.slow
+def test_every_field_of_vllms_parameters_that_may_be_large_is_counted() -> None:
+    from vllm.sampling_params import SamplingParams
+
+    hints = {name: str(hint) for name, hint in get_type_hints(SamplingParams).items() if not name.startswith("_")}
+    large = {name: hint for name, hint in hints.items() if re.search(r"\b(list|dict|str|Any)\b", hint)}
+    assert {*TOKEN_IDS, "stop", "bad_words", "extra_args"} - large.keys() <= {"logprob_token_ids"}, "of vLLM 0.24"
+    for name in large.keys() - NOT_COPIED:
+        kind = next(kind for kind in ("dict[str", "str", "int") if kind in large[name]).partition("[")[0]
+        with pytest.raises(InvalidField, match="ENDPOINT_MAX_COPIED_BYTES"):
+            LIMITS.charge(prompt(n=64, **{name: LARGE[kind]}), RequestCost())
 
 
 @pytest.mark.parametrize(

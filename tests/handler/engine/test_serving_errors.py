@@ -79,6 +79,9 @@ def response(message: str, code: int = 400, param: str | None = None, *, dead: b
         ("Response with id 'x' not found.", 404, NothingStored, None),
         (f"'NoneType' has no attribute {SECRET}", 500, GenerationFailed, None),
         ("Invalid JSON: EOF while parsing", 400, RequestRefused, "max_tokens"),
+        ("Streaming is not currently supported with beam search.", 400, RequestRefused, "use_beam_search"),
+        ('tool_choice="required" requires --tool-call-parser to be set', 400, RequestRefused, "tool_choice"),
+        ('"auto" tool choice requires --enable-auto-tool-choice', 400, RequestRefused, "tools"),
     ],
 )
 def test_what_vllm_answers(message: str, code: int, kind: type[Exception], param: str | None) -> None:
@@ -92,6 +95,11 @@ def test_vllms_own_parameter_and_value_are_taken_off() -> None:
     error = response(f"out of range (parameter=logit_bias, value=['{SECRET}'])", param="logit_bias")
     assert error.param == "logit_bias"
     assert error.message == "The request was rejected: out of range."
+
+
+def test_an_option_of_vllms_command_is_named_as_the_variable_that_sets_it() -> None:
+    error = response('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')
+    assert "requires SM_VLLM_ENABLE_AUTO_TOOL_CHOICE and SM_VLLM_TOOL_CALL_PARSER to be set" in error.message
 
 
 @pytest.mark.parametrize("param", ["input_text", "input_tokens"])

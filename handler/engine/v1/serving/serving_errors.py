@@ -21,7 +21,15 @@ ERROR_FRAME = 'data: {"error"'
 QUOTED = re.compile(r"\s*\[type=\w+, input_value=.*?input_type=[\w.]+\]", re.DOTALL)
 PARAMETER = re.compile(r"\s*\(parameter=.*\)$", re.DOTALL)  # appended by VLLMValidationError, with the value
 MORE = re.compile(r"\s*For further information visit \S+")
-GRAMMAR = re.compile(r"\b(grammar|schema|regex|structured outputs?|choice)\b", re.IGNORECASE)
+# An option of vLLM's command line, for which the owner of an endpoint sets a variable.
+OPTION = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)+)")
+# The fields that vLLM's messages are about, without naming them. The first that matches counts.
+FIELDS = {
+    "use_beam_search": re.compile(r"\bbeam search\b", re.IGNORECASE),
+    "tool_choice": re.compile(r"\btool_choice\b"),
+    "tools": re.compile(r"\btool (choice|calls?|parser)\b|\bTOOL_CALL_PARSER\b"),
+    "structured_outputs": re.compile(r"\b(grammar|schema|regex|structured outputs?|choice)\b", re.IGNORECASE),
+}
 # Field names with which vLLM's messages begin (vllm/sampling_params.py).
 NAMED = frozenset(
     {"n", "temperature", "top_p", "top_k", "min_p", "allowed_token_ids", "bad_words", "structured_outputs"}
@@ -33,7 +41,7 @@ PARAMETERS = {
     "response_id": "previous_response_id",
     "audio_filesize_mb": "file",
 }
-# The fields of a form with audio that vLLM's messages are about, without naming them. The first that matches counts.
+# As FIELDS, of a form with audio.
 FORM_FIELDS = {
     "language": re.compile(r"\blanguage\b", re.IGNORECASE),
     "response_format": re.compile(r"\bresponse_format\b|_json\b"),
@@ -122,16 +130,15 @@ def _translated(message: str, param: str | None, code: int, dead: bool, prompt: 
         )
     if param in (None, "prompt") and "out of vocabulary" in message:
         param = prompt
-    if param is None and GRAMMAR.search(message):
-        param = "structured_outputs"
-    if param is None and prompt == "file":
-        param = next((field for field, named in FORM_FIELDS.items() if named.search(message)), None)
+    for described in (FIELDS, *([FORM_FIELDS] if prompt == "file" else [])):
+        param = param or next((field for field, about in described.items() if about.search(message)), None)
     if param is None and message.split(" ", 1)[0] in NAMED:
         param = message.split(" ", 1)[0]
     return errors.RequestRefused(message, param)
 
 
 def clean(message: str) -> str:
-    """A message as one short line, without quoted values."""
+    """A message as one short line, without quoted values. An option of the command line is named as its variable."""
     message = PARAMETER.sub("", MORE.sub("", QUOTED.sub("", message)))
+    message = OPTION.sub(lambda option: f"SM_VLLM_{option[1].replace('-', '_').upper()}", message)
     return " ".join(message.split())[:MAX_MESSAGE]
