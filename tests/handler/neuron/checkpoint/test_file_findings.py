@@ -103,6 +103,12 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (edited("tokenizer_config.json", chat_template="{% if x %}"), "chat_template.jinja", "endif"),
         (written("chat_template.jinja", "{{ 9**(9**(9**9)) }}"), "tokenizer.json", "time or memory"),
         (written("chat_template.jinja", ""), "chat_template.jinja", "it is empty"),
+        (written("generation_config.json", "[]"), "generation_config.json", "not a JSON object"),
+        (edited("generation_config.json", temperature="0.7"), "generation_config.json", "temperature is '0.7'"),
+        (edited("generation_config.json", top_p=0), "generation_config.json", "above 0"),
+        (edited("generation_config.json", top_k=50.0), "generation_config.json", "whole number"),
+        (edited("generation_config.json", min_p=float("nan")), "generation_config.json", "min_p is nan"),
+        (edited("generation_config.json", max_new_tokens=0), "generation_config.json", "1 or more"),
     ],
 )
 def test_a_fault_is_an_error_of_check_and_of_the_start(model: Path, change: Change, setting: str, words: str) -> None:
@@ -150,6 +156,13 @@ def added(header: dict[str, Any]) -> dict[str, Any]:
         (lambda model: (model / "tokenizer.json").unlink(), {"SM_VLLM_SKIP_TOKENIZER_INIT": "true"}, 0),
         (edited("config.json", architectures="REMOVED"), {}, 0),
         (written("generation_config.json", "{"), {}, 0),
+        (written("generation_config.json", '{"temperature": null, "top_k": -1, "top_p": 1}'), {}, 0),
+        (written("generation_config.json", '{"top_p": 0}'), {"SM_VLLM_GENERATION_CONFIG": "vllm"}, 0),
+        (
+            written("generation_config.json", '{"top_p": 0}'),
+            {"SM_VLLM_OVERRIDE_GENERATION_CONFIG": '{"top_p": 0.9}'},
+            0,
+        ),
     ],
 )
 def test_a_model_that_works_is_not_refused(
@@ -160,6 +173,13 @@ def test_a_model_that_works_is_not_refused(
     (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
     found = check(model, "--env-file", str(tmp_path / "env"))
     assert found[0] == status, found
+
+
+def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
+    (model.parent / "env").write_text('SM_VLLM_OVERRIDE_GENERATION_CONFIG={"temperature": "x"}\n')
+    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    assert status == 1
+    assert "temperature is 'x'" in findings["SM_VLLM_OVERRIDE_GENERATION_CONFIG"]["why"]
 
 
 def test_deploy_creates_nothing_of_such_a_model(model: Path) -> None:
