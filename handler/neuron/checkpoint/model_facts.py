@@ -72,9 +72,8 @@ class ModelFacts:
         # transformers 5 names it rope_parameters, which may hold an object for each kind of layer.
         rope = text.get("rope_scaling") or text.get("rope_parameters")
         layers = [part for part in rope.values() if isinstance(part, dict)] if isinstance(rope, dict) else []
-        scaled = (
-            positions if "gemma3" in self.model_type else max(_scaled(part, positions) for part in (layers or [rope]))
-        )
+        parts: list[Json] = [*layers] or [rope]
+        scaled = positions if "gemma3" in self.model_type else max(_scaled(part, positions) for part in parts)
         return max(scaled, number(text, "model_max_length"))
 
 
