@@ -25,6 +25,13 @@ LARGEST_JSON = 64 * 1024 * 1024
 # How the names of files with weights end that vLLM reads from a directory. A GGUF file is read by its own path only
 # (vllm/model_executor/model_loader/gguf_loader.py).
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+SAFETENSORS = ".safetensors"
+
+
+def holds_weights(name: str, suffixes: str | tuple[str, ...] = WEIGHT_SUFFIXES) -> bool:
+    """Whether vLLM reads a file as weights. Its patterns pass over names that begin with a dot, such as the
+    `._model.safetensors` that macOS puts beside a file of an archive."""
+    return name.endswith(suffixes) and not name.startswith(".")
 
 
 class CheckpointFiles(Protocol):

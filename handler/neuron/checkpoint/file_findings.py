@@ -16,7 +16,13 @@ from handler.config.vllm_argument_table import registered_names
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.chat_template import FILE, own_template
-from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES, CheckpointFiles, LocalFiles, read_json
+from handler.neuron.checkpoint.checkpoint_files import (
+    SAFETENSORS,
+    CheckpointFiles,
+    LocalFiles,
+    holds_weights,
+    read_json,
+)
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
 from handler.neuron.checkpoint.model_facts import number, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
@@ -84,14 +90,14 @@ def weight_findings(
 ) -> Iterator[Finding]:
     """What is wrong with the weights. They may be elsewhere if not `complete`: on the hub, in compiled artifacts."""
     sizes, index = files.listing(), read_json(files, INDEX)
-    safetensors = sorted(name for name in sizes if name.endswith(".safetensors"))
+    safetensors = sorted(name for name in sizes if holds_weights(name, SAFETENSORS))
     names = safetensors if index is None else shards_of(index.get("weight_map"))
     missing = [name for name in names if name not in sizes]
     if not complete and (missing or not names):
         yield not_checked("weights", "weights that are not here")
     elif any(name.startswith("consolidated") for name in safetensors):
         yield not_checked("weights", "weights in Mistral's own format")
-    elif not names and any(name.endswith(WEIGHT_SUFFIXES) for name in sizes):
+    elif not names and any(holds_weights(name) for name in sizes):
         yield not_checked("weights", "weights that are not safetensors")
     elif not names:
         yield error("weights", "there are no files with weights", "Upload the *.safetensors files.")

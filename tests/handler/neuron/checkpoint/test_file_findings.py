@@ -74,6 +74,7 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
     [
         (cut, "model.safetensors", "has"),
         (written("model.safetensors", b"<html>"), "model.safetensors", "fewer"),
+        (written("model.safetensors", "version https://git-lfs.github.com/spec/v1\n"), "model.safetensors", "Git LFS"),
         (lambda model: (model / "model.safetensors").unlink(), "weights", "no files with weights"),
         (written("model.safetensors.index.json", json.dumps(INDEX)), "model-2.safetensors", "it is not there"),
         (
@@ -147,6 +148,7 @@ def added(header: dict[str, Any]) -> dict[str, Any]:
         (tensors(added), {}, 0),
         (written("model.safetensors.index.json", '{"weight_map": {"gone": "model.safetensors"}}'), {}, 0),
         (written("notes.bin", "x"), {}, 0),
+        (written("._model.safetensors", b"\x00\x05\x16\x07" + bytes(100)), {}, 0),
         (written("hf_quant_config.json", "{}"), {}, 5),
         (written("consolidated.safetensors", "x"), {}, 5),
         (tensors(lambda header: {name.removeprefix("model."): entry for name, entry in header.items()}), {}, 5),
