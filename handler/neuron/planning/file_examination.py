@@ -113,7 +113,7 @@ def _of_defaults(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Fin
     named, override = config.engine_args.get("generation_config"), config.engine_args.get(OVERRIDE)
     if named in OWN_FILE and (content := files.read(FILE)) is not None:
         try:
-            document: Json = json.loads(content)
+            document: Json = json.loads(content.decode())
         except (ValueError, RecursionError):
             document = {}
         if isinstance(document, dict):

@@ -101,6 +101,8 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (edited("tokenizer_config.json", extra_special_tokens=["<a>"]), "tokenizer_config.json", "a list"),
         (edited("tokenizer_config.json", tokenizer_class="REMOVED"), "tokenizer_config.json", "no tokenizer_class"),
         (written("tokenizer_config.json", "{"), "ENDPOINT_MODEL", "tokenizer_config.json is not a JSON object"),
+        (written("tokenizer_config.json", b"\xef\xbb\xbf{}"), "ENDPOINT_MODEL", "UTF-8"),
+        (written("tokenizer_config.json", "{}".encode("utf-16")), "ENDPOINT_MODEL", "UTF-8"),
         (edited("tokenizer_config.json", chat_template="{% if x %}"), "chat_template.jinja", "endif"),
         (written("chat_template.jinja", "{{ 9**(9**(9**9)) }}"), "tokenizer.json", "time or memory"),
         (written("chat_template.jinja", ""), "chat_template.jinja", "it is empty"),
