@@ -15,7 +15,12 @@ _FIXES: Final = (
         "Lower VLLM_CPU_KVCACHE_SPACE, max_num_seqs or max_model_len, or use a machine with more memory.",
     ),
     (
-        re.compile(r"F137|insufficient system memory|MemoryError"),
+        re.compile(r"No space left on device|Disk quota exceeded"),
+        "Free space on the disk that is full, name a directory on a larger volume in ENDPOINT_SCRATCH, or enlarge it.",
+    ),
+    (re.compile(r"Read-only file system"), "Name a writable directory in ENDPOINT_SCRATCH."),
+    (
+        re.compile(r"F137|insufficient system memory|MemoryError|Cannot allocate memory"),
         "Compile on an instance with more host memory, or for fewer buckets or a shorter max_model_len.",
     ),
     (

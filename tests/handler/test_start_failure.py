@@ -33,4 +33,5 @@ def test_memory_of_the_host_is_not_that_of_a_device() -> None:
         "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
     )
     assert "VLLM_CPU_KVCACHE_SPACE" in fix_for(host)
+    assert "host memory" in fix_for("OSError: [Errno 12] Cannot allocate memory")
     assert "tensor_parallel_size" in fix_for("NRT: failed to allocate 12 GB of device memory")
