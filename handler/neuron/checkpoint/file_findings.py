@@ -40,6 +40,14 @@ LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
 BY_TYPE: Final = ("llama", "mistral", "qwen2")
 # Tokens that a fine-tuned model's tokenizer may have beyond the model's vocabulary. More are another model's.
 SPARE_TOKENS: Final = 64
+# Where a configuration says how weights are quantized. Methods of vLLM, and whose weights they read. What may say it
+# in the place of config.json (vllm/model_executor/layers/quantization).
+QUANTIZED: Final = ("quantization_config", "compression_config")
+FAMILIES: Final = {
+    **{method: method for method in ("awq", "gptq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4")},
+    **{"awq_marlin": "awq", "gptq_marlin": "gptq"},
+}
+OWN_FILES: Final = {"awq": ("quant_config.json", "quantize_config.json"), "gptq": ("quantize_config.json",)}
 # Bytes of two tensors that are compared to tell whether one is a copy of the other.
 SAMPLE: Final = 4096
 
@@ -54,6 +62,7 @@ class Loader:
     trust: bool  # the model may bring a class of its own
     plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
     exports: bool = False  # it loads what optimum-neuron has exported
+    cpu: bool = False  # vLLM's own methods of quantization
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:
@@ -83,6 +92,21 @@ def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Find
         yield error(name, f"vLLM {loader.vllm} has no architecture '{str(named[0])[:60]}'")
     if not named and kind not in BY_TYPE:
         yield error(name, "it has no architectures, without which vLLM does not generate")
+
+
+def quantization_findings(
+    config: Mapping[str, Json], sizes: Mapping[str, int], method: str, setting: str
+) -> Iterator[Finding]:
+    """Whether vLLM takes a configured method for these weights (config/model.py, `_verify_quantization`)."""
+    parts = (config, text_part(config))
+    stored = next((part[key] for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
+    own = stored.get("quant_method") if isinstance(stored, dict) else None
+    if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[method]:
+        why = f"it is {method}, and config.json says that the weights are quantized by {own[:40]}"
+        yield error(setting, why, "Remove it: vLLM reads the method from config.json.")
+    elif stored is None and (said_in := OWN_FILES.get(FAMILIES.get(method, ""))) and not sizes.keys() & {*said_in}:
+        why = f"it is {method}, and the weights are not quantized: config.json has no quantization_config"
+        yield error(setting, why, f"Serve a checkpoint that {method} has quantized, or remove the setting.")
 
 
 def weight_findings(

@@ -48,7 +48,9 @@ def file_findings(config: EndpointConfig, line: str | None = None, length: Json 
     vllm = version_of(line, installed) or ""
     transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
     plain = not {"runner", "convert", "task"} & config.engine_args.keys()
-    loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM)
+    loader = rules.Loader(
+        vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM, line == "cpu"
+    )
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
     findings = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
     if line.startswith(FORK_091.name) and isinstance(length, int):
@@ -104,6 +106,9 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         yield from rules.parser_findings(config.tool_call_parser, loader)
     if field == "model":
         yield from _of_defaults(config, files)
+    if field == "model" and loader.cpu and config.quantization and "hf_overrides" not in config.engine_args:
+        setting = config.setting("quantization")
+        yield from rules.quantization_findings(document, files.listing(), config.quantization, setting)
     if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
         yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
 

@@ -179,6 +179,31 @@ def test_a_model_that_works_is_not_refused(
     assert found[0] == status, found
 
 
+@pytest.mark.parametrize(
+    ("change", "method", "words"),
+    [
+        (lambda _: None, "awq", "not quantized"),
+        (lambda _: None, "gptq_marlin", "not quantized"),
+        (edited("config.json", quantization_config={"quant_method": "gptq"}), "awq", "quantized by gptq"),
+        (edited("config.json", text_config={"compression_config": {"quant_method": "fp8"}}), "awq", "by fp8"),
+        (edited("config.json", quantization_config={"quant_method": "awq"}), "awq_marlin", None),
+        (edited("config.json", quantization_config={"quant_method": "awq"}), "moe_wna16", None),
+        (written("quantize_config.json", "{}"), "gptq", None),
+        (lambda _: None, "fp8", None),
+        (lambda _: None, "bitsandbytes", None),
+    ],
+)
+def test_a_method_that_the_weights_are_not_quantized_by(
+    model: Path, change: Change, method: str, words: str | None
+) -> None:
+    change(model)
+    (model.parent / "env").write_text(f"SM_VLLM_QUANTIZATION={method}\n")
+    _, findings = check(model, "--line", "cpu", "--env-file", str(model.parent / "env"))
+    finding = findings.get("SM_VLLM_QUANTIZATION")
+    assert (finding is not None) is (words is not None)
+    assert words is None or (finding is not None and words in finding["why"])
+
+
 def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
     (model.parent / "env").write_text('SM_VLLM_OVERRIDE_GENERATION_CONFIG={"temperature": "x"}\n')
     status, findings = check(model, "--env-file", str(model.parent / "env"))
