@@ -7,6 +7,13 @@ from handler.errors import ClientError, EndpointError, ServerError
 MAX_MESSAGE = 500
 
 
+class Exited(Exception):
+    """An async function of custom code called `sys.exit`, or raised KeyboardInterrupt: its cause.
+
+    Either would end the event loop that it leaves, with everything else that runs there.
+    """
+
+
 class CustomCodeFailed(ServerError):
     """A hook raised an exception: 500, with the exception's type and message."""
 
