@@ -25,6 +25,15 @@ class CustomCodeFailed(ServerError):
         super().__init__(f"{function} raised {type(error).__name__}{': ' if message else ''}{message}")
 
 
+class InvalidReply(ServerError):
+    """Custom code gave its reply a status or a header that HTTP cannot carry."""
+
+    code = "invalid_code_reply"
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"The code's reply has {what}: {fix}.")
+
+
 class ReplyHeadersTooLong(ServerError):
     """The reply of a hook on an asynchronous endpoint has more bytes of headers than SageMaker takes."""
 
