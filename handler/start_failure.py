@@ -8,9 +8,19 @@ from typing import Final
 # Messages of the compiler and the runtime, and their fixes. F137: the system killed neuronx-cc because memory ran out.
 # NCC_EOOM: the graph needs more memory than the device has (AWS Neuron documentation, "Neuron Compiler Error Codes").
 # Status 4: NRT_RESOURCE (AWS Neuron documentation, "nrt_status.h").
+# DefaultCPUAllocator: the host lacks the memory, mostly for the KV cache of the CPU line (torch).
 _FIXES: Final = (
     (
-        re.compile(r"F137|insufficient system memory|MemoryError"),
+        re.compile(r"DefaultCPUAllocator"),
+        "Lower VLLM_CPU_KVCACHE_SPACE, max_num_seqs or max_model_len, or use a machine with more memory.",
+    ),
+    (
+        re.compile(r"No space left on device|Disk quota exceeded"),
+        "Free space on the disk that is full, name a directory on a larger volume in ENDPOINT_SCRATCH, or enlarge it.",
+    ),
+    (re.compile(r"Read-only file system"), "Name a writable directory in ENDPOINT_SCRATCH."),
+    (
+        re.compile(r"F137|insufficient system memory|MemoryError|Cannot allocate memory"),
         "Compile on an instance with more host memory, or for fewer buckets or a shorter max_model_len.",
     ),
     (
@@ -30,9 +40,10 @@ def fix_for(reason: str) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An exception's message as one line: its first line or, for pydantic, the first problem."""
+    """An exception's message as one line: its first line or, for pydantic, the first problem with its field."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     if len(lines) > 1 and "validation error" in lines[0]:
-        problem = next((line for line in lines[1:] if _PROBLEM.search(line)), lines[1])
-        return _PROBLEM.sub("", problem)[:LONGEST]
+        place = next((number for number, line in enumerate(lines) if _PROBLEM.search(line)), 1)
+        field = f"{lines[place - 1]}: " if place > 1 else ""
+        return f"{field}{_PROBLEM.sub('', lines[place])}"[:LONGEST]
     return lines[0][:LONGEST] if lines else "no message"

@@ -73,7 +73,8 @@ UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
 # Texts that spell a number or a switch. vLLM reads some of them as that.
 SPELLED: Final = ("1", "2", "true")
 EVERY: Final = (True, False, -1, 0, 1, 2, 128, *UNKNOWN, *SPELLED, ["a"], {})
-# Numbers of which vLLM has a list, and names that a plugin of the user may add to vLLM's list.
+# Numbers of which vLLM has a list: those in its message are right, tried or not. And names that a plugin of the user
+# may add to vLLM's list.
 LISTED: Final = re.compile(r"Input should be \d")
 # The list of the texts that a key takes, also where each of them needs another key.
 QUOTED: Final = re.compile(r"Input should be '.+'")
@@ -426,6 +427,10 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         quoted = QUOTED.search(row.get("rejected", {}).get("text", ""))
         if quoted:
             row = {**row, "words": row.get("words") or re.findall(r"'([^']+)'", quoted[0])}
+        listed = next((why for why in row.get("rejected", {}).values() if LISTED.search(why)), "")
+        numbers = dict.fromkeys(int(digits) for digits in re.findall(r"\d+", listed) if int(digits) > 1)
+        if "words" in row and (more := [number for number in numbers if number not in row["words"]]):
+            row = {**row, "words": [*row["words"], *more]}
         if name in WORDS:
             row = {**row, "words": row.get("words", WORDS[name])}
         rejected = {key: why for key, why in row.get("rejected", {}).items() if holds(name, key, why, row)}

@@ -19,7 +19,7 @@ from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
-from handler.custom_code.code_errors import ReplyHeadersTooLong
+from handler.custom_code.code_errors import InvalidReply, ReplyHeadersTooLong
 from handler.custom_code.request_deadline import REQUEST_DEADLINE
 
 # Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
@@ -97,11 +97,21 @@ async def _send(
 
 
 def _headers(outcome: CodeReply) -> Headers:
+    """:raises InvalidReply: the status is none of a final reply, or a header has characters that HTTP does not have."""
+    if not 200 <= outcome.status <= 599:
+        raise InvalidReply(f"the status {outcome.status}", "give one from 200 to 599")
     headers = Headers({"Content-Type": outcome.content_type})
     for name, value in outcome.headers.items():
         if not is_hop_by_hop_header(name) and name.lower() != "content-length":
             headers[name] = " ".join(value.split())
+    for name, value in headers.items():
+        if not (name.isascii() and _in_latin1(value)):
+            raise InvalidReply(f"the header {name[:80]!r}, of characters that HTTP does not have", "encode them")
     return headers
+
+
+def _in_latin1(text: str) -> bool:
+    return all(character <= "\xff" for character in text)
 
 
 def _check_headers(reply: Headers, request: Request) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from typing import Any
 
 from handler.custom_code.code_contract import CodeReply, CodeRequest
-from handler.custom_code.hook_caller import HookCaller
+from handler.custom_code.hook_caller import HookCaller, contained
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -53,7 +53,7 @@ async def _messages(app: Application, request: CodeRequest) -> AsyncIterator[Mes
         arrived = True
         return {"type": "http.request", "body": request.body, "more_body": False}
 
-    task = asyncio.ensure_future(app(_scope(request), receive, sent.put))
+    task = asyncio.ensure_future(contained(app(_scope(request), receive, sent.put)))
     try:
         while True:
             message = asyncio.ensure_future(sent.get())

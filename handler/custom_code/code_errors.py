@@ -7,6 +7,13 @@ from handler.errors import ClientError, EndpointError, ServerError
 MAX_MESSAGE = 500
 
 
+class Exited(Exception):
+    """An async function of custom code called `sys.exit`, or raised KeyboardInterrupt: its cause.
+
+    Either would end the event loop that it leaves, with everything else that runs there.
+    """
+
+
 class CustomCodeFailed(ServerError):
     """A hook raised an exception: 500, with the exception's type and message."""
 
@@ -16,6 +23,15 @@ class CustomCodeFailed(ServerError):
         self.function = function
         message = str(error).strip()[:MAX_MESSAGE]
         super().__init__(f"{function} raised {type(error).__name__}{': ' if message else ''}{message}")
+
+
+class InvalidReply(ServerError):
+    """Custom code gave its reply a status or a header that HTTP cannot carry."""
+
+    code = "invalid_code_reply"
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"The code's reply has {what}: {fix}.")
 
 
 class ReplyHeadersTooLong(ServerError):

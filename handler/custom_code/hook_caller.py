@@ -1,7 +1,7 @@
 """Calls a function of custom code: sync or async, with or without a context. Its generators become iterators.
 
 Async functions run on an event loop of their own, in one thread. One that blocks delays other async hooks, but never
-the engine's tokens.
+the engine's tokens. A function that calls `sys.exit` fails its own request: it ends neither a loop nor the process.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused, UnsupportedFormat
+from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused, Exited, UnsupportedFormat
 from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError, SettingError
 
@@ -65,13 +65,13 @@ class HookCaller:
         """Calls a hook, and waits for it if it is async.
 
         :raises EndpointError: the hook raised an exception: an EndpointError, an error of `sagemaker-inference`, or
-            another one, which becomes a 500.
+            another one (SystemExit is one, too), which becomes a 500.
         """
         passed = (*arguments, context) if hook.takes_context else arguments
         try:
             result = hook.function(*passed)
-            return self.loop.run(_awaited(result)) if inspect.isawaitable(result) else result
-        except Exception as error:
+            return self.loop.run(contained(result)) if inspect.isawaitable(result) else result
+        except BaseException as error:
             raise as_endpoint_error(hook.name, error) from error
 
     def pieces(self, name: str, stream: object) -> Generator[Any]:
@@ -84,34 +84,35 @@ class HookCaller:
                 yield from self._from_async(stream)
             elif isinstance(stream, Iterator):
                 yield from stream
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise as_endpoint_error(name, error) from error
 
     def _from_async(self, stream: AsyncIterator[Any]) -> Iterator[Any]:
         end = object()
         try:
-            while (item := self.loop.run(_next(stream, end))) is not end:
+            while (item := self.loop.run(contained(anext(stream, end)))) is not end:
                 yield item
         finally:
             aclose = getattr(stream, "aclose", None)
             if aclose is not None:
-                self.loop.run(_awaited(aclose()))
+                self.loop.run(contained(aclose()))
 
 
-async def _awaited(value: Any) -> Any:
-    return await value
-
-
-async def _next(stream: AsyncIterator[Any], end: object) -> object:
-    return await anext(stream, end)
+async def contained(value: Awaitable[Any]) -> Any:
+    """Awaits what custom code returned. :raises Exited: in the place of what would end the event loop."""
+    try:
+        return await value
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise Exited from error
 
 
 def is_stream(value: object) -> bool:
     return isinstance(value, Iterator | AsyncIterator)
 
 
-def as_endpoint_error(name: str, error: Exception) -> EndpointError:
+def as_endpoint_error(name: str, error: BaseException) -> EndpointError:
     """The endpoint error for an exception of custom code. The traceback goes to the log."""
+    error = error.__cause__ or error if isinstance(error, Exited) else error
     known = error if isinstance(error, EndpointError) else _library_error(name, error)
     if known is not None:
         return known
@@ -119,7 +120,7 @@ def as_endpoint_error(name: str, error: Exception) -> EndpointError:
     return CustomCodeFailed(name, error)
 
 
-def _library_error(name: str, error: Exception) -> EndpointError | None:
+def _library_error(name: str, error: BaseException) -> EndpointError | None:
     """The endpoint error for an error of `sagemaker-inference`. None for other exceptions, or if hooks are not used."""
     if "sagemaker_inference.errors" not in sys.modules:
         return None

@@ -31,18 +31,18 @@ def load_module(file: Path) -> ModuleType:
     sys.modules[file.stem] = module  # pickle and dataclasses find the module by its name
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:  # a script that calls sys.exit, too
         del sys.modules[file.stem]
         raise load_error(file.name, "importing it", error) from error
     return module
 
 
-def load_error(name: str, doing: str, error: Exception) -> SettingError:
+def load_error(name: str, doing: str, error: BaseException) -> SettingError:
     """The error for custom code that raised an exception while it was loaded. The traceback goes to the log.
 
     :param error: the exception, or the EndpointError that `HookCaller` made of it.
     """
-    if isinstance(error, EndpointError) and isinstance(error.__cause__, Exception):
+    if isinstance(error, EndpointError) and isinstance(error.__cause__, BaseException):
         error = error.__cause__
     logger.error("%s: %s raised %s", name, doing, type(error).__name__, exc_info=error)
     message = (str(error).strip().splitlines() or [""])[0][:300]

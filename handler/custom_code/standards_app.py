@@ -73,7 +73,7 @@ def load_standards(source: CodeSource, engine: EngineModel | None, load_hooks: L
         sagemaker.bootstrap(app)
     except EndpointError:
         raise
-    except Exception as error:
+    except BaseException as error:  # a script that calls sys.exit, too
         raise load_error(source.file.name, "loading it", error) from error
     own = hooks is not None or bool(app.user_middleware) or _routed(app, *INVOCATIONS)
     if not _routed(app, *INVOCATIONS):

@@ -20,6 +20,8 @@ import msgspec
 from handler.regular_files import open_regular
 
 PREFIX = 8
+# How a file begins that Git LFS leaves in the place of one that it has not fetched (git-lfs, docs/spec.md).
+LFS_POINTER = b"version "
 # The format's own limit is 100 MB (safetensors/src/tensor.rs, MAX_HEADER_SIZE). The largest real ones are below 1 MB.
 LARGEST_HEADER = 8 << 20
 # Fewer bytes than the shortest entry of a tensor takes.
@@ -79,6 +81,8 @@ def read_header(read: ReadRange, size: int | None = None) -> dict[str, Tensor]:
     prefix = read(0, PREFIX)
     if len(prefix) < PREFIX:
         raise BrokenFile(f"has {len(prefix)} bytes, fewer than the {PREFIX} that give the length of the header")
+    if prefix == LFS_POINTER:
+        raise BrokenFile("is a pointer of Git LFS, and the weights were not fetched (git lfs pull)")
     length = int.from_bytes(prefix, "little")
     if not 2 <= length <= LARGEST_HEADER:
         most = f"at most {LARGEST_HEADER:,} are read, which is enough for 100,000 tensors"

@@ -140,7 +140,7 @@ def _options(words: deque[str], prefix: str) -> Iterator[Read]:
     prefix = (match and match.lastgroup) or prefix
     positional = "model" if prefix == "SM_VLLM_" else ""
     while words:
-        word = words.popleft()
+        word = re.sub(r"^-O(?=\d)", "-O=", words.popleft())  # vLLM's documentation writes -O3
         option, equals, text = word.partition("=") if re.match(r"-\D", word) else ("", "=", word)
         if not option and word in ("run", "serve"):
             continue

@@ -114,6 +114,7 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         {"model": "org/m", "max_num_seqs": 8, "max_model_len": 8192},
         {"tee": "info", "--max-num-seqs": "info"},
     ),
+    ("vllm serve org/m -O3", {"model": "org/m", "engine_args.optimization_level": "3"}, {}),
     ("vllm serve org/m --max-num-seqs four", {"model": "org/m"}, {"--max-num-seqs": "error"}),
     ("vllm serve org/m --max-num-seqs", {"model": "org/m"}, {"--max-num-seqs": "error"}),
     ("vllm serve org/m --max-nm-seqs 4", {"model": "org/m"}, {"--max-nm-seqs": "error"}),

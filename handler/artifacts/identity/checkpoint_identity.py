@@ -18,7 +18,7 @@ from handler.artifacts.identity.canonical_json import digest
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.companions import Companions
-from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
+from handler.neuron.checkpoint.checkpoint_files import SAFETENSORS, holds_weights
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectInfo, ObjectStore
 from handler.storage.safetensors_header import BrokenFile, read_header
@@ -61,9 +61,9 @@ def identify(
     :raises SettingError: there is no configuration, or a file is broken.
     """
     listed = [info for info in files.list("") if "/" not in info.key and only in (None, info.key)]
-    weights = [info for info in listed if info.key.endswith(WEIGHT_SUFFIXES)]
-    if any(info.key.endswith(".safetensors") for info in weights):
-        weights = [info for info in weights if info.key.endswith(".safetensors")]
+    weights = [info for info in listed if holds_weights(info.key)]
+    if any(info.key.endswith(SAFETENSORS) for info in weights):
+        weights = [info for info in weights if info.key.endswith(SAFETENSORS)]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="identify") as pool:
         shapes = list(pool.map(lambda info: _shape(files, info, setting), weights))
         contents = list(pool.map(lambda info: _content(files, info), weights)) if content else []
@@ -131,7 +131,7 @@ def _config(files: ObjectStore, setting: str) -> dict[str, Json]:
 
 def _shape(files: ObjectStore, info: ObjectInfo, setting: str) -> dict[str, Json]:
     """Returns the tensor shapes of one file. A pickled file cannot be listed without running it: its size is used."""
-    if not info.key.endswith(".safetensors"):
+    if not info.key.endswith(SAFETENSORS):
         return {info.key: info.size}
     try:
         tensors = read_header(reader(files, info.key), info.size)

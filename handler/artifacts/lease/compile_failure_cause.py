@@ -55,8 +55,10 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
     if killed is not None:
         return CompileKilled(_name(-killed))
     reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _without_exception(error, statuses)
-    if EXHAUSTED.search(f"{text}\n{log}"):
-        reason = f"{reason[:LONGEST]} (a resource of this machine is exhausted; remembered for {SHORT:.0f} s only)"
+    if exhausted := EXHAUSTED.search(f"{text}\n{log}"):
+        said = "" if exhausted[0] in reason[:LONGEST] else f"{exhausted[0]}: "
+        what = f"{said}a resource of this machine is exhausted; remembered for {SHORT:.0f} s only"
+        reason = f"{reason[:LONGEST]} ({what})"
         return CompileFailed(reason, log, SHORT)
     crashed = bool(CRASHED.search(f"{reason}\n{log}")) and not REJECTED.search(log)
     return CompileFailed(reason[:LONGEST], log, crashed=crashed)

@@ -38,11 +38,11 @@ def _only(*values: str, reason: str) -> Translator:
     return translate
 
 
-def _rolling_batch(name: str, value: str) -> list[Assignment]:
-    if value.strip().lower() == "disable":
-        return [assign("max_num_seqs", 1, name)]
-    reason = "the engine is vLLM with continuous batching"
-    return _only("auto", "vllm", "tnx", reason=reason)(name, value)
+def _task(name: str, value: str) -> list[Assignment]:
+    if value.strip().lower().replace("_", "-") in {"text-embedding", "embedding", "embed"}:
+        return _engine("runner")(name, "pooling")
+    reason = "an endpoint generates text, or makes embeddings (text-embedding)"
+    return _only("text-generation", "generate", "auto", reason=reason)(name, value)
 
 
 def _on_device_generation(name: str, value: str) -> list[Assignment]:
@@ -91,7 +91,8 @@ OPTIONS: Mapping[str, Translator] = {
     "trust_remote_code": to_field("trust_remote_code"),
     "tensor_parallel_degree": to_field("tensor_parallel_size"),
     "pipeline_parallel_degree": _engine("pipeline_parallel_size"),
-    "rolling_batch": _rolling_batch,
+    # `disable` turns LMI's own batching off, as its asynchronous mode needs. vLLM's scheduler batches all the same.
+    "rolling_batch": _only("auto", "vllm", "tnx", "disable", reason="the engine is vLLM with continuous batching"),
     "rolling_batch_strategy": _only("continuous_batching", reason="sequences are batched continuously"),
     "max_rolling_batch_size": to_field("max_num_seqs"),
     "max_rolling_batch_prefill_tokens": _engine("max_num_batched_tokens"),
@@ -121,7 +122,7 @@ OPTIONS: Mapping[str, Translator] = {
     "output_formatter": to_field("output_formatter"),
     "tgi_compat": if_true(Assignment("inputs_schema", "tgi")),
     "device": _only("neuron", "auto", "cpu", reason="the line decides the device"),
-    "task": _only("text-generation", "generate", "auto", reason="this endpoint generates text"),
+    "task": _task,
     "entrypoint": _handler,
 }
 # Keys of serving.properties without `option.`.
@@ -139,6 +140,7 @@ _PARTITION = "models are compiled ahead of time by this endpoint's own tools, no
 
 # Known options without effect: replies are the same with and without them.
 NO_EFFECT: Mapping[str, str] = {
+    "async_mode": "the engine is always called asynchronously, as in LMI's asynchronous mode",
     "model_loading_timeout": "SageMaker's own ContainerStartupHealthCheckTimeoutInSeconds bounds the start",
     "predict_timeout": "SageMaker's own limits bound a request",
     "parallel_loading": "there is one engine to load",
@@ -150,6 +152,7 @@ NO_EFFECT: Mapping[str, str] = {
     "cluster_size": "the instance decides",
 }
 SERVER_NO_EFFECT: Mapping[str, str] = {
+    "async_mode": "the engine is always called asynchronously, as in LMI's asynchronous mode",
     "max_batch_delay": "continuous batching does not wait for a batch to fill",
     "max_idle_time": "the engine is never scaled down",
     "load_on_devices": "the engine uses the cores that it is given",

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 from handler.neuron.checkpoint.adapter_files import CONFIG, WEIGHTS
+from handler.neuron.checkpoint.checkpoint_files import SAFETENSORS, holds_weights
 from handler.storage.safetensors_header import file_range, read_header
 
 # Modules that PEFT's adapters usually change. Every model that supports LoRA in vLLM has one of them.
@@ -38,7 +39,7 @@ def write_empty_adapter(model: Path, target: Path) -> bool:
 
 def _module(model: Path) -> tuple[str, tuple[int, ...]] | None:
     """The name and shape (outputs by inputs) of the first linear layer that adapters usually change."""
-    for file in sorted(model.glob("*.safetensors")):
+    for file in sorted(file for file in model.iterdir() if holds_weights(file.name, SAFETENSORS)):
         for key, tensor in sorted(read_header(file_range(file)).items()):
             name, _, last = key.rpartition(".")
             if last == "weight" and name.rpartition(".")[2] in MODULES and len(tensor.shape) == 2:

@@ -20,11 +20,19 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 SETTING = "ENDPOINT_MODEL"
+AGAIN = "Upload the original file again, or save it as UTF-8 without a byte order mark."
 # The index of Llama 3.1 405B, one of the largest, has about 0.1 MB.
 LARGEST_JSON = 64 * 1024 * 1024
 # How the names of files with weights end that vLLM reads from a directory. A GGUF file is read by its own path only
 # (vllm/model_executor/model_loader/gguf_loader.py).
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+SAFETENSORS = ".safetensors"
+
+
+def holds_weights(name: str, suffixes: str | tuple[str, ...] = WEIGHT_SUFFIXES) -> bool:
+    """Whether vLLM reads a file as weights. Its patterns pass over names that begin with a dot, such as the
+    `._model.safetensors` that macOS puts beside a file of an archive."""
+    return name.endswith(suffixes) and not name.startswith(".")
 
 
 class CheckpointFiles(Protocol):
@@ -127,13 +135,15 @@ class S3Files:
 def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
     """The JSON object in a file of a checkpoint; None if there is no such file.
 
-    :raises SettingError: the file does not hold a JSON object.
+    transformers reads UTF-8 only, and no byte order mark, as some editors on Windows write one.
+
+    :raises SettingError: the file does not hold a JSON object in UTF-8.
     """
     content = files.read(name)
     if content is None:
         return None
     try:
-        value: Json = json.loads(content)
+        value: Json = json.loads(content.decode())
     except (ValueError, RecursionError):
         raise _no_object(files, name) from None
     if not isinstance(value, dict):
@@ -146,7 +156,7 @@ def unreadable(path: Path, error: OSError) -> SettingError:
 
 
 def _no_object(files: CheckpointFiles, name: str) -> SettingError:
-    return SettingError(SETTING, f"{files.where}/{name} is not a JSON object", "Upload the original file again.")
+    return SettingError(SETTING, f"{files.where}/{name} is not a JSON object in plain UTF-8", AGAIN)
 
 
 def _check_size(where: str, size: int) -> None:

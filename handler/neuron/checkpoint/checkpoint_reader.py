@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 from handler.errors import NoDirectory, SettingError
 from handler.json_value import Json
-from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, S3Files, read_json
+from handler.neuron.checkpoint.checkpoint_files import (
+    SAFETENSORS,
+    SETTING,
+    CheckpointFiles,
+    LocalFiles,
+    S3Files,
+    holds_weights,
+    read_json,
+)
 from handler.neuron.checkpoint.model_facts import ModelFacts, facts_from
 from handler.storage.safetensors_header import BrokenFile, Tensor, read_header, total_sizes
 
@@ -122,7 +130,7 @@ def shards_or_all(files: CheckpointFiles) -> list[str]:
         return shards_of(index.get("weight_map"))
     # Mistral's own format, which is beside transformers', has other names.
     others = [name for name in files.listing() if not name.startswith("consolidated")]
-    names = sorted(name for name in others if name.endswith(".safetensors"))
+    names = sorted(name for name in others if holds_weights(name, SAFETENSORS))
     return [SINGLE] if SINGLE in names else names
 
 

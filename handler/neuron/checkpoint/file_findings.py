@@ -16,7 +16,13 @@ from handler.config.vllm_argument_table import registered_names
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.chat_template import FILE, own_template
-from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES, CheckpointFiles, LocalFiles, read_json
+from handler.neuron.checkpoint.checkpoint_files import (
+    SAFETENSORS,
+    CheckpointFiles,
+    LocalFiles,
+    holds_weights,
+    read_json,
+)
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
 from handler.neuron.checkpoint.model_facts import number, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
@@ -34,6 +40,14 @@ LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
 BY_TYPE: Final = ("llama", "mistral", "qwen2")
 # Tokens that a fine-tuned model's tokenizer may have beyond the model's vocabulary. More are another model's.
 SPARE_TOKENS: Final = 64
+# Where a configuration says how weights are quantized. Methods of vLLM, and whose weights they read. What may say it
+# in the place of config.json (vllm/model_executor/layers/quantization).
+QUANTIZED: Final = ("quantization_config", "compression_config")
+FAMILIES: Final = {
+    **{method: method for method in ("awq", "gptq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4")},
+    **{"awq_marlin": "awq", "gptq_marlin": "gptq"},
+}
+OWN_FILES: Final = {"awq": ("quant_config.json", "quantize_config.json"), "gptq": ("quantize_config.json",)}
 # Bytes of two tensors that are compared to tell whether one is a copy of the other.
 SAMPLE: Final = 4096
 
@@ -48,6 +62,7 @@ class Loader:
     trust: bool  # the model may bring a class of its own
     plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
     exports: bool = False  # it loads what optimum-neuron has exported
+    cpu: bool = False  # vLLM's own methods of quantization
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:
@@ -79,19 +94,34 @@ def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Find
         yield error(name, "it has no architectures, without which vLLM does not generate")
 
 
+def quantization_findings(
+    config: Mapping[str, Json], sizes: Mapping[str, int], method: str, setting: str
+) -> Iterator[Finding]:
+    """Whether vLLM takes a configured method for these weights (config/model.py, `_verify_quantization`)."""
+    parts = (config, text_part(config))
+    stored = next((part[key] for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
+    own = stored.get("quant_method") if isinstance(stored, dict) else None
+    if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[method]:
+        why = f"it is {method}, and config.json says that the weights are quantized by {own[:40]}"
+        yield error(setting, why, "Remove it: vLLM reads the method from config.json.")
+    elif stored is None and (said_in := OWN_FILES.get(FAMILIES.get(method, ""))) and not sizes.keys() & {*said_in}:
+        why = f"it is {method}, and the weights are not quantized: config.json has no quantization_config"
+        yield error(setting, why, f"Serve a checkpoint that {method} has quantized, or remove the setting.")
+
+
 def weight_findings(
     files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, *, complete: bool
 ) -> Iterator[Finding]:
     """What is wrong with the weights. They may be elsewhere if not `complete`: on the hub, in compiled artifacts."""
     sizes, index = files.listing(), read_json(files, INDEX)
-    safetensors = sorted(name for name in sizes if name.endswith(".safetensors"))
+    safetensors = sorted(name for name in sizes if holds_weights(name, SAFETENSORS))
     names = safetensors if index is None else shards_of(index.get("weight_map"))
     missing = [name for name in names if name not in sizes]
     if not complete and (missing or not names):
         yield not_checked("weights", "weights that are not here")
     elif any(name.startswith("consolidated") for name in safetensors):
         yield not_checked("weights", "weights in Mistral's own format")
-    elif not names and any(name.endswith(WEIGHT_SUFFIXES) for name in sizes):
+    elif not names and any(holds_weights(name) for name in sizes):
         yield not_checked("weights", "weights that are not safetensors")
     elif not names:
         yield error("weights", "there are no files with weights", "Upload the *.safetensors files.")

@@ -66,13 +66,25 @@ class ModelFacts:
     @property
     def longest(self) -> int | None:
         """The longest max_model_len that vLLM takes for it (config.py, _get_and_verify_max_len); None if unknown."""
-        positions, rope = self.max_position_embeddings, text_part(self.config).get("rope_scaling")
-        if positions is None or not isinstance(rope, dict):
-            return positions
-        kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
-        if kind in COUNTED or not isinstance(factor, int | float):
-            return positions
-        return int(factor * ((number(rope, "original_max_position_embeddings") if kind == "yarn" else 0) or positions))
+        text, positions = text_part(self.config), self.max_position_embeddings
+        if positions is None:
+            return None
+        # transformers 5 names it rope_parameters, which may hold an object for each kind of layer.
+        rope = text.get("rope_scaling") or text.get("rope_parameters")
+        layers = [part for part in rope.values() if isinstance(part, dict)] if isinstance(rope, dict) else []
+        parts: list[Json] = [*layers] or [rope]
+        scaled = positions if "gemma3" in self.model_type else max(_scaled(part, positions) for part in parts)
+        return max(scaled, number(text, "model_max_length"))
+
+
+def _scaled(rope: Json, positions: int) -> int:
+    """The length of a rotary embedding, with its scaling."""
+    if not isinstance(rope, dict):
+        return positions
+    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+    if kind in COUNTED or not isinstance(factor, int | float):
+        return positions
+    return int(factor * ((number(rope, "original_max_position_embeddings") if kind == "yarn" else 0) or positions))
 
 
 def facts_from(

@@ -64,12 +64,13 @@ def length_of_model(context: CheckContext) -> Iterator[Finding]:
     """vLLM does not start with a length that the model was not trained for. Only the NxDI plugin switches that off."""
     length, facts = context.draft.number("max_model_len"), context.facts
     limit = facts and (facts.max_position_embeddings if context.plugin else facts.longest)
-    if not limit or length is None or length <= limit or not context.line.platforms:
+    if not limit or length is None or length <= limit:
         return
     setting, why = context.setting("max_model_len"), f"the model was trained for {limit} tokens, not {length}"
     asked = context.config.engine_args
     longer = "rope_scaling" in asked or any(name in json.dumps(asked.get("hf_overrides")) for name in OWN_LENGTH)
-    if context.plugin or ALLOW_LONG in context.draft.env or longer:
+    allowed = context.draft.env.get(ALLOW_LONG, "").strip().lower() in ("1", "true")
+    if context.plugin or allowed or longer:
         why = f"{why}, and vLLM does not check it"
         yield warning("length-beyond-model", setting, why, f"Lower it to {limit} or less.")
     else:

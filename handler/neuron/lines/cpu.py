@@ -35,6 +35,7 @@ FEATURES: Final = frozenset(
 
 SHARE: Final = 4  # a cache takes at most one of so many parts of the free memory
 SEQUENCES: Final = 128  # vLLM's own number for a server on a CPU, for each rank (0.16, vllm/engine/arg_utils.py)
+BLOCK: Final = 128  # tokens in a block of vLLM's own choice on a CPU (vllm/platforms/cpu.py); 0.9.1 has smaller ones
 WIDTH: Final = 4  # bytes of a float32
 SETTING: Final = "SM_VLLM_DTYPE"
 FIX: Final = f"Set {SPACE} (in GiB) to choose yourself."
@@ -50,6 +51,7 @@ def spell(draft: PlanDraft) -> None:
     draft.copy("num_gpu_blocks_override", "quantization")
     choose_dtype(draft)
     choose_cache(draft)
+    require_blocks(draft)
     if config.async_mode is not None:
         draft.args["async_scheduling"] = config.async_mode
     speculative = speculative_config(draft)
@@ -93,6 +95,18 @@ def choose_cache(draft: PlanDraft) -> None:
             draft.warn("kv-cache-small", draft.config.setting("max_model_len"), f"{why}: too little is free", fix)
     draft.env[SPACE] = str(size)
     draft.inform("completed", SPACE, f"{why}; the plan sets it to {size} GiB", FIX)
+
+
+def require_blocks(draft: PlanDraft) -> None:
+    """Rejects fewer blocks than one sequence of the whole context needs: vLLM checks the cache's size before it takes
+    this number, and a longer request then waits for blocks for ever. One block is never given out (block_pool.py)."""
+    blocks, size = draft.number("num_gpu_blocks_override"), draft.number("block_size") or BLOCK
+    length = draft.number("max_model_len") or (draft.facts.longest if draft.facts else None)
+    if blocks is None or length is None or size < 1 or blocks >= (needed := -(-length // size) + 1):
+        return
+    why = f"{blocks} blocks of {size} tokens, of which vLLM keeps one, do not hold a sequence of {length} tokens"
+    fix = f"Give {needed} or more, or remove it."
+    draft.error("too-few-blocks", draft.config.setting("num_gpu_blocks_override"), why, fix)
 
 
 def sequence_bytes(draft: PlanDraft, facts: ModelFacts) -> int:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from handler.json_value import Json
 from handler.neuron.checkpoint import file_findings as rules
 from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
 from handler.neuron.checkpoint.chat_template import configured_template
-from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
+from handler.neuron.checkpoint.checkpoint_files import CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
+from handler.neuron.checkpoint.generation_defaults import FILE, OVERRIDE, OWN_FILE, wrong_defaults
 from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.hardware.installed_packages import installed_versions
@@ -46,7 +48,9 @@ def file_findings(config: EndpointConfig, line: str | None = None, length: Json 
     vllm = version_of(line, installed) or ""
     transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
     plain = not {"runner", "convert", "task"} & config.engine_args.keys()
-    loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM)
+    loader = rules.Loader(
+        vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM, line == "cpu"
+    )
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
     findings = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
     if line.startswith(FORK_091.name) and isinstance(length, int):
@@ -100,8 +104,34 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         yield from rules.collected(rules.weight_findings(files, document, loader, complete=here))
     if field == "model" and config.tool_parser_plugin is None:
         yield from rules.parser_findings(config.tool_call_parser, loader)
+    if field == "model":
+        yield from _of_defaults(config, files)
+    if field == "model" and loader.cpu and config.quantization and "hf_overrides" not in config.engine_args:
+        setting = config.setting("quantization")
+        yield from rules.quantization_findings(document, files.listing(), config.quantization, setting)
     if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
         yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
+
+
+def _of_defaults(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
+    """The defaults for requests. vLLM passes over a file that is no JSON. It does not start with a list in one."""
+    named, override = config.engine_args.get("generation_config"), config.engine_args.get(OVERRIDE)
+    if named in OWN_FILE and (content := files.read(FILE)) is not None:
+        try:
+            document: Json = json.loads(content.decode())
+        except (ValueError, RecursionError):
+            document = {}
+        if isinstance(document, dict):
+            # A value that the endpoint overrides is not used.
+            used = {
+                key: value for key, value in document.items() if not isinstance(override, dict) or key not in override
+            }
+            yield from (rules.error(FILE, why, fix) for why, fix in wrong_defaults(used))
+        else:
+            yield rules.error(FILE, "it is not a JSON object")
+    if isinstance(override, dict):
+        for why, fix in wrong_defaults(override):
+            yield rules.error(config.setting(OVERRIDE), why, fix)
 
 
 def _of_length(config: EndpointConfig, length: int) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handler.engine.engine import Engine
-from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
+from handler.neuron.checkpoint.checkpoint_files import holds_weights
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory
@@ -48,7 +48,7 @@ class MemoryNeed:
 
 def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
     """The memory that an engine needs with a plan, for the model in a directory."""
-    files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES) and file.is_file())
+    files = (file for file in path.glob("*") if holds_weights(file.name) and file.is_file())
     weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
     space = plan.env.get(SPACE)
     if space:

@@ -59,6 +59,22 @@ def test_its_reply_and_headers(code: Callable[..., Client]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "headers", "words"),
+    [
+        *((status, {}, f"the status {status}") for status in (-1, 0, 100, 999)),
+        (200, {"X-A": "\u2603"}, "the header 'X-A'"),
+        (200, {"X-\xdc": "a"}, "the header 'X-"),
+    ],
+)
+def test_a_reply_that_http_cannot_carry_is_an_error(
+    code: Callable[..., Client], status: int, headers: dict[str, str], words: str
+) -> None:
+    reply = code(lambda _: CodeReply(b"{}", "application/json", status, headers)).post("/invocations", data=b"{}")
+    assert (reply.status_code, reply.json["error"]["code"]) == (500, "invalid_code_reply")
+    assert words in reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
     ("error", "status", "message"),
     [
         (CustomCodeFailed("predict_fn", ValueError("bad label")), 500, "predict_fn raised ValueError: bad label"),

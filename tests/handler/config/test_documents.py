@@ -197,6 +197,20 @@ def test_lmis_properties() -> None:
     assert str(config.source("max_num_seqs")) == "option.max_rolling_batch_size in /opt/ml/model/serving.properties"
 
 
+ASYNCHRONOUS = """
+engine=Python
+option.async_mode=True
+option.rolling_batch=disable
+option.entryPoint=djl_python.lmi_vllm.vllm_async_service
+option.max_rolling_batch_size=64
+"""
+
+
+def test_the_properties_of_lmis_asynchronous_mode_leave_batching_to_the_engine() -> None:
+    config = read({}, {"/opt/ml/model/serving.properties": ASYNCHRONOUS})
+    assert (config.max_num_seqs, config.async_mode, list(config.unused)) == (64, None, ["option.async_mode"])
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -33,6 +33,30 @@ def pieces(outcome: CodeReply) -> list[bytes]:
     return list(outcome.body)
 
 
+@pytest.mark.parametrize("raised", ["SystemExit(3)", "KeyboardInterrupt()"])
+@pytest.mark.parametrize("keyword", ["def", "async def"])
+def test_code_that_exits_fails_its_own_request_only(load: Load, ask: Ask, keyword: str, raised: str) -> None:
+    """Either would end the event loop that it leaves: the engine's, or that of all async hooks."""
+    body = f"""
+    if 'whole' in data:
+        raise {raised}
+    {keyword} items():
+        yield 1
+        raise {raised}
+    return items() if 'stream' in data else 'answered'
+"""
+    code = load(f"{OWN_MODEL}{keyword} predict_fn(data, model):{body}")
+    words = f"predict_fn raised {raised.partition('(')[0]}"
+    assert refused(ask, code, '{"whole": 1}').message.startswith(words)
+    stream = ask(code, '{"stream": 1}').body
+    assert isinstance(stream, Iterator)
+    assert next(stream) == b"1\n"
+    assert json.loads(next(stream))["error"]["message"].startswith(words)
+    with pytest.raises(EndpointError, match=words):
+        next(stream)
+    assert ask(code, "{}").body == b'"answered"'
+
+
 CONTEXT_FORMS = {
     "without": ("", ""),
     "with": (", context", "assert context.get_request_header(0, 'x-from') == 'test'"),
@@ -424,6 +448,8 @@ def test_hooks_run_without_an_engine(load: Load, ask: Ask) -> None:
         ("import no_such_module", "ModuleNotFoundError"),
         ("def (", "SyntaxError"),
         ("def model_fn(model_dir): raise OSError('no weights')", "model_fn raised OSError: no weights"),
+        ("def model_fn(model_dir): raise SystemExit('no weights')", "model_fn raised SystemExit: no weights"),
+        ("import sys; sys.exit('no argument')", "importing it raised SystemExit: no argument"),
         (OWN_MODEL + "def predict_fn(data): return data", "predict_fn"),
         (OWN_MODEL + "def output_fn(a, b, c, d): return a", "output_fn"),
         (OWN_MODEL + "def transform_fn(a, b, c, d): ...\ndef predict_fn(a, b): ...", "transform_fn"),

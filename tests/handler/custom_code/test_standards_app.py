@@ -17,7 +17,7 @@ from waiting import eventually
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import INVOCATIONS, PING, CodeReply, CodeRequest
 from handler.custom_code.code_source import CodeKind, find_code
-from handler.errors import SettingError
+from handler.errors import EndpointError, SettingError
 
 Load = Callable[..., Any]
 IMPORTS = """import model_hosting_container_standards.sagemaker as standards
@@ -185,6 +185,16 @@ def test_errors_are_openais(load: Load, text: str, status: int, said: str) -> No
     )
     reply = ask(code, {})
     assert (reply.status, document(reply)["error"]["message"]) == (status, said)
+
+
+def test_a_handler_that_exits_fails_its_own_request_only(load: Load) -> None:
+    text = "if await request.body() == b'1': raise SystemExit(3)\n    return {'answered': True}"
+    code = load(
+        IMPORTS + f"@standards.custom_invocation_handler\nasync def mine(request: Request):\n    {text}\n", "model.py"
+    )
+    with pytest.raises(EndpointError, match="POST /invocations raised SystemExit: 3"):
+        ask(code, 1)
+    assert document(ask(code, {})) == {"answered": True}
 
 
 def test_a_stream_is_sent_piece_by_piece_and_ends_with_its_client(load: Load) -> None:

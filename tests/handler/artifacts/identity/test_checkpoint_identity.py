@@ -34,6 +34,8 @@ def test_a_fine_tune_has_the_same_shape_and_another_content(tmp_path: Path) -> N
 def test_the_same_checkpoint_elsewhere_is_the_same(tmp_path: Path) -> None:
     files = {"model.safetensors": safetensors(TENSORS), "README.md": b"one"}
     assert write(tmp_path / "a", files) == write(tmp_path / "b", {**files, "README.md": b"two"})
+    of_macos = {"._model.safetensors": b"\x00\x05\x16\x07" + bytes(100)}
+    assert write(tmp_path / "c", {**files, **of_macos}) == write(tmp_path / "d", files)
 
 
 def test_how_tensors_are_split_over_files_does_not_change_the_shape(tmp_path: Path) -> None:

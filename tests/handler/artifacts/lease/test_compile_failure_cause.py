@@ -102,3 +102,10 @@ def test_a_crash_of_the_compiler_is_told_from_its_errors(statuses: list[int], lo
     assert isinstance(failure, CompileFailed)
     assert failure.crashed is crashed
     assert statuses != [70] or "status 70 and printed no reason" in failure.reason
+
+
+def test_a_full_disk_is_said_and_has_its_fix_where_the_last_error_is_that_of_the_compiler() -> None:
+    log = "/usr/bin/ld: final link failed: No space left on device\nInductorError: CppCompileError: C++ compile error\n"
+    failure = compile_failure(RuntimeError(VLLM + "{'EngineCore_DP0': 1}"), [1], log)
+    assert "No space left on device" in failure.message
+    assert "ENDPOINT_SCRATCH" in failure.message

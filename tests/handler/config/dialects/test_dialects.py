@@ -152,7 +152,8 @@ VARIABLES: list[tuple[str, str, str, object]] = [
     ("OPTION_TENSOR_PARALLEL_DEGREE", "24", "tensor_parallel_size", 24),
     ("OPTION_TENSOR_PARALLEL_DEGREE", "max", "tensor_parallel_size", None),
     ("OPTION_ROLLING_BATCH", "auto", "max_num_seqs", None),
-    ("OPTION_ROLLING_BATCH", "disable", "max_num_seqs", 1),
+    ("OPTION_ROLLING_BATCH", "disable", "max_num_seqs", None),
+    ("OPTION_TASK", "text-embedding", "engine_args.runner", "pooling"),
     ("OPTION_MAX_ROLLING_BATCH_SIZE", "8", "max_num_seqs", 8),
     ("OPTION_MAX_ROLLING_BATCH_PREFILL_TOKENS", "32768", "engine_args.max_num_batched_tokens", 32768),
     ("OPTION_N_POSITIONS", "4096", "max_model_len", 4096),
@@ -267,6 +268,7 @@ def test_arguments_of_vllms_http_server_are_rejected(prefix: str, argument: str)
         ("OPTION_DRAFT_MODEL_TP_SIZE", "2", "degree"),
         ("OPTION_ROLLING_BATCH", "trtllm", "vLLM"),
         ("OPTION_BATCH_SIZE", "4", "max_rolling_batch_size"),
+        ("OPTION_TASK", "text-classification", "embeddings"),
         ("OPTION_LOAD_SPLIT_MODEL", "true", "save_sharded_checkpoint"),
         ("OPTION_INPUT_FORMATTER", "mine", "request"),
         ("OPTION_ENTRYPOINT", "model.py", "handler"),
@@ -283,7 +285,8 @@ def test_an_unsupported_option_is_rejected_with_the_reason(name: str, text: str,
 
 
 @pytest.mark.parametrize(
-    "name", ["OPTION_MODEL_LOADING_TIMEOUT", "OPTION_PARALLEL_LOADING", "SM_ON_ALLOW_NON_CACHED_MODEL"]
+    "name",
+    ["OPTION_ASYNC_MODE", "OPTION_MODEL_LOADING_TIMEOUT", "OPTION_PARALLEL_LOADING", "SM_ON_ALLOW_NON_CACHED_MODEL"],
 )
 def test_what_has_no_effect_is_kept_with_the_reason(name: str) -> None:
     config = read({name: "1600"})

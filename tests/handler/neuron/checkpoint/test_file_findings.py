@@ -74,6 +74,7 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
     [
         (cut, "model.safetensors", "has"),
         (written("model.safetensors", b"<html>"), "model.safetensors", "fewer"),
+        (written("model.safetensors", "version https://git-lfs.github.com/spec/v1\n"), "model.safetensors", "Git LFS"),
         (lambda model: (model / "model.safetensors").unlink(), "weights", "no files with weights"),
         (written("model.safetensors.index.json", json.dumps(INDEX)), "model-2.safetensors", "it is not there"),
         (
@@ -100,9 +101,17 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (edited("tokenizer_config.json", extra_special_tokens=["<a>"]), "tokenizer_config.json", "a list"),
         (edited("tokenizer_config.json", tokenizer_class="REMOVED"), "tokenizer_config.json", "no tokenizer_class"),
         (written("tokenizer_config.json", "{"), "ENDPOINT_MODEL", "tokenizer_config.json is not a JSON object"),
+        (written("tokenizer_config.json", b"\xef\xbb\xbf{}"), "ENDPOINT_MODEL", "UTF-8"),
+        (written("tokenizer_config.json", "{}".encode("utf-16")), "ENDPOINT_MODEL", "UTF-8"),
         (edited("tokenizer_config.json", chat_template="{% if x %}"), "chat_template.jinja", "endif"),
         (written("chat_template.jinja", "{{ 9**(9**(9**9)) }}"), "tokenizer.json", "time or memory"),
         (written("chat_template.jinja", ""), "chat_template.jinja", "it is empty"),
+        (written("generation_config.json", "[]"), "generation_config.json", "not a JSON object"),
+        (edited("generation_config.json", temperature="0.7"), "generation_config.json", "temperature is '0.7'"),
+        (edited("generation_config.json", top_p=0), "generation_config.json", "above 0"),
+        (edited("generation_config.json", top_k=50.0), "generation_config.json", "whole number"),
+        (edited("generation_config.json", min_p=float("nan")), "generation_config.json", "min_p is nan"),
+        (edited("generation_config.json", max_new_tokens=0), "generation_config.json", "1 or more"),
     ],
 )
 def test_a_fault_is_an_error_of_check_and_of_the_start(model: Path, change: Change, setting: str, words: str) -> None:
@@ -141,6 +150,7 @@ def added(header: dict[str, Any]) -> dict[str, Any]:
         (tensors(added), {}, 0),
         (written("model.safetensors.index.json", '{"weight_map": {"gone": "model.safetensors"}}'), {}, 0),
         (written("notes.bin", "x"), {}, 0),
+        (written("._model.safetensors", b"\x00\x05\x16\x07" + bytes(100)), {}, 0),
         (written("hf_quant_config.json", "{}"), {}, 5),
         (written("consolidated.safetensors", "x"), {}, 5),
         (tensors(lambda header: {name.removeprefix("model."): entry for name, entry in header.items()}), {}, 5),
@@ -150,6 +160,13 @@ def added(header: dict[str, Any]) -> dict[str, Any]:
         (lambda model: (model / "tokenizer.json").unlink(), {"SM_VLLM_SKIP_TOKENIZER_INIT": "true"}, 0),
         (edited("config.json", architectures="REMOVED"), {}, 0),
         (written("generation_config.json", "{"), {}, 0),
+        (written("generation_config.json", '{"temperature": null, "top_k": -1, "top_p": 1}'), {}, 0),
+        (written("generation_config.json", '{"top_p": 0}'), {"SM_VLLM_GENERATION_CONFIG": "vllm"}, 0),
+        (
+            written("generation_config.json", '{"top_p": 0}'),
+            {"SM_VLLM_OVERRIDE_GENERATION_CONFIG": '{"top_p": 0.9}'},
+            0,
+        ),
     ],
 )
 def test_a_model_that_works_is_not_refused(
@@ -160,6 +177,38 @@ def test_a_model_that_works_is_not_refused(
     (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
     found = check(model, "--env-file", str(tmp_path / "env"))
     assert found[0] == status, found
+
+
+@pytest.mark.parametrize(
+    ("change", "method", "words"),
+    [
+        (lambda _: None, "awq", "not quantized"),
+        (lambda _: None, "gptq_marlin", "not quantized"),
+        (edited("config.json", quantization_config={"quant_method": "gptq"}), "awq", "quantized by gptq"),
+        (edited("config.json", text_config={"compression_config": {"quant_method": "fp8"}}), "awq", "by fp8"),
+        (edited("config.json", quantization_config={"quant_method": "awq"}), "awq_marlin", None),
+        (edited("config.json", quantization_config={"quant_method": "awq"}), "moe_wna16", None),
+        (written("quantize_config.json", "{}"), "gptq", None),
+        (lambda _: None, "fp8", None),
+        (lambda _: None, "bitsandbytes", None),
+    ],
+)
+def test_a_method_that_the_weights_are_not_quantized_by(
+    model: Path, change: Change, method: str, words: str | None
+) -> None:
+    change(model)
+    (model.parent / "env").write_text(f"SM_VLLM_QUANTIZATION={method}\n")
+    _, findings = check(model, "--line", "cpu", "--env-file", str(model.parent / "env"))
+    finding = findings.get("SM_VLLM_QUANTIZATION")
+    assert (finding is not None) is (words is not None)
+    assert words is None or (finding is not None and words in finding["why"])
+
+
+def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
+    (model.parent / "env").write_text('SM_VLLM_OVERRIDE_GENERATION_CONFIG={"temperature": "x"}\n')
+    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    assert status == 1
+    assert "temperature is 'x'" in findings["SM_VLLM_OVERRIDE_GENERATION_CONFIG"]["why"]
 
 
 def test_deploy_creates_nothing_of_such_a_model(model: Path) -> None:

@@ -41,7 +41,10 @@ def test_what_the_backend_does_not_have(line: str, code: str, settings: dict[str
 
 @pytest.mark.parametrize(
     ("line", "severity"),
-    [(TNX, Severity.ERROR), (NXD, Severity.ERROR), ("optimum", Severity.ERROR), ("nxdi-0.16", Severity.WARNING)],
+    [
+        *((TNX, Severity.ERROR), (NXD, Severity.ERROR), ("optimum", Severity.ERROR), ("nxdi-0.16", Severity.WARNING)),
+        ("cpu", Severity.ERROR),
+    ],
 )
 @pytest.mark.parametrize(
     ("rope", "length"),
@@ -61,6 +64,32 @@ def test_a_length_that_the_model_was_not_trained_for(
     if severity is Severity.ERROR:
         codes = [one.code for one in outcome(line, facts=facts, max_model_len=length - 1).findings]
         assert "length-beyond-model" not in codes
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"rope_parameters": {"rope_type": "linear", "factor": 4.0}}, 8192),
+        (
+            {"rope_parameters": {"full": {"rope_type": "linear", "factor": 2.0}, "sliding": {"rope_type": "default"}}},
+            4096,
+        ),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}, 2048),
+        ({"model_max_length": 3000}, 3000),
+    ],
+)
+def test_the_longest_context_is_vllms(config: dict[str, Any], length: int) -> None:
+    facts = llama(max_position_embeddings=2048, config=config)
+    for more, refused in ((0, False), (1, True)):
+        codes = [finding.code for finding in outcome("cpu", facts=facts, max_model_len=length + more).findings]
+        assert ("length-beyond-model" in codes) is refused
+
+
+@pytest.mark.parametrize(("value", "severity"), [("0", Severity.ERROR), ("1", Severity.WARNING)])
+def test_the_variable_for_a_longer_context_counts_by_its_value(value: str, severity: Severity) -> None:
+    settings = {"max_model_len": 4096, "neuron_env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": value}}
+    result = outcome("cpu", facts=llama(max_position_embeddings=2048), **settings)
+    assert found(result, "length-beyond-model").severity is severity
 
 
 @pytest.mark.parametrize("framework", [{}, {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}])

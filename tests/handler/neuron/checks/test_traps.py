@@ -507,6 +507,8 @@ def test_a_text_of_any_length_has_a_verdict(text: str) -> None:
         ({"mamba_ssu_algorithm": "simple"}, True),
         ({"mamba_ssu_algorithm": "simple", "mamba_backend": "flashinfer"}, False),
         ({"attention_config": {"flash_attn_version": 3}}, False),
+        ({"compilation_config": {"mode": 3}}, False),
+        ({"compilation_config": {"mode": 4}}, True),
         ({"attention_config": {"flash_attn_version": 5}}, True),
         ({"reasoning_parser": "mine"}, True),
         ({"reasoning_parser": "mine", "reasoning_parser_plugin": "/opt/mine.py"}, False),
@@ -517,6 +519,24 @@ def test_a_text_of_any_length_has_a_verdict(text: str) -> None:
 )
 def test_what_vllm_accepts_beside_others_is_not_rejected(arguments: dict[str, Any], rejected: bool) -> None:
     assert bool(list(rejections("0.29.0", "neuron", arguments))) is rejected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rejected"),
+    [
+        ({"gpu_memory_utilization": 90.0}, True),
+        ({"gpu_memory_utilization": 0.9}, False),
+        ({"structured_outputs_config": {"backend": "foo"}}, True),
+        ({"structured_outputs_config": {"back_end": "xgrammar"}}, True),
+        ({"compilation_config": {"unknown": 1}}, True),
+        ({"compilation_config": {"mode": 3}}, False),
+        ({"attention_backend": "CPU_ATTN"}, False),  # this is for the platform to say
+        ({"enable_sleep_mode": True}, False),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_rejected_on_cpus_too(arguments: dict[str, Any], rejected: bool) -> None:
+    """vLLM 0.16 was asked on Neuron's platform only."""
+    assert bool(list(rejections("0.16.0", "cpu", arguments))) is rejected
 
 
 def test_engines_that_need_more_cores_than_there_are_do_not_start() -> None:

@@ -40,6 +40,16 @@ def codes(result: PlanOutcome) -> set[str]:
     return {finding.code for finding in result.findings if finding.code.startswith("dtype-")}
 
 
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [({"max_model_len": 256}, 3), ({"max_model_len": 257}, 4), ({"max_model_len": 64, "block_size": 16}, 5)],
+)
+def test_blocks_hold_one_sequence_of_the_whole_context(settings: dict[str, int], needed: int) -> None:
+    assert made(SKYLAKE, num_gpu_blocks_override=needed, **settings).plan is not None
+    finding = found(made(SKYLAKE, num_gpu_blocks_override=needed - 1, **settings), "too-few-blocks")
+    assert (finding.severity, finding.setting) == (Severity.ERROR, "num_gpu_blocks_override")
+
+
 @pytest.mark.parametrize("flags", [SKYLAKE, GRAVITON2])
 def test_without_bfloat16_arithmetic_a_bfloat16_model_is_float32(flags: frozenset[str]) -> None:
     result = made(flags)
