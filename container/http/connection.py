@@ -17,7 +17,7 @@ from container.http.body_budget import BodyBudget, BodyBytes
 from container.http.exchange import CLIENT_CLOSED, Exchange, OtherProtocol
 from container.http.half_close import CONTINUE, HalfClose
 from container.http.reply_buffer import ReplyBuffer
-from container.http.reply_head import ReplyHeads
+from container.http.reply_head import closing_reply
 from container.http.request_parser import RequestHead, RequestParser
 from container.recovery.request_channel import HandedRequest
 from container.requests.error_responses import unexpected
@@ -53,7 +53,6 @@ class ConnectionOwner(Protocol):
     """
 
     loop: asyncio.AbstractEventLoop
-    heads: ReplyHeads
     bodies: BodyBudget
     max_body: int
     idle_seconds: float
@@ -78,7 +77,6 @@ class ClientConnection(asyncio.Protocol):
     """
 
     def __init__(self, owner: ConnectionOwner, handed: HandedRequest | None = None) -> None:
-        self.heads = owner.heads
         self._idle_since = owner.loop.time()
         self._owner, self._loop, self._handed = owner, owner.loop, handed
         self._parser = RequestParser(self)
@@ -225,7 +223,7 @@ class ClientConnection(asyncio.Protocol):
             self._active = exchange
             exchange.fail(error)
             return
-        self._transport.write(self.heads.closing_reply(error))
+        self._transport.write(closing_reply(error))
         self._linger()
 
     def _client_ended_its_side(self, exchange: Exchange) -> None:

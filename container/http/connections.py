@@ -14,7 +14,6 @@ from operator import attrgetter
 from container.http.body_budget import BodyBudget
 from container.http.connection import ClientConnection
 from container.http.exchange import Exchange
-from container.http.reply_head import ReplyHeads
 from container.recovery.request_channel import HandedRequest
 from container.requests.error_responses import unexpected
 from container.telemetry.request_observer import RequestObserver
@@ -38,7 +37,6 @@ class Connections:
         self, loop: LoopThread, answer: Answer, observer: RequestObserver, bodies: BodyBudget, max_body: int
     ) -> None:
         self.loop = loop.loop
-        self.heads = ReplyHeads()
         self.bodies, self.max_body = bodies, max_body
         self.idle_seconds = KEEP_SECONDS
         self._tasks, self._answer, self._observer = loop, answer, observer

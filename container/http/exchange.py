@@ -12,7 +12,7 @@ from typing import Protocol
 from werkzeug.wrappers import Request
 
 from container.http.body_budget import BodyBytes
-from container.http.reply_head import Header, ReplyHeads
+from container.http.reply_head import Header, reply_head
 from container.http.request_parser import RequestHead
 from container.recovery.request_channel import RequestNote
 from container.requests.error_responses import error_reply
@@ -41,8 +41,6 @@ class OtherProtocol(Protocol):
 
 class ExchangeConnection(Protocol):
     """The part of a connection that its exchanges use."""
-
-    heads: ReplyHeads
 
     @property
     def transport(self) -> asyncio.Transport: ...
@@ -143,7 +141,7 @@ class Exchange:
         else:
             length = () if status in BODILESS else (("Content-Length", str(len(body))),)
             all_headers = (*(header for header in headers if header[0] != "Content-Length"), *length, *self.headers)
-        head = self.connection.heads.head(status, all_headers, keep_alive=self.keep_alive, chunked=False)
+        head = reply_head(status, all_headers, keep_alive=self.keep_alive, chunked=False)
         self._end(head + body, whole=True)
 
     def fail(self, error: EndpointError) -> None:
@@ -163,7 +161,7 @@ class Exchange:
         self._chunked = length is None and self.head.environ["SERVER_PROTOCOL"] == "HTTP/1.1"
         self.keep_alive = self.keep_alive and (self._chunked or length is not None)
         lengths = () if length is None else (("Content-Length", str(length)),)
-        self._stream_head = self.connection.heads.head(
+        self._stream_head = reply_head(
             status, (*headers, *lengths, *self.headers), keep_alive=self.keep_alive, chunked=self._chunked
         )
 

@@ -16,7 +16,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
-from container.http.reply_head import ReplyHeads
+from container.http.reply_head import closing_reply
 from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
@@ -131,10 +131,9 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
         Then it shows why the endpoint failed, if it did and the page is on.
         """
-        reply = ReplyHeads().closing_reply(Draining())
         while (handed := self._channel.receive()) is not None:
             with handed.connection as connection, suppress(OSError):
-                connection.send(reply)
+                connection.send(closing_reply(Draining()))
         if self.config.page and isinstance(sys.exception(), HaltServer):
             serve_page(self.config, self.acceptor, KILLED)
         self.acceptor.stop()

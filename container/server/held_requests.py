@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 
 from container.http.connections import Connections
+from container.http.reply_head import closing_reply
 from container.recovery.request_channel import HandedRequest
 from container.service import Service
 from handler.errors import EndpointError, NotReady
@@ -76,9 +77,8 @@ class HeldRequests:
 
     def _refuse(self, handed: HandedRequest, error: EndpointError) -> None:
         """Answers a request with an error, and closes its connection: all of it was read."""
-        reply = self._connections.heads.closing_reply(error)
         with handed.connection as connection, suppress(OSError):
-            connection.send(reply, socket.MSG_DONTWAIT)
+            connection.send(closing_reply(error), socket.MSG_DONTWAIT)
 
 
 def client_left(connection: socket.socket) -> bool:
