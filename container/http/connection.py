@@ -15,8 +15,7 @@ from typing import Protocol, cast
 
 from container.http.body_budget import BodyBudget, BodyBytes
 from container.http.exchange import CLIENT_CLOSED, Exchange, OtherProtocol
-from container.http.half_close import CONTINUE, HalfClose
-from container.http.reply_buffer import ReplyBuffer
+from container.http.reply_buffer import CONTINUE, ReplyBuffer
 from container.http.reply_head import closing_reply
 from container.http.request_parser import RequestHead, RequestParser
 from container.recovery.request_channel import HandedRequest
@@ -88,7 +87,6 @@ class ClientConnection(asyncio.Protocol):
         self._whole: deque[Exchange] = deque()
         self._ahead = 0
         self._refusal: EndpointError | None = None
-        self._half_close: HalfClose | None = None
         self._ended = False
         self._other: OtherProtocol | None = None
         self._other_bytes: bytearray | None = None
@@ -127,8 +125,6 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._set_timer(Waiting.NOTHING)
         self._owner.discard(self)
-        if self._half_close is not None:
-            self._half_close.stop()
         if self._other is not None:
             self._other.connection_lost()
             self._other = None
@@ -230,7 +226,7 @@ class ClientConnection(asyncio.Protocol):
         if exchange.sent or exchange.finished or exchange.head.environ["SERVER_PROTOCOL"] == "HTTP/1.0":
             exchange.client_left(CLIENT_CLOSED)
         else:
-            self._half_close = HalfClose(self._transport, self._loop)
+            self._replies.probe()
 
     # Replies.
 
@@ -239,8 +235,6 @@ class ClientConnection(asyncio.Protocol):
 
         :param bounded: a client that is too far behind is cut off.
         """
-        if self._half_close is not None:
-            self._half_close.stop()
         self._replies.write(data, bounded=bounded)
 
     def _cut(self, reason: str) -> None:
@@ -256,8 +250,6 @@ class ClientConnection(asyncio.Protocol):
         self._owner.ended(exchange)
         if self._transport.is_closing():
             return
-        if self._half_close is not None:
-            self._half_close.stop()
         self._ahead = 0
         if not self._ended:
             self._transport.resume_reading()
