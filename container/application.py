@@ -12,7 +12,6 @@ from flask import Flask, request
 from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Response
 
-from container.http.body_budget import max_body
 from container.http.exchange import Exchange, send_pieces
 from container.inference.custom_code_reply import answer_with_code, code_for
 from container.inference.inference_routes import InferenceRoutes
@@ -45,7 +44,7 @@ def create_app(service: Service) -> Flask:
     """The Flask application of the routes that ask no engine for anything."""
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = False
-    errors.register(app, max_body(service.config))
+    errors.register(app, service.bodies.largest)
     own = (health, inference, metrics, models, transform, adapters, multi_model, batches, page, openapi)
     for routes in own:
         app.register_blueprint(routes.blueprint(service))

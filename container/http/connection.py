@@ -47,13 +47,11 @@ class Waiting(Enum):
 class ConnectionOwner(Protocol):
     """What a connection needs of those who keep it.
 
-    :ivar max_body: bytes of the largest body.
     :ivar idle_seconds: how long an idle connection is kept.
     """
 
     loop: asyncio.AbstractEventLoop
     bodies: BodyBudget
-    max_body: int
     idle_seconds: float
 
     def add(self, connection: ClientConnection) -> None: ...
@@ -165,8 +163,8 @@ class ClientConnection(asyncio.Protocol):
         note = None if self._handed is None else self._handed.note
         exchange = Exchange(self, head, BodyBytes(self._owner.bodies), note)
         self._arriving, self._handed = exchange, None
-        if (head.length or 0) > self._owner.max_body:
-            raise BodyTooLarge(self._owner.max_body)
+        if (head.length or 0) > self._owner.bodies.largest:
+            raise BodyTooLarge(self._owner.bodies.largest)
         if self._active is None:
             self._await_body(exchange)
 
@@ -179,8 +177,8 @@ class ClientConnection(asyncio.Protocol):
     def body_arrived(self, piece: bytes) -> None:
         assert self._arriving is not None, "a body follows its head"
         self._arriving.body_arrived(piece)
-        if self._arriving.arrived > self._owner.max_body:
-            raise BodyTooLarge(self._owner.max_body)
+        if self._arriving.arrived > self._owner.bodies.largest:
+            raise BodyTooLarge(self._owner.bodies.largest)
 
     def request_complete(self) -> bool:
         exchange, self._arriving = self._arriving, None

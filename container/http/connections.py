@@ -30,15 +30,11 @@ class Connections:
     """Keeps the connections and has their requests answered.
 
     :param answer: answers one request.
-    :param max_body: bytes of the largest body.
     """
 
-    def __init__(
-        self, loop: LoopThread, answer: Answer, observer: RequestObserver, bodies: BodyBudget, max_body: int
-    ) -> None:
+    def __init__(self, loop: LoopThread, answer: Answer, observer: RequestObserver, bodies: BodyBudget) -> None:
         self.loop = loop.loop
-        self.bodies, self.max_body = bodies, max_body
-        self.idle_seconds = KEEP_SECONDS
+        self.bodies, self.idle_seconds = bodies, KEEP_SECONDS
         self._tasks, self._answer, self._observer = loop, answer, observer
         self._open: set[ClientConnection] = set()
         self._queue: deque[Exchange] = deque()

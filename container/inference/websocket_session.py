@@ -5,7 +5,7 @@ Each message of the client is a body of /invocations. Each JSON document of the 
 
 from __future__ import annotations
 
-from container.http.body_budget import BodyBytes, max_body
+from container.http.body_budget import BodyBytes
 from container.http.exchange import Exchange
 from container.inference.pipeline import Pipeline, body_parser, parse_call
 from container.inference.sinks import WholeSink
@@ -35,9 +35,7 @@ class WebSocketSession:
         self._environ, self._route = exchange.head.environ, exchange.record.route
         self._engine = service.ready_engine()
         self._parse = body_parser(service, exchange.request)
-        self._socket = WebSocket(
-            exchange.connection, service.loop, max_body(service.config), self.answer, BodyBytes(service.bodies)
-        )
+        self._socket = WebSocket(exchange.connection, service.loop, service.bodies, self.answer)
 
     def begin(self, exchange: Exchange) -> None:
         """Answers the handshake."""

@@ -15,7 +15,6 @@ from types import FrameType
 from gunicorn.workers.base import Worker
 
 from container.application import RequestRouter
-from container.http.body_budget import max_body
 from container.http.connections import Connections
 from container.routes.ping import ping_reply
 from container.server import malloc
@@ -61,13 +60,8 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
 
     def run(self) -> None:
         service = self.service
-        self.connections = Connections(
-            service.loop,
-            RequestRouter(service, self.wsgi).answer,
-            service.observer,
-            service.bodies,
-            max_body(service.config),
-        )
+        router = RequestRouter(service, self.wsgi)
+        self.connections = Connections(service.loop, router.answer, service.observer, service.bodies)
         service.lifecycle.changed = self._publish
         self._publish()
         service.monitor = start_monitor(service.config.neuron_monitor)

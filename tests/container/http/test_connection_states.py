@@ -20,7 +20,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.bodies, self.max_body, self.idle_seconds = BodyBudget(1 << 30), 1 << 20, 60.0
+        self.bodies, self.idle_seconds = BodyBudget(1 << 30, 1 << 20), 60.0
         self.begun: list[Exchange] = []
         self.has_ended: list[Exchange] = []
 
