@@ -7,12 +7,12 @@ Source of the names: kubernetes-sigs/gateway-api-inference-extension, model serv
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
-from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
 from handler.engine.engine import Engine
 
@@ -30,10 +30,30 @@ class PickerMetrics:
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        families = {family.name: family for family in vllm_registry(self._service).collect()}
+        families = engine_families(self._service)
         for engine in self._service.engines():
             _complete(families, engine)
         yield from families.values()
+
+
+def engine_families(service: Service, names: Collection[str] = ()) -> dict[str, Metric]:
+    """vLLM's metrics of all engines of this process, by name.
+
+    vLLM's own are made for one engine in a process. Each additional engine has its own registry
+    (`handler.engine.engine_client.engine_metrics`), with the same names and other labels (`model_name`). A scrape may
+    contain a metric family once, so the samples of equal names are merged.
+
+    :param names: of the samples that are read; empty for all.
+    """
+    further = [] if service.models is None else [engine.metrics_registry for engine in service.models.engines()]
+    families: dict[str, Metric] = {}
+    for registry in (REGISTRY, *(registry for registry in further if registry is not None)):
+        for family in (registry.restricted_registry(names) if names else registry).collect():
+            if family.name in families:
+                families[family.name].samples += family.samples
+            else:
+                families[family.name] = family
+    return families
 
 
 def _complete(families: dict[str, Metric], engine: Engine) -> None:
