@@ -22,8 +22,7 @@ from container.inference.sinks import CallSink, CollectingSink, EventSink, Whole
 from container.inference.trial import try_suspect
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
-from container.requests.form_body import FORM, decode_form
-from container.requests.request_body import require_json
+from container.requests.request_body import FORM, decode_form, require_json
 from container.requests.request_record import RequestRecord, record_of
 from container.service import Service
 from container.telemetry.tracing.traced_call import traced_call

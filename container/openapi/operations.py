@@ -12,7 +12,7 @@ from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER
-from container.requests.form_body import FORM
+from container.requests.request_body import FORM
 from container.routes.adapter_routes import ALIAS_HEADER
 from handler.engine.api_routes import ALIASES, SPEECH, Route
 from handler.schemas.anthropic.messages import MessagesRoute
