@@ -8,7 +8,8 @@ from functools import partial
 from typing import Final
 
 from container.http.exchange import Exchange
-from container.inference.pipeline import ParserOf, Pipeline, body_parser, route_parser
+from container.inference.body_parsers import ParserOf, body_parser, route_parser
+from container.inference.pipeline import Pipeline
 from container.service import Service
 from handler.engine.api_routes import ALIASES, SPEECH, Route
 from handler.schemas.anthropic.messages import MessagesRoute

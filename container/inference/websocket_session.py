@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from container.http.body_budget import BodyBytes
 from container.http.exchange import Exchange
-from container.inference.pipeline import Pipeline, body_parser, parse_call
-from container.inference.sinks import WholeSink
+from container.inference.body_parsers import body_parser
+from container.inference.pipeline import Pipeline, parse_call
+from container.inference.sinks import WebSocketSink, WholeSink, send_documents
 from container.inference.trial import try_suspect
 from container.inference.websocket import WebSocket
-from container.inference.websocket_sink import WebSocketSink, send_documents
 from container.requests.error_responses import unexpected
 from container.requests.request_record import RequestRecord
 from container.service import Service

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from container.inference.body_parsers import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.inference.inference_routes import WEBSOCKET as BIDIRECTIONAL
-from container.inference.pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.requests import custom_attributes

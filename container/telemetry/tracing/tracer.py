@@ -6,6 +6,7 @@ loses spans and delays no request. This module imports OpenTelemetry: import it 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -18,7 +19,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from container.requests.request_record import POLLED, RequestRecord
-from container.telemetry.tracing.log_filter import limit_exporter_logs
 from container.telemetry.tracing.span_attributes import attributes_of, failed
 from container.telemetry.tracing.trace_context import carrier
 from container.telemetry.tracing.tracing_settings import GRPC, protocol
@@ -27,6 +27,14 @@ NAME = "neuron-endpoint"
 STAGES = ("queue", "prefill", "decode")
 # Time for the last spans when the container ends.
 LAST_SECONDS = 2.0
+# The loggers that report an unreachable collector (opentelemetry-sdk and its exporters, 1.45): one line for each batch
+# and attempt. One in so many seconds is passed.
+LOGGERS = (
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+)
+LOG_SECONDS = 60.0
 
 
 class RequestTracer:
@@ -92,3 +100,28 @@ def _exporter(environ: Mapping[str, str]) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter()
+
+
+class RateLimitFilter(logging.Filter):
+    """Passes one line per logger and level in `seconds`."""
+
+    def __init__(self, seconds: float = LOG_SECONDS) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._last: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now, key = time.monotonic(), (record.name, record.levelno)
+        last = self._last.get(key)
+        if last is not None and now - last < self._seconds:
+            return False
+        self._last[key] = now
+        return True
+
+
+def limit_exporter_logs() -> None:
+    """Installs the filter. Further calls in the same process do nothing."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(installed, RateLimitFilter) for installed in logger.filters):
+            logger.addFilter(RateLimitFilter())

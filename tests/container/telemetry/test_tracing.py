@@ -17,7 +17,6 @@ from scripted_engine import ScriptedEngine
 from container.service import Service
 from container.telemetry.tracing import tracer
 from container.telemetry.tracing import tracing_settings as settings
-from container.telemetry.tracing.log_filter import RateLimitFilter
 from container.telemetry.tracing.trace_context import carrier
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
@@ -182,10 +181,10 @@ def test_a_collector_that_never_answers_delays_and_fails_nothing(
 
 
 def test_a_collector_that_does_not_answer_is_complained_of_once_a_minute() -> None:
-    seldom = RateLimitFilter(60)
+    seldom = tracer.RateLimitFilter(60)
     lines = [logging.makeLogRecord({"name": "exporter", "levelno": level}) for level in (30, 30, 40, 30)]
     assert [seldom.filter(line) for line in lines] == [True, False, True, False]
-    assert RateLimitFilter(0).filter(lines[0])
+    assert tracer.RateLimitFilter(0).filter(lines[0])
 
 
 def test_nothing_is_imported_where_nothing_is_configured() -> None:
