@@ -90,24 +90,19 @@ class Connections:
         for connection in nsmallest(count, idle, key=attrgetter("idle_since")):
             connection.close_if_idle()
 
-    # Callable from any thread.
-
     def stop(self) -> None:
         """Keeps idle connections for a moment only."""
-        self.loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
         self.idle_seconds = LAST_SECONDS
         for connection in tuple(self._open):
             connection.hurry()
 
     def close_conversations(self) -> None:
         """Closes the connections of other protocols on which nothing runs."""
-        self.loop.call_soon_threadsafe(self._close_conversations)
-
-    def _close_conversations(self) -> None:
         for connection in tuple(self._open):
-            connection.close_conversation()
+            if connection.converses:
+                connection.close_if_idle()
+
+    # Called from other threads.
 
     def wait_closed(self, seconds: float, *, conversations: bool = False) -> bool:
         """Waits until no connection is open. Never call it on the loop.

@@ -42,8 +42,7 @@ class OtherProtocol(Protocol):
 class ExchangeConnection(Protocol):
     """The part of a connection that its exchanges use."""
 
-    @property
-    def transport(self) -> asyncio.Transport: ...
+    transport: asyncio.Transport
 
     def write(self, data: bytes, *, bounded: bool) -> None: ...
 
@@ -55,10 +54,6 @@ class ExchangeConnection(Protocol):
         ...
 
     def descriptor(self) -> int: ...
-
-    def leave(self) -> None:
-        """Closes this process's end. Another process has the connection."""
-        ...
 
     def close(self) -> None:
         """Closes the connection, after what was written."""
@@ -111,11 +106,6 @@ class Exchange:
         if len(self._pieces) != 1:
             self._pieces = [b"".join(self._pieces)]
         return self._pieces[0]
-
-    @property
-    def arrived(self) -> int:
-        """Bytes of the body that have arrived."""
-        return self.body_bytes.taken
 
     @property
     def path(self) -> str:
@@ -211,7 +201,7 @@ class Exchange:
         """Closes this process's end of the connection. The next serving process answers the request."""
         self.record.status = 503
         self.open, self.finished = False, True
-        self.connection.leave()
+        self.connection.transport.abort()
         self.connection.reply_written(self, whole=False)
 
     def become(self, protocol: OtherProtocol) -> None:

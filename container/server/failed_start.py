@@ -43,7 +43,7 @@ def serve_page(config: EndpointConfig, acceptor: AcceptorProcess, reason: str) -
     logger.error("the page at port %d shows why the endpoint failed, until SIGTERM or Ctrl-C", port)
     signal.sigwait(ENDING)
     # Python's threads take no more work once the interpreter ends, so nothing may be answered by then.
-    connections.stop()
+    service.loop.call(connections.stop)
     connections.wait_closed(LAST_SECONDS)
     service.loop.stop()
 
