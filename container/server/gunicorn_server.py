@@ -20,9 +20,8 @@ from container.http.reply_head import closing_reply
 from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
-from container.server.acceptor_process import AcceptorProcess
+from container.server.acceptor_process import BACKLOG, AcceptorProcess
 from container.server.failed_start import last_words, serve_page
-from container.server.listener import BACKLOG
 from container.server.preload import Preload, preload, preloads
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -75,8 +74,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "control_socket_disable": True,
         }
         for name, value in settings.items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
+            self.cfg.set(name, value)
 
     def load(self) -> Flask:
         return create_app(self.service)

@@ -19,12 +19,12 @@ from container.http.connections import Connections
 from container.routes.ping import ping_reply
 from container.server import malloc
 from container.server.connection_intake import ConnectionIntake
-from container.server.drain import drain
 from container.server.engine_watchdog import watch_engine
 from container.server.held_requests import HeldRequests
 from container.server.ping_state import PASSED_ON
 from container.service import Service
 from handler.custom_code.code_contract import PING
+from handler.errors import Draining
 from handler.neuron.hardware.neuron_monitor import start_monitor
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.start import start
@@ -37,6 +37,8 @@ SIGN_OF_LIFE_SECONDS = 1.0
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
 # delays the tokens of all others by as much; measured in benchmarks/README.md.
 SWITCH_INTERVAL = 0.0005
+# Of a drain: how often connections of WebSockets are looked at, and seconds for the last replies to reach their clients.
+LAST_LOOKS, LAST_REPLIES_SECONDS = 20, 1.5
 
 
 class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
@@ -121,7 +123,18 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
             threading.Thread(target=self._drain, name="drain", daemon=True).start()
 
     def _drain(self) -> None:
-        drain(self.service, self.connections)
+        service, connections = self.service, self.connections
+        service.loop.call(connections.close_conversations)
+        if not service.admission.wait_empty(service.config.drain):
+            for engine in service.engines():
+                engine.fail_requests(Draining())  # a stream that is ended early has the error as its last event
+            service.admission.wait_empty(1.0)
+        for _ in range(LAST_LOOKS):  # those that opened when the drain began, or had just sent their last reply
+            service.loop.call(connections.close_conversations)
+            if connections.wait_closed(1.0 / LAST_LOOKS, conversations=True):
+                break
+        service.loop.call(connections.stop)
+        connections.wait_closed(LAST_REPLIES_SECONDS)
         self.alive = False
         self._woken.set()
 
