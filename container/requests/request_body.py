@@ -75,11 +75,6 @@ def decode_form(content_type: str, body: bytes) -> dict[str, Any]:
     return {**{name.removesuffix(LIST): value for name, value in fields.items()}, FILE: files[FILE].read()}
 
 
-def _in_memory(
-    total_content_length: int | None,
-    content_type: str | None,
-    filename: str | None,
-    content_length: int | None = None,
-) -> BytesIO:
+def _in_memory(*_: object, **__: object) -> BytesIO:
     """Where a file of the form goes. By default a large one goes to a disk."""
     return BytesIO()

@@ -7,7 +7,7 @@ Source of the names: kubernetes-sigs/gateway-api-inference-extension, model serv
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,17 +23,12 @@ OLDER_NAMES = dict(zip((KV_USE, HITS, QUERIES), OLDER, strict=True))
 NO_LORA = {"max_lora": "0", "running_lora_adapters": "", "waiting_lora_adapters": ""}
 
 
-class PickerMetrics:
+def picker_metrics(service: Service) -> Iterable[Metric]:
     """vLLM's metrics of all engines, completed by what a picker reads."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def collect(self) -> Iterator[Metric]:
-        families = engine_families(self._service)
-        for engine in self._service.engines():
-            _complete(families, engine)
-        yield from families.values()
+    families = engine_families(service)
+    for engine in service.engines():
+        _complete(families, engine)
+    return families.values()
 
 
 def engine_families(service: Service, names: Collection[str] = ()) -> dict[str, Metric]:

@@ -22,7 +22,7 @@ from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.server.acceptor_process import BACKLOG, AcceptorProcess
 from container.server.failed_start import last_words, serve_page
-from container.server.preload import Preload, preload, preloads
+from container.server.preload import Preload, preload
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import Draining
@@ -110,7 +110,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             reason = last_words(self.acceptor.state.read()[1]).get("reason", KILLED)
             self._last_failure = {"reason": reason, "at": time.time()}
             self.acceptor.state.write(*RESTARTING)
-        if preloads(self.config):
+        if self.config.preload_after > 0 and self.config.engine != "none":
             self._preload.settle()
             self._preload.begin()
 

@@ -17,7 +17,6 @@ from scripted_engine import ScriptedEngine
 from container.service import Service
 from container.telemetry.tracing import tracer
 from container.telemetry.tracing import tracing_settings as settings
-from container.telemetry.tracing.trace_context import carrier
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from tests.otlp_receiver import Receiver, SeenSpan, receiving
@@ -235,4 +234,4 @@ def test_vllms_own_exporter_is_told_the_protocol() -> None:
 
 
 def test_xray_without_a_parent_is_no_context() -> None:
-    assert carrier({}, {"x-amzn-trace-id": f"Root=1-{TRACE[:8]}-{TRACE[8:]}"}) == {}
+    assert tracer.carrier({}, {"x-amzn-trace-id": f"Root=1-{TRACE[:8]}-{TRACE[8:]}"}) == {}
