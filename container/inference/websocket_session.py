@@ -5,6 +5,8 @@ Each message of the client is a body of /invocations. Each JSON document of the 
 
 from __future__ import annotations
 
+from wsproto.frame_protocol import CloseReason
+
 from container.http.body_budget import BodyBytes
 from container.http.exchange import Exchange
 from container.inference.body_parsers import body_parser
@@ -20,8 +22,6 @@ from handler.schemas.json_body import decode
 from handler.schemas.reply import encode
 from handler.schemas.work_size import body_size, reply_size
 from handler.startup.lifecycle import ServingStatus
-
-GOING_AWAY = 1001
 
 
 class WebSocketSession:
@@ -59,7 +59,7 @@ class WebSocketSession:
             taken.release()
             service.observer.ended(record)
             if service.lifecycle.status.state is not ServingStatus.READY:
-                self._socket.close(GOING_AWAY, Draining().message)
+                self._socket.close(CloseReason.GOING_AWAY, Draining().message)
 
     def _new_record(self) -> RequestRecord:
         """The record of a message. The headers are those of the handshake."""

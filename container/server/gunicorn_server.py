@@ -16,12 +16,12 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
-from container.http.reply_head import closing_reply
 from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.server.acceptor_process import BACKLOG, AcceptorProcess
 from container.server.failed_start import last_words, serve_page
+from container.server.held_requests import refuse
 from container.server.preload import Preload, preload
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -119,10 +119,8 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
         A core that lived on would keep its memory and its Neuron cores, and the next start would fail on them.
         """
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(worker.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
 
     def _on_exit(self, arbiter: Any) -> None:
         """Answers requests that no serving process has taken over: the container was stopped between two of them.
@@ -130,8 +128,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         Then it shows why the endpoint failed, if it did and the page is on.
         """
         while (handed := self._channel.receive()) is not None:
-            with handed.connection as connection, suppress(OSError):
-                connection.send(closing_reply(Draining()))
+            refuse(handed, Draining())
         if self.config.page and isinstance(sys.exception(), HaltServer):
             serve_page(self.config, self.acceptor, KILLED)
         self.acceptor.stop()
