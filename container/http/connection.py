@@ -88,14 +88,14 @@ class ClientConnection(asyncio.Protocol):
         self._ended = False
         self._other: OtherProtocol | None = None
         self._other_bytes: bytearray | None = None
-        self._replies: ReplyBuffer
+        self.replies: ReplyBuffer
         self._remaining, self._linger_until, self._heard_at = LINGER_BYTES, math.inf, 0.0
 
     # The transport's callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
-        self._replies = ReplyBuffer(self.transport, self._loop, self._cut)
+        self.replies = ReplyBuffer(self.transport, self._loop, self._cut)
         self._owner.add(self)
         self._feed(b"" if self._handed is None else self._handed.request)
 
@@ -131,14 +131,14 @@ class ClientConnection(asyncio.Protocol):
         for exchange in (*self._whole, *(() if self._arriving is None else (self._arriving,))):
             exchange.body_bytes.release()
         self._whole.clear()
-        self._replies.lost()
+        self.replies.lost()
         self._parser.close()
 
     def pause_writing(self) -> None:
-        self._replies.paused()
+        self.replies.paused()
 
     def resume_writing(self) -> None:
-        self._replies.resumed()
+        self.replies.resumed()
 
     # Requests.
 
@@ -224,16 +224,9 @@ class ClientConnection(asyncio.Protocol):
         if exchange.sent or exchange.finished or exchange.head.environ["SERVER_PROTOCOL"] == "HTTP/1.0":
             exchange.client_left(CLIENT_CLOSED)
         else:
-            self._replies.probe()
+            self.replies.probe()
 
     # Replies.
-
-    def write(self, data: bytes, *, bounded: bool) -> None:
-        """Writes bytes of a reply.
-
-        :param bounded: a client that is too far behind is cut off.
-        """
-        self._replies.write(data, bounded=bounded)
 
     def _cut(self, reason: str) -> None:
         if self._active is not None:
@@ -241,7 +234,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport.abort()
 
     def reply_written(self, exchange: Exchange, *, whole: bool) -> None:
-        self._replies.when_accepted(lambda: self._reply_ended(exchange, whole and exchange.open))
+        self.replies.when_accepted(lambda: self._reply_ended(exchange, whole and exchange.open))
 
     def _reply_ended(self, exchange: Exchange, whole: bool) -> None:
         self._active = None
@@ -268,7 +261,7 @@ class ClientConnection(asyncio.Protocol):
         return int(self.transport.get_extra_info("socket").fileno())
 
     def close(self) -> None:
-        self._replies.when_accepted(self._linger)
+        self.replies.when_accepted(self._linger)
 
     def become(self, protocol: OtherProtocol) -> None:
         """Another protocol gets what arrives from now on, and what has arrived since the handshake."""
@@ -280,10 +273,6 @@ class ClientConnection(asyncio.Protocol):
         self.transport.resume_reading()
         if received:
             protocol.data_received(received)
-
-    async def accepted(self) -> None:
-        """Waits until the client has accepted what was written, or has left."""
-        await self._replies.accepted()
 
     # Waiting and closing.
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from werkzeug.wrappers import Request
 
 from container.http.body_budget import BodyBytes
+from container.http.reply_buffer import ReplyBuffer
 from container.http.reply_head import Header, reply_head
 from container.http.request_parser import RequestHead
 from container.recovery.request_channel import RequestNote
@@ -43,8 +44,7 @@ class ExchangeConnection(Protocol):
     """The part of a connection that its exchanges use."""
 
     transport: asyncio.Transport
-
-    def write(self, data: bytes, *, bounded: bool) -> None: ...
+    replies: ReplyBuffer
 
     def reply_written(self, exchange: Exchange, *, whole: bool) -> None:
         """The reply has ended.
@@ -60,8 +60,6 @@ class ExchangeConnection(Protocol):
         ...
 
     def become(self, protocol: OtherProtocol) -> None: ...
-
-    async def accepted(self) -> None: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -159,7 +157,7 @@ class Exchange:
         """Sends events, each as its own chunk, in one system call."""
         data = self._framed(events)
         if data:
-            self.connection.write(data, bounded=True)
+            self.connection.replies.write(data, bounded=True)
 
     def finish(self, *events: bytes) -> None:
         """Sends the last events and the body's end mark."""
@@ -186,7 +184,7 @@ class Exchange:
     def _end(self, data: bytes, *, whole: bool) -> None:
         self.finished = True
         if self.open and data:
-            self.connection.write(data, bounded=False)
+            self.connection.replies.write(data, bounded=False)
         self.connection.reply_written(self, whole=whole and self.open)
 
     def client_left(self, reason: str) -> None:
@@ -223,4 +221,4 @@ async def send_pieces(exchange: Exchange, pieces: Iterable[bytes], threads: Exec
             exchange.finish()
             return
         exchange.write(piece)
-        await exchange.connection.accepted()
+        await exchange.connection.replies.accepted()

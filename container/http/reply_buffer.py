@@ -70,7 +70,7 @@ class ReplyBuffer:
             self._waiting.append(then)
 
     async def accepted(self) -> None:
-        """Waits for the same."""
+        """Waits until the client has accepted what was written, or has left."""
         accepted = asyncio.Event()
         self.when_accepted(accepted.set)
         await accepted.wait()

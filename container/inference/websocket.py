@@ -93,7 +93,7 @@ class WebSocket:
         self._timer = self._loop.loop.call_later(PING_SECONDS, self._ping)
 
     def _write(self, data: bytes) -> None:
-        self._connection.write(data, bounded=True)
+        self._connection.replies.write(data, bounded=True)
 
     @property
     def _full(self) -> bool:
