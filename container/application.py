@@ -14,8 +14,8 @@ from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Response
 
 from container.http.exchange import Exchange, send_pieces
+from container.inference import inference_routes as inference
 from container.inference.custom_code_reply import answer_with_code, code_for
-from container.inference.inference_routes import InferenceRoutes
 from container.inference.pipeline import Pipeline
 from container.openapi import document as openapi
 from container.requests import custom_attributes
@@ -25,7 +25,6 @@ from container.requests.request_record import record_of
 from container.routes import adapter_routes as adapters
 from container.routes import batch_routes as batches
 from container.routes import execution_parameters as transform
-from container.routes import invocations as inference
 from container.routes import model_list as models
 from container.routes import model_routes as multi_model
 from container.routes import page_route as page
@@ -87,7 +86,7 @@ class RequestRouter:
 
     def __init__(self, service: Service, app: Flask) -> None:
         self._service, self._app = service, app
-        self._routes = InferenceRoutes(service, Pipeline(service))
+        self._routes = inference.InferenceRoutes(service, Pipeline(service))
         self._threads = ThreadPoolExecutor(THREADS, "routes")
         # A request to the model's own code holds a thread until its last byte.
         self._code_threads = ThreadPoolExecutor(service.config.max_concurrent + 1, "custom-code")
