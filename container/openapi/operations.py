@@ -23,8 +23,6 @@ JSON: Final = "application/json"
 LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}
 EVENTS: Final[Schema] = {"type": "string", "description": "Server-sent events; the data of each is a JSON document."}
 
-LINED: Final[Mapping[str, Schema]] = {JSON_LINES: LINES}
-
 
 def _header(name: str, description: str) -> Schema:
     return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
@@ -93,7 +91,13 @@ def _served(route: Route) -> RouteOperation:
     return RouteOperation(
         f"OpenAI's or vLLM's API: {name.lower()}",
         {FORM: ref(f"{name}Request")} if route in SPEECH else {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
-        {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, **({"text/plain": TEXT} if route in SPEECH else LINED)}},
+        {
+            200: {
+                JSON: ref(f"{name}Reply"),
+                SSE: EVENTS,
+                **({"text/plain": TEXT} if route in SPEECH else {JSON_LINES: LINES}),
+            }
+        },
         failures.TOKENS,
         HEADERS,
     )

@@ -119,7 +119,7 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
         """Drains on SIGTERM: running requests may finish and new ones get a 503. Then the worker ends."""
         if self.service.lifecycle.status.state is not ServingStatus.DRAINING:
             self.service.lifecycle.drain()
-            self.service.recovery.no_successor()
+            self.service.recovery.successor = lambda: False
             threading.Thread(target=self._drain, name="drain", daemon=True).start()
 
     def _drain(self) -> None:
