@@ -9,23 +9,22 @@ from io import BytesIO
 from typing import Any
 
 from flask import Flask, request
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, RequestEntityTooLarge
 from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Response
 
-from container.http.body_budget import max_body
 from container.http.exchange import Exchange, send_pieces
+from container.inference import inference_routes as inference
 from container.inference.custom_code_reply import answer_with_code, code_for
-from container.inference.inference_routes import InferenceRoutes
 from container.inference.pipeline import Pipeline
-from container.openapi import openapi_route as openapi
+from container.openapi import document as openapi
 from container.requests import custom_attributes
+from container.requests.error_responses import error_reply, unexpected
 from container.requests.origin_check import check_origin
 from container.requests.request_record import record_of
 from container.routes import adapter_routes as adapters
 from container.routes import batch_routes as batches
-from container.routes import error_handlers as errors
 from container.routes import execution_parameters as transform
-from container.routes import invocations as inference
 from container.routes import model_list as models
 from container.routes import model_routes as multi_model
 from container.routes import page_route as page
@@ -33,6 +32,7 @@ from container.routes import ping as health
 from container.routes import prometheus as metrics
 from container.routes.ping import ping_reply
 from container.service import Service
+from handler import errors
 from handler.custom_code.code_contract import PING
 
 # Threads of Flask's routes. Loading a model or an adapter holds one.
@@ -45,7 +45,7 @@ def create_app(service: Service) -> Flask:
     """The Flask application of the routes that ask no engine for anything."""
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = False
-    errors.register(app, max_body(service.config))
+    register_error_handlers(app, service.bodies.largest)
     own = (health, inference, metrics, models, transform, adapters, multi_model, batches, page, openapi)
     for routes in own:
         app.register_blueprint(routes.blueprint(service))
@@ -58,12 +58,35 @@ def create_app(service: Service) -> Flask:
     return app
 
 
+def register_error_handlers(app: Flask, max_body: int) -> None:
+    """Errors in Flask's views: each becomes an error object."""
+
+    def endpoint_error(error: errors.EndpointError) -> Response:
+        record_of(request.environ).failed(error)
+        status, headers, body = error_reply(error, request.path)
+        return Response(body, status, headers)
+
+    def http_error(error: HTTPException) -> Response:
+        if isinstance(error, NotFound):
+            return endpoint_error(errors.RouteNotFound(request.method, request.path))
+        if isinstance(error, MethodNotAllowed):
+            allowed = tuple(sorted(set(error.valid_methods or ()) - {"HEAD", "OPTIONS"}))
+            return endpoint_error(errors.MethodNotAllowed(request.method, request.path, allowed))
+        if isinstance(error, RequestEntityTooLarge):
+            return endpoint_error(errors.BodyTooLarge(max_body))
+        return endpoint_error(errors.InvalidBody(error.description or error.name))
+
+    app.register_error_handler(errors.EndpointError, endpoint_error)
+    app.register_error_handler(HTTPException, http_error)
+    app.register_error_handler(Exception, lambda error: endpoint_error(unexpected(error)))
+
+
 class RequestRouter:
     """Answers the requests to one service."""
 
     def __init__(self, service: Service, app: Flask) -> None:
         self._service, self._app = service, app
-        self._routes = InferenceRoutes(service, Pipeline(service))
+        self._routes = inference.InferenceRoutes(service, Pipeline(service))
         self._threads = ThreadPoolExecutor(THREADS, "routes")
         # A request to the model's own code holds a thread until its last byte.
         self._code_threads = ThreadPoolExecutor(service.config.max_concurrent + 1, "custom-code")

@@ -41,8 +41,7 @@ def main() -> None:
     standard_streams.never_raise()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
-    from container.server.acceptor_process import AcceptorProcess
-    from container.server.listener import listen
+    from container.server.acceptor_process import AcceptorProcess, listen
     from container.telemetry import event_log
     from container.telemetry.tracing import tracing_settings as tracing
     from handler.config.loading.config_loader import load

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from container.http.body_budget import BodyBudget
 from container.recovery.recovery import Recovery
@@ -20,18 +18,6 @@ from handler.sessions.session_store import Sessions
 from handler.startup.admission import Admission
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.serving_state import ServingState
-
-if TYPE_CHECKING:
-    from container.telemetry.tracing.tracer import RequestTracer  # it imports OpenTelemetry
-
-
-def make_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
-    """A tracer, if OpenTelemetry's variables ask for traces."""
-    if wanted(environ) is None:
-        return None
-    from container.telemetry.tracing.tracer import RequestTracer
-
-    return RequestTracer(environ)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +44,12 @@ class Service(ServingState):
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, loop: LoopThread | None = None) -> Service:
         """Makes the service of this process, and starts its loop if it is given none."""
         admission = Admission(config.max_concurrent)
-        observer = RequestObserver(config, lambda: admission.count, make_tracer(os.environ))
+        tracer = None
+        if wanted(os.environ) is not None:
+            from container.telemetry.tracing.tracer import RequestTracer  # it imports OpenTelemetry
+
+            tracer = RequestTracer(os.environ)
+        observer = RequestObserver(config, lambda: admission.count, tracer)
         service = cls(
             config=config,
             loop=loop or LoopThread.start("serving"),

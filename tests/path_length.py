@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from container.application import RequestRouter, create_app
-from container.http.body_budget import max_body
 from container.http.connection import ClientConnection
 from container.http.connections import Connections
 from container.service import Service
@@ -66,7 +65,7 @@ def main() -> int:
     engine, path = service.engine, SeenPath()
     assert engine is not None
     answer = RequestRouter(service, create_app(service)).answer
-    connections = Connections(service.loop, answer, service.observer, service.bodies, max_body(service.config))
+    connections = Connections(service.loop, answer, service.observer, service.bodies)
     path.watch(PromptRenderer, "text")
     path.watch(PromptRenderer, "chat")
     path.watch(LoopThread, "task")

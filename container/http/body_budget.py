@@ -25,18 +25,21 @@ def max_body(config: EndpointConfig) -> int:
 
 
 class BodyBudget:
-    """The bytes in use, and their limit. Thread-safe."""
+    """The bytes in use, and their limit. Thread-safe.
 
-    __slots__ = ("_lock", "limit", "used")
+    :ivar largest: bytes of the largest body.
+    """
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.used = limit, 0
+    __slots__ = ("_lock", "largest", "limit", "used")
+
+    def __init__(self, limit: int, largest: int) -> None:
+        self.limit, self.largest, self.used = limit, largest, 0
         self._lock = threading.Lock()
 
     @classmethod
     def of(cls, config: EndpointConfig) -> BodyBudget:
         share = int(host_memory.limit() * MEMORY_SHARE)
-        return cls(config.body_budget or max(share, LARGEST_BODIES * config.max_body))
+        return cls(config.body_budget or max(share, LARGEST_BODIES * config.max_body), max_body(config))
 
     def change(self, size: int) -> None:
         """Takes bytes, or gives them back if `size` is negative.

@@ -15,9 +15,8 @@ from typing import Protocol, cast
 
 from container.http.body_budget import BodyBudget, BodyBytes
 from container.http.exchange import CLIENT_CLOSED, Exchange, OtherProtocol
-from container.http.half_close import CONTINUE, HalfClose
-from container.http.reply_buffer import ReplyBuffer
-from container.http.reply_head import ReplyHeads
+from container.http.reply_buffer import CONTINUE, ReplyBuffer
+from container.http.reply_head import closing_reply
 from container.http.request_parser import RequestHead, RequestParser
 from container.recovery.request_channel import HandedRequest
 from container.requests.error_responses import unexpected
@@ -48,14 +47,11 @@ class Waiting(Enum):
 class ConnectionOwner(Protocol):
     """What a connection needs of those who keep it.
 
-    :ivar max_body: bytes of the largest body.
     :ivar idle_seconds: how long an idle connection is kept.
     """
 
     loop: asyncio.AbstractEventLoop
-    heads: ReplyHeads
     bodies: BodyBudget
-    max_body: int
     idle_seconds: float
 
     def add(self, connection: ClientConnection) -> None: ...
@@ -78,11 +74,10 @@ class ClientConnection(asyncio.Protocol):
     """
 
     def __init__(self, owner: ConnectionOwner, handed: HandedRequest | None = None) -> None:
-        self.heads = owner.heads
         self._idle_since = owner.loop.time()
         self._owner, self._loop, self._handed = owner, owner.loop, handed
         self._parser = RequestParser(self)
-        self._transport: asyncio.Transport
+        self.transport: asyncio.Transport
         self._waiting = Waiting.NOTHING
         self._timer: asyncio.TimerHandle | None = None
         self._arriving: Exchange | None = None
@@ -90,18 +85,17 @@ class ClientConnection(asyncio.Protocol):
         self._whole: deque[Exchange] = deque()
         self._ahead = 0
         self._refusal: EndpointError | None = None
-        self._half_close: HalfClose | None = None
         self._ended = False
         self._other: OtherProtocol | None = None
         self._other_bytes: bytearray | None = None
-        self._replies: ReplyBuffer
+        self.replies: ReplyBuffer
         self._remaining, self._linger_until, self._heard_at = LINGER_BYTES, math.inf, 0.0
 
     # The transport's callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
-        self._replies = ReplyBuffer(self._transport, self._loop, self._cut)
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
+        self.replies = ReplyBuffer(self.transport, self._loop, self._cut)
         self._owner.add(self)
         self._feed(b"" if self._handed is None else self._handed.request)
 
@@ -116,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._ended = True
-        if self._other is not None or self._waiting is Waiting.CLOSE or self._transport.is_closing():
+        if self._other is not None or self._waiting is Waiting.CLOSE or self.transport.is_closing():
             return False
         if self._active is not None:
             self._client_ended_its_side(self._active)
@@ -129,8 +123,6 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._set_timer(Waiting.NOTHING)
         self._owner.discard(self)
-        if self._half_close is not None:
-            self._half_close.stop()
         if self._other is not None:
             self._other.connection_lost()
             self._other = None
@@ -139,14 +131,14 @@ class ClientConnection(asyncio.Protocol):
         for exchange in (*self._whole, *(() if self._arriving is None else (self._arriving,))):
             exchange.body_bytes.release()
         self._whole.clear()
-        self._replies.lost()
+        self.replies.lost()
         self._parser.close()
 
     def pause_writing(self) -> None:
-        self._replies.paused()
+        self.replies.paused()
 
     def resume_writing(self) -> None:
-        self._replies.resumed()
+        self.replies.resumed()
 
     # Requests.
 
@@ -165,28 +157,28 @@ class ClientConnection(asyncio.Protocol):
             return
         self._ahead += size
         if self._ahead > READ_AHEAD:
-            self._transport.pause_reading()
+            self.transport.pause_reading()
 
     def head_complete(self, head: RequestHead) -> None:
         note = None if self._handed is None else self._handed.note
         exchange = Exchange(self, head, BodyBytes(self._owner.bodies), note)
         self._arriving, self._handed = exchange, None
-        if (head.length or 0) > self._owner.max_body:
-            raise BodyTooLarge(self._owner.max_body)
+        if (head.length or 0) > self._owner.bodies.largest:
+            raise BodyTooLarge(self._owner.bodies.largest)
         if self._active is None:
             self._await_body(exchange)
 
     def _await_body(self, exchange: Exchange) -> None:
         if exchange.head.length != 0:
             self._set_timer(Waiting.BODY, ARRIVAL_SECONDS, self._too_late)
-        if exchange.head.expects and not exchange.arrived:
-            self._transport.write(CONTINUE)
+        if exchange.head.expects and not exchange.body_bytes.taken:
+            self.transport.write(CONTINUE)
 
     def body_arrived(self, piece: bytes) -> None:
         assert self._arriving is not None, "a body follows its head"
         self._arriving.body_arrived(piece)
-        if self._arriving.arrived > self._owner.max_body:
-            raise BodyTooLarge(self._owner.max_body)
+        if self._arriving.body_bytes.taken > self._owner.bodies.largest:
+            raise BodyTooLarge(self._owner.bodies.largest)
 
     def request_complete(self) -> bool:
         exchange, self._arriving = self._arriving, None
@@ -225,44 +217,33 @@ class ClientConnection(asyncio.Protocol):
             self._active = exchange
             exchange.fail(error)
             return
-        self._transport.write(self.heads.closing_reply(error))
+        self.transport.write(closing_reply(error))
         self._linger()
 
     def _client_ended_its_side(self, exchange: Exchange) -> None:
         if exchange.sent or exchange.finished or exchange.head.environ["SERVER_PROTOCOL"] == "HTTP/1.0":
             exchange.client_left(CLIENT_CLOSED)
         else:
-            self._half_close = HalfClose(self._transport, self._loop)
+            self.replies.probe()
 
     # Replies.
-
-    def write(self, data: bytes, *, bounded: bool) -> None:
-        """Writes bytes of a reply.
-
-        :param bounded: a client that is too far behind is cut off.
-        """
-        if self._half_close is not None:
-            self._half_close.stop()
-        self._replies.write(data, bounded=bounded)
 
     def _cut(self, reason: str) -> None:
         if self._active is not None:
             self._active.client_left(reason)
-        self._transport.abort()
+        self.transport.abort()
 
     def reply_written(self, exchange: Exchange, *, whole: bool) -> None:
-        self._replies.when_accepted(lambda: self._reply_ended(exchange, whole and exchange.open))
+        self.replies.when_accepted(lambda: self._reply_ended(exchange, whole and exchange.open))
 
     def _reply_ended(self, exchange: Exchange, whole: bool) -> None:
         self._active = None
         self._owner.ended(exchange)
-        if self._transport.is_closing():
+        if self.transport.is_closing():
             return
-        if self._half_close is not None:
-            self._half_close.stop()
         self._ahead = 0
         if not self._ended:
-            self._transport.resume_reading()
+            self.transport.resume_reading()
         if not whole or not exchange.keep_alive:
             self._linger()
         elif self._whole:
@@ -270,20 +251,17 @@ class ClientConnection(asyncio.Protocol):
         elif self._refusal is not None:
             self._refuse(self._refusal)
         elif self._ended:
-            self._transport.close()
+            self.transport.close()
         elif self._arriving is not None:
             self._await_body(self._arriving)
         else:
             self._wait()
 
     def descriptor(self) -> int:
-        return int(self._transport.get_extra_info("socket").fileno())
+        return int(self.transport.get_extra_info("socket").fileno())
 
     def close(self) -> None:
-        self._replies.when_accepted(self._linger)
-
-    def leave(self) -> None:
-        self._transport.abort()
+        self.replies.when_accepted(self._linger)
 
     def become(self, protocol: OtherProtocol) -> None:
         """Another protocol gets what arrives from now on, and what has arrived since the handshake."""
@@ -292,17 +270,9 @@ class ClientConnection(asyncio.Protocol):
         self._owner.ended(exchange)
         self._other, received = protocol, bytes(self._other_bytes or b"")
         self._other_bytes = None
-        self._transport.resume_reading()
+        self.transport.resume_reading()
         if received:
             protocol.data_received(received)
-
-    async def accepted(self) -> None:
-        """Waits until the client has accepted what was written, or has left."""
-        await self._replies.accepted()
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        return self._transport
 
     # Waiting and closing.
 
@@ -312,10 +282,10 @@ class ClientConnection(asyncio.Protocol):
             return
         if self._parser.begun:
             if self._waiting is not Waiting.HEAD:
-                self._set_timer(Waiting.HEAD, min(ARRIVAL_SECONDS, self._owner.idle_seconds), self._transport.close)
+                self._set_timer(Waiting.HEAD, min(ARRIVAL_SECONDS, self._owner.idle_seconds), self.transport.close)
         elif self._waiting is not Waiting.REQUEST:
             self._idle_since = self._loop.time()
-            self._set_timer(Waiting.REQUEST, self._owner.idle_seconds, self._transport.close)
+            self._set_timer(Waiting.REQUEST, self._owner.idle_seconds, self.transport.close)
 
     def _set_timer(self, waiting: Waiting, seconds: float = 0.0, then: Callable[[], object] = lambda: None) -> None:
         self._waiting = waiting
@@ -333,17 +303,12 @@ class ClientConnection(asyncio.Protocol):
         if self._other is not None:
             self._other.close_if_idle()
         elif self._idle_since < math.inf:
-            self._transport.close()
+            self.transport.close()
 
     @property
     def converses(self) -> bool:
         """Whether the connection has another protocol."""
         return self._other is not None
-
-    def close_conversation(self) -> None:
-        """Closes a connection of another protocol, unless something runs on it."""
-        if self._other is not None:
-            self._other.close_if_idle()
 
     def hurry(self) -> None:
         """Waits less for the client: the process is about to end."""
@@ -354,19 +319,19 @@ class ClientConnection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Closes the sending side, and waits until the client has closed its own."""
-        if self._ended or self._transport.is_closing():
-            self._transport.close()
+        if self._ended or self.transport.is_closing():
+            self.transport.close()
             return
         now = self._loop.time()
         self._linger_until, self._heard_at = now + LINGER_SECONDS, now
-        self._transport.resume_reading()
-        self._transport.write_eof()
+        self.transport.resume_reading()
+        self.transport.write_eof()
         self._look_at_sender()
 
     def _look_at_sender(self) -> None:
         now = self._loop.time()
         if now >= min(self._linger_until, self._heard_at + LINGER_SILENCE):
-            self._transport.abort()
+            self.transport.abort()
         else:
             self._set_timer(Waiting.CLOSE, LINGER_SILENCE * LINGER_PRECISION, self._look_at_sender)
 
@@ -374,4 +339,4 @@ class ClientConnection(asyncio.Protocol):
         self._heard_at = self._loop.time()
         self._remaining -= size
         if self._remaining <= 0:
-            self._transport.abort()
+            self.transport.abort()

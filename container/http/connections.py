@@ -14,7 +14,6 @@ from operator import attrgetter
 from container.http.body_budget import BodyBudget
 from container.http.connection import ClientConnection
 from container.http.exchange import Exchange
-from container.http.reply_head import ReplyHeads
 from container.recovery.request_channel import HandedRequest
 from container.requests.error_responses import unexpected
 from container.telemetry.request_observer import RequestObserver
@@ -31,16 +30,11 @@ class Connections:
     """Keeps the connections and has their requests answered.
 
     :param answer: answers one request.
-    :param max_body: bytes of the largest body.
     """
 
-    def __init__(
-        self, loop: LoopThread, answer: Answer, observer: RequestObserver, bodies: BodyBudget, max_body: int
-    ) -> None:
+    def __init__(self, loop: LoopThread, answer: Answer, observer: RequestObserver, bodies: BodyBudget) -> None:
         self.loop = loop.loop
-        self.heads = ReplyHeads()
-        self.bodies, self.max_body = bodies, max_body
-        self.idle_seconds = KEEP_SECONDS
+        self.bodies, self.idle_seconds = bodies, KEEP_SECONDS
         self._tasks, self._answer, self._observer = loop, answer, observer
         self._open: set[ClientConnection] = set()
         self._queue: deque[Exchange] = deque()
@@ -96,24 +90,19 @@ class Connections:
         for connection in nsmallest(count, idle, key=attrgetter("idle_since")):
             connection.close_if_idle()
 
-    # Callable from any thread.
-
     def stop(self) -> None:
         """Keeps idle connections for a moment only."""
-        self.loop.call_soon_threadsafe(self._stop)
-
-    def _stop(self) -> None:
         self.idle_seconds = LAST_SECONDS
         for connection in tuple(self._open):
             connection.hurry()
 
     def close_conversations(self) -> None:
         """Closes the connections of other protocols on which nothing runs."""
-        self.loop.call_soon_threadsafe(self._close_conversations)
-
-    def _close_conversations(self) -> None:
         for connection in tuple(self._open):
-            connection.close_conversation()
+            if connection.converses:
+                connection.close_if_idle()
+
+    # Called from other threads.
 
     def wait_closed(self, seconds: float, *, conversations: bool = False) -> bool:
         """Waits until no connection is open. Never call it on the loop.

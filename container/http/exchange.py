@@ -12,7 +12,8 @@ from typing import Protocol
 from werkzeug.wrappers import Request
 
 from container.http.body_budget import BodyBytes
-from container.http.reply_head import Header, ReplyHeads
+from container.http.reply_buffer import ReplyBuffer
+from container.http.reply_head import Header, reply_head
 from container.http.request_parser import RequestHead
 from container.recovery.request_channel import RequestNote
 from container.requests.error_responses import error_reply
@@ -42,12 +43,8 @@ class OtherProtocol(Protocol):
 class ExchangeConnection(Protocol):
     """The part of a connection that its exchanges use."""
 
-    heads: ReplyHeads
-
-    @property
-    def transport(self) -> asyncio.Transport: ...
-
-    def write(self, data: bytes, *, bounded: bool) -> None: ...
+    transport: asyncio.Transport
+    replies: ReplyBuffer
 
     def reply_written(self, exchange: Exchange, *, whole: bool) -> None:
         """The reply has ended.
@@ -58,17 +55,11 @@ class ExchangeConnection(Protocol):
 
     def descriptor(self) -> int: ...
 
-    def leave(self) -> None:
-        """Closes this process's end. Another process has the connection."""
-        ...
-
     def close(self) -> None:
         """Closes the connection, after what was written."""
         ...
 
     def become(self, protocol: OtherProtocol) -> None: ...
-
-    async def accepted(self) -> None: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -115,11 +106,6 @@ class Exchange:
         return self._pieces[0]
 
     @property
-    def arrived(self) -> int:
-        """Bytes of the body that have arrived."""
-        return self.body_bytes.taken
-
-    @property
     def path(self) -> str:
         """The path as Flask sees it: decoded as UTF-8, with one slash in front."""
         return self.request.path
@@ -143,7 +129,7 @@ class Exchange:
         else:
             length = () if status in BODILESS else (("Content-Length", str(len(body))),)
             all_headers = (*(header for header in headers if header[0] != "Content-Length"), *length, *self.headers)
-        head = self.connection.heads.head(status, all_headers, keep_alive=self.keep_alive, chunked=False)
+        head = reply_head(status, all_headers, keep_alive=self.keep_alive, chunked=False)
         self._end(head + body, whole=True)
 
     def fail(self, error: EndpointError) -> None:
@@ -163,7 +149,7 @@ class Exchange:
         self._chunked = length is None and self.head.environ["SERVER_PROTOCOL"] == "HTTP/1.1"
         self.keep_alive = self.keep_alive and (self._chunked or length is not None)
         lengths = () if length is None else (("Content-Length", str(length)),)
-        self._stream_head = self.connection.heads.head(
+        self._stream_head = reply_head(
             status, (*headers, *lengths, *self.headers), keep_alive=self.keep_alive, chunked=self._chunked
         )
 
@@ -171,7 +157,7 @@ class Exchange:
         """Sends events, each as its own chunk, in one system call."""
         data = self._framed(events)
         if data:
-            self.connection.write(data, bounded=True)
+            self.connection.replies.write(data, bounded=True)
 
     def finish(self, *events: bytes) -> None:
         """Sends the last events and the body's end mark."""
@@ -198,7 +184,7 @@ class Exchange:
     def _end(self, data: bytes, *, whole: bool) -> None:
         self.finished = True
         if self.open and data:
-            self.connection.write(data, bounded=False)
+            self.connection.replies.write(data, bounded=False)
         self.connection.reply_written(self, whole=whole and self.open)
 
     def client_left(self, reason: str) -> None:
@@ -213,7 +199,7 @@ class Exchange:
         """Closes this process's end of the connection. The next serving process answers the request."""
         self.record.status = 503
         self.open, self.finished = False, True
-        self.connection.leave()
+        self.connection.transport.abort()
         self.connection.reply_written(self, whole=False)
 
     def become(self, protocol: OtherProtocol) -> None:
@@ -235,4 +221,4 @@ async def send_pieces(exchange: Exchange, pieces: Iterable[bytes], threads: Exec
             exchange.finish()
             return
         exchange.write(piece)
-        await exchange.connection.accepted()
+        await exchange.connection.replies.accepted()

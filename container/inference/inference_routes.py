@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from flask import Blueprint, Response
+
 from container.http.exchange import Exchange
-from container.inference.pipeline import ParserOf, Pipeline, body_parser, route_parser
+from container.inference.body_parsers import ParserOf, body_parser, route_parser
+from container.inference.pipeline import Pipeline
 from container.service import Service
 from handler.engine.api_routes import ALIASES, SPEECH, Route
+from handler.errors import UpgradeRequired
 from handler.schemas.anthropic.messages import MessagesRoute
 
 INVOCATIONS = "/invocations"
@@ -74,3 +78,22 @@ class InferenceRoutes:
         from container.inference.websocket_session import WebSocketSession  # wsproto: few endpoints need it
 
         WebSocketSession(self._service, self._pipeline, exchange).begin(exchange)
+
+
+def blueprint(service: Service) -> Blueprint:
+    """The paths as Flask has to know them: for other methods, and for GET /openapi.json."""
+    routes = Blueprint("inference", __name__)
+
+    def answered_before(**values: str) -> Response:
+        raise AssertionError("the pipeline answers a POST to this path")
+
+    paths = [path for path, _ in parsers()] + ([MODEL_RULE] if service.config.multi_model else [])
+    for path in paths:
+        endpoint = path.strip("/").replace("/", "_").partition("<")[0]
+        routes.add_url_rule(path, endpoint=endpoint, view_func=answered_before, methods=["POST"])
+
+    @routes.get(WEBSOCKET)
+    def plain() -> Response:
+        raise UpgradeRequired(WEBSOCKET)
+
+    return routes

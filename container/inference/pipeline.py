@@ -7,51 +7,37 @@ nothing has begun, before it is known which engine answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol
 
-from werkzeug.datastructures import MIMEAccept
-from werkzeug.http import parse_accept_header
-from werkzeug.wrappers import Request
-
 from container.http.exchange import Exchange
-from container.inference.json_lines import answer_lines
-from container.inference.outcome import record_outcome
+from container.inference.body_parsers import ParserOf, requested_model, with_model
 from container.inference.session_requests import manage_session, session_headers
 from container.inference.sinks import CallSink, CollectingSink, EventSink, WholeSink
 from container.inference.trial import try_suspect
-from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
-from container.requests.form_body import FORM, decode_form
-from container.requests.request_body import require_json
-from container.requests.request_record import RequestRecord, record_of
+from container.requests.error_responses import unexpected
+from container.requests.request_body import FORM, decode_form, require_json
+from container.requests.request_record import RequestRecord
 from container.service import Service
-from container.telemetry.tracing.traced_call import traced_call
-from handler.engine.api_routes import Route
+from container.telemetry.tracing.span_attributes import reply_attributes, traced_call
+from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
 from handler.engine.event_loop import WorkThreads
 from handler.errors import EndpointError
-from handler.schemas import dispatch
-from handler.schemas.anthropic.messages import MessagesRoute
-from handler.schemas.batch import lines_of
+from handler.schemas.batch import Batch, lines_of
 from handler.schemas.dispatch import Parse
+from handler.schemas.framing import unframed
 from handler.schemas.json_body import decode
-from handler.schemas.openai.model_names import without_unknown_model
-from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall
-from handler.schemas.tgi_lmi.request_options import RequestOptions
+from handler.schemas.multiple_generations import MultipleCall
+from handler.schemas.openai.vllm_path import ServedCall
+from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall, RunningCall
+from handler.schemas.request_fields import MAX_UNKNOWN
 from handler.schemas.work_size import body_size, reply_size
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
-# An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
-ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
-# The model of a multi-model endpoint, as a client names it. SageMaker itself names the model in the path.
-TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
-# Trace context, which vLLM uses for its own spans.
-TRACE_HEADERS = ("traceparent", "tracestate")
 FORM_TYPES = LINE_TYPES | {FORM}
 STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
-
-ParserOf = Callable[[Service, Request], Parse]
 
 
 class Client(Protocol):
@@ -105,10 +91,8 @@ class Pipeline:
                 self._keep(record, body, session)
                 service.observer.started(record, body)
                 await try_suspect(service.recovery, engine, parse, lines, record, limit, self.threads)
-                # `AssembleWith: Line` of a transform job ends each reply with a line end of its own.
-                end = b"" if config.batch_transform else b"\n"
                 try:
-                    await answer_lines(exchange, engine, parse, lines, limit, self.threads, end)
+                    await self._answer_lines(exchange, engine, parse, lines, limit)
                 except EndpointError as error:
                     self._failed(exchange, error, limit)
                 return
@@ -137,6 +121,32 @@ class Pipeline:
         service.recovery.keep(record, body)
         # Custom code has run already, and the next process has neither this one's sessions nor its further models.
         record.may_rerun = all(each is None for each in (session, service.custom_code, service.models))
+
+    async def _answer_lines(
+        self, exchange: Exchange, engine: Engine, parse: Parse, lines: list[bytes], limit: Deadline
+    ) -> None:
+        """Answers JSON Lines with JSON Lines, in the same order. The lines share the slots of one request.
+
+        :raises EndpointError: the engine failed, so that the client tries again instead of storing errors.
+        """
+
+        def begin(call: RunningCall) -> None:
+            try:
+                call.begin(limit.remaining(), limit.error())
+            except Exception as error:
+                call.fail(unexpected(error))  # the other lines go on
+
+        GROUP.set(RequestGroup())  # in the context of the task that answers this request
+        batch = Batch(engine, parse, engine.slots, limit.remaining, limit.error(), begin, self.threads.run)
+        exchange.left = batch.leave
+        replies = await batch.run(lines)
+        if replies is None:
+            return
+        exchange.record.ignored = tuple(batch.ignored)[:MAX_UNKNOWN]
+        exchange.headers.extend(exchange.record.ignored_header)
+        # `AssembleWith: Line` of a transform job ends each reply with a line end of its own.
+        end = b"" if self._service.config.batch_transform else b"\n"
+        exchange.send(200, (("Content-Type", JSON_LINES),), b"\n".join(replies) + end)
 
     async def _run(self, exchange: Exchange, engine: Engine, call: AnyCall, limit: Deadline, size: float) -> None:
         """Runs a call and sends its reply.
@@ -225,49 +235,16 @@ def parse_call(
     return call, limit
 
 
-def requested_model(service: Service, request: Request) -> str | None:
-    """The model that a header names."""
-    target = request.headers.get(TARGET_HEADER) if service.config.multi_model else None
-    return target or request.headers.get(ADAPTER_HEADER)
-
-
-def body_parser(service: Service, request: Request) -> Parse:
-    """The parser of a body of /invocations, which may have any schema."""
-    options = RequestOptions(
-        accept=accepted_types(request.headers.get("Accept", "")),
-        attributes=custom_attributes.parse(request.headers.get(custom_attributes.HEADER)),
-        inputs_schema=service.config.inputs_schema,
-        output_formatter=service.config.output_formatter,
-    )
-    trace = trace_headers(request)
-    # In these cases the `model` field selects a model.
-    if ADAPTER_HEADER in request.headers or service.config.multi_model:
-        return lambda document, engine: dispatch.parse(document, engine, options, trace)
-    return lambda document, engine: dispatch.parse(without_unknown_model(document, engine), engine, options, trace)
-
-
-@lru_cache(maxsize=64)
-def accepted_types(header: str) -> tuple[str, ...]:
-    """The media types of an `Accept` header, the preferred one first. Cached: clients send the same few."""
-    return tuple(kind for kind, _ in parse_accept_header(header, MIMEAccept))
-
-
-def route_parser(path: Route | MessagesRoute) -> ParserOf:
-    """The parsers of bodies of one path of OpenAI's API or of Anthropic's."""
-
-    def parser_of(service: Service, request: Request) -> Parse:
-        trace = trace_headers(request)
-        return lambda document, engine: dispatch.parse_path(path, document, engine, trace)
-
-    return parser_of
-
-
-def trace_headers(request: Request) -> dict[str, str]:
-    """The trace context for vLLM: our own span's, or the client's."""
-    own = record_of(request.environ).trace
-    return own or {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
-
-
-def with_model(parse: Parse, model: str | None) -> Parse:
-    """The same parser, with `model`, if there is one, put into the body."""
-    return (lambda document, engine: parse({**document, "model": model}, engine)) if model else parse
+def record_outcome(record: RequestRecord, call: AnyCall, sink: CallSink) -> None:
+    """Writes the end of a call into its request's record: times, tokens, finish reason, error, client that left."""
+    record.first_token, record.last_token = sink.first_token, sink.last_token
+    record.end, record.left = sink.finish, sink.left_reason or record.left
+    inner, tokens = unframed(call), sink.tokens
+    if tokens is not None and isinstance(inner, ServedCall | MultipleCall):  # these have counted their own tokens
+        record.prompt_tokens, record.output_tokens = inner.tokens.prompt, inner.tokens.output
+    elif tokens is not None:
+        record.output_tokens = tokens
+    if sink.error is not None:
+        record.failed(sink.error)
+    if record.span is not None and isinstance(inner, ServedCall):
+        record.span_attributes = {**record.span_attributes, **reply_attributes(inner.reply.document)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import copy_context
 from typing import Any
 
 from container.inference.sinks import CallSink
@@ -17,7 +16,7 @@ from handler.engine.generation.generation import StopReason
 from handler.errors import ClientError, EndpointError, EngineFailed
 from handler.schemas.dispatch import Parse
 from handler.schemas.json_body import decode
-from handler.schemas.reply import AnyCall, RunningCall
+from handler.schemas.reply import AnyCall
 from handler.schemas.work_size import body_size
 
 
@@ -64,13 +63,11 @@ async def _tried_alone(engine: Engine, call: AnyCall, limit: Deadline) -> Endpoi
     """Runs a call until each of its sequences has a token. Returns its error."""
     sink = TrialSink(call.reply)
     running = call.request(engine, sink)
-    group = RequestGroup(alone=True, begun=sink.end)
-    copy_context().run(_begin, running, group, limit)
+    own = GROUP.set(RequestGroup(alone=True, begun=sink.end))
+    try:
+        running.begin(limit.remaining(), limit.error())
+    finally:
+        GROUP.reset(own)
     await sink.ended
     running.cancel()
     return sink.error
-
-
-def _begin(running: RunningCall, group: RequestGroup, limit: Deadline) -> None:
-    GROUP.set(group)
-    running.begin(limit.remaining(), limit.error())

@@ -30,7 +30,7 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
-from container.http.body_budget import BodyBytes
+from container.http.body_budget import BodyBudget, BodyBytes
 from container.http.exchange import CLIENT_CLOSED, ExchangeConnection
 from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError
@@ -48,7 +48,7 @@ class WebSocket:
     """One connection. All methods run on the loop.
 
     :param answer: answers a message.
-    :param waiting_bytes: takes the bytes of what waits to be answered.
+    :param bodies: bounds each message, and the bytes of all that wait to be answered.
     :ivar left: called once, with the reason, when the client has left while a message is being answered.
     :ivar idle_since: monotonic seconds at which the connection began to wait for a message; infinite while one is
         being answered.
@@ -59,19 +59,18 @@ class WebSocket:
         self,
         connection: ExchangeConnection,
         loop: LoopThread,
-        max_message: int,
+        bodies: BodyBudget,
         answer: Callable[[bytes], Coroutine[object, object, None]],
-        waiting_bytes: BodyBytes,
     ) -> None:
         self.left: Callable[[str], None] | None = None
         self.idle_since = time.monotonic()
         self.open = True
         self._connection, self._transport = connection, connection.transport
         self._loop = loop
-        self._max_message = max_message
+        self._max_message = bodies.largest
         self._answer = answer
         self._protocol = WSConnection(ConnectionType.SERVER)
-        self._bytes = waiting_bytes
+        self._bytes = BodyBytes(bodies)
         self._messages: deque[bytes] = deque()
         self._ahead = 0
         self._partial = bytearray()
@@ -94,7 +93,7 @@ class WebSocket:
         self._timer = self._loop.loop.call_later(PING_SECONDS, self._ping)
 
     def _write(self, data: bytes) -> None:
-        self._connection.write(data, bounded=True)
+        self._connection.replies.write(data, bounded=True)
 
     @property
     def _full(self) -> bool:

@@ -5,13 +5,15 @@ Each message of the client is a body of /invocations. Each JSON document of the 
 
 from __future__ import annotations
 
-from container.http.body_budget import BodyBytes, max_body
+from wsproto.frame_protocol import CloseReason
+
+from container.http.body_budget import BodyBytes
 from container.http.exchange import Exchange
-from container.inference.pipeline import Pipeline, body_parser, parse_call
-from container.inference.sinks import WholeSink
+from container.inference.body_parsers import body_parser
+from container.inference.pipeline import Pipeline, parse_call
+from container.inference.sinks import WebSocketSink, WholeSink, send_documents
 from container.inference.trial import try_suspect
 from container.inference.websocket import WebSocket
-from container.inference.websocket_sink import WebSocketSink, send_documents
 from container.requests.error_responses import unexpected
 from container.requests.request_record import RequestRecord
 from container.service import Service
@@ -20,8 +22,6 @@ from handler.schemas.json_body import decode
 from handler.schemas.reply import encode
 from handler.schemas.work_size import body_size, reply_size
 from handler.startup.lifecycle import ServingStatus
-
-GOING_AWAY = 1001
 
 
 class WebSocketSession:
@@ -35,9 +35,7 @@ class WebSocketSession:
         self._environ, self._route = exchange.head.environ, exchange.record.route
         self._engine = service.ready_engine()
         self._parse = body_parser(service, exchange.request)
-        self._socket = WebSocket(
-            exchange.connection, service.loop, max_body(service.config), self.answer, BodyBytes(service.bodies)
-        )
+        self._socket = WebSocket(exchange.connection, service.loop, service.bodies, self.answer)
 
     def begin(self, exchange: Exchange) -> None:
         """Answers the handshake."""
@@ -61,7 +59,7 @@ class WebSocketSession:
             taken.release()
             service.observer.ended(record)
             if service.lifecycle.status.state is not ServingStatus.READY:
-                self._socket.close(GOING_AWAY, Draining().message)
+                self._socket.close(CloseReason.GOING_AWAY, Draining().message)
 
     def _new_record(self) -> RequestRecord:
         """The record of a message. The headers are those of the handshake."""

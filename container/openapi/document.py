@@ -1,22 +1,46 @@
-"""Builds the OpenAPI document from the application's routes."""
+"""GET /openapi.json: the endpoint's OpenAPI 3.1 document, built from the application's routes."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from flask import Blueprint, Response, current_app
 from werkzeug.routing import Rule
 
 from container.openapi.bodies import NAMES, REF, Schema, bodies
 from container.openapi.operations import OPERATIONS, OWN_CODE_INVOCATION
 from container.openapi.replies import PLAIN_REPLY, REPLIES
+from container.service import Service
 from handler.engine.api_routes import Route
+from handler.schemas.reply import encode
 
 ARGUMENT: Final = re.compile(r"<(?:\w+:)?(\w+)>")
 # Methods that werkzeug and Flask answer themselves.
 AUTOMATIC_METHODS: Final = frozenset(("HEAD", "OPTIONS"))
+
+
+def blueprint(service: Service) -> Blueprint:
+    routes = Blueprint("openapi", __name__)
+    lock = threading.Lock()
+    cached: list[bytes] = []
+
+    @routes.get("/openapi.json")
+    def openapi() -> Response:
+        """The document. It is cached at the first request: the schemas of vLLM's models take 3 s."""
+        service.lifecycle.require_ready()
+        with lock:
+            if not cached:
+                serving = None if service.engine is None else service.engine.serving
+                rules = current_app.url_map.iter_rules()
+                schemas = () if serving is None else serving.schemas()
+                cached.append(encode(document(rules, *schemas, own_code=service.custom_code is not None)))
+        return Response(cached[0], content_type="application/json")
+
+    return routes
 
 
 def document(

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from container.inference.body_parsers import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.inference.inference_routes import WEBSOCKET as BIDIRECTIONAL
-from container.inference.pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER
-from container.requests.form_body import FORM
+from container.requests.request_body import FORM
 from container.routes.adapter_routes import ALIAS_HEADER
 from handler.engine.api_routes import ALIASES, SPEECH, Route
 from handler.schemas.anthropic.messages import MessagesRoute
@@ -22,8 +22,6 @@ from handler.sessions.session_errors import HEADER as SESSION_HEADER
 JSON: Final = "application/json"
 LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}
 EVENTS: Final[Schema] = {"type": "string", "description": "Server-sent events; the data of each is a JSON document."}
-
-LINED: Final[Mapping[str, Schema]] = {JSON_LINES: LINES}
 
 
 def _header(name: str, description: str) -> Schema:
@@ -93,7 +91,13 @@ def _served(route: Route) -> RouteOperation:
     return RouteOperation(
         f"OpenAI's or vLLM's API: {name.lower()}",
         {FORM: ref(f"{name}Request")} if route in SPEECH else {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
-        {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, **({"text/plain": TEXT} if route in SPEECH else LINED)}},
+        {
+            200: {
+                JSON: ref(f"{name}Reply"),
+                SSE: EVENTS,
+                **({"text/plain": TEXT} if route in SPEECH else {JSON_LINES: LINES}),
+            }
+        },
         failures.TOKENS,
         HEADERS,
     )
@@ -120,8 +124,11 @@ OWN_CODE_INVOCATION: Final = RouteOperation(
 )
 
 
-def _json(name: str) -> Mapping[int, Mapping[str, Schema]]:
-    return {200: {JSON: ref(name)}}
+def _json(
+    summary: str, reply: str, errors: failures.Errors, parameters: tuple[Schema, ...] = (), *, body: str = ""
+) -> RouteOperation:
+    """An operation whose reply, and whose body if it has one, are JSON documents."""
+    return RouteOperation(summary, {JSON: ref(body)} if body else {}, {200: {JSON: ref(reply)}}, errors, parameters)
 
 
 HEALTH: Final = RouteOperation(
@@ -146,51 +153,38 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
         failures.TOKENS,
         HEADERS,
     ),
-    ("GET", "/v1/models"): RouteOperation(
-        "The names of the served models", {}, _json("ModelList"), (*failures.READY, *failures.NAMED)
-    ),
-    ("GET", "/v1/models/{name}"): RouteOperation(
-        "One served model", {}, _json("ServedModel"), (*failures.READY, *failures.ONE_MODEL)
-    ),
+    ("GET", "/v1/models"): _json("The names of the served models", "ModelList", failures.NAMED),
+    ("GET", "/v1/models/{name}"): _json("One served model", "ServedModel", failures.ONE_MODEL),
     ("GET", "/metrics"): RouteOperation("Metrics as Prometheus text", {}, {200: {"text/plain": TEXT}}),
-    ("GET", "/execution-parameters"): RouteOperation(
-        "How batch transform should send its records", {}, _json("ExecutionParameters"), failures.NAMED
+    ("GET", "/execution-parameters"): _json(
+        "How batch transform should send its records", "ExecutionParameters", failures.NAMED
     ),
-    ("POST", "/adapters"): RouteOperation(
-        "Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), failures.LOADED
+    ("POST", "/adapters"): _json("Load a LoRA adapter", "AdapterDone", failures.LOADED, body="AdapterFields"),
+    ("GET", "/adapters"): _json("The adapters", "AdapterList", (*failures.NAMED, *failures.PAGED), PAGE),
+    ("POST", "/adapters/{name}"): _json(
+        "Replace an adapter's files", "AdapterDone", failures.LOADED, body="AdapterFields"
     ),
-    ("GET", "/adapters"): RouteOperation(
-        "The adapters", {}, _json("AdapterList"), (*failures.NAMED, *failures.PAGED), PAGE
-    ),
-    ("POST", "/adapters/{name}"): RouteOperation(
-        "Replace an adapter's files", {JSON: ref("AdapterFields")}, _json("AdapterDone"), failures.LOADED
-    ),
-    ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), failures.NAMED),
-    ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), failures.NAMED),
+    ("GET", "/adapters/{name}"): _json("One adapter", "Adapter", failures.NAMED),
+    ("DELETE", "/adapters/{name}"): _json("Unload an adapter", "AdapterDone", failures.NAMED),
     ("POST", "/v1/files"): RouteOperation(
-        "Upload the input of a batch", {FORM: ref("FileForm")}, _json("File"), failures.BATCH_BODY
+        "Upload the input of a batch", {FORM: ref("FileForm")}, {200: {JSON: ref("File")}}, failures.BATCH_BODY
     ),
-    ("GET", "/v1/files"): RouteOperation("The files", {}, _json("FileList"), failures.BATCHES, LISTED),
-    ("GET", "/v1/files/{identity}"): RouteOperation("One file", {}, _json("File"), failures.BATCHES),
+    ("GET", "/v1/files"): _json("The files", "FileList", failures.BATCHES, LISTED),
+    ("GET", "/v1/files/{identity}"): _json("One file", "File", failures.BATCHES),
     ("GET", "/v1/files/{identity}/content"): RouteOperation(
         "The content of a file", {}, {200: {"application/octet-stream": TEXT}}, failures.BATCHES
     ),
-    ("DELETE", "/v1/files/{identity}"): RouteOperation("Delete a file", {}, _json("FileGone"), failures.BATCHES),
-    ("POST", "/v1/batches"): RouteOperation(
-        "Run a file of requests while the engine is idle",
-        {JSON: ref("BatchFields")},
-        _json("Batch"),
-        failures.BATCH_BODY,
+    ("DELETE", "/v1/files/{identity}"): _json("Delete a file", "FileGone", failures.BATCHES),
+    ("POST", "/v1/batches"): _json(
+        "Run a file of requests while the engine is idle", "Batch", failures.BATCH_BODY, body="BatchFields"
     ),
-    ("GET", "/v1/batches"): RouteOperation("The batches", {}, _json("BatchList"), failures.BATCHES, LISTED),
-    ("GET", "/v1/batches/{identity}"): RouteOperation("One batch", {}, _json("Batch"), failures.BATCHES),
-    ("POST", "/v1/batches/{identity}/cancel"): RouteOperation("Cancel a batch", {}, _json("Batch"), failures.CANCELLED),
-    ("POST", "/models"): RouteOperation(
-        "Load a model", {JSON: ref("ModelFields")}, _json("Model"), failures.LOADED_MODEL
-    ),
-    ("GET", "/models"): RouteOperation("The models", {}, _json("ModelPage"), (*failures.NAMED, *failures.PAGED), PAGE),
-    ("GET", "/models/{name}"): RouteOperation("One model", {}, _json("Model"), failures.ONE_MODEL),
-    ("DELETE", "/models/{name}"): RouteOperation("Unload a model", {}, _json("ModelGone"), failures.ONE_MODEL),
+    ("GET", "/v1/batches"): _json("The batches", "BatchList", failures.BATCHES, LISTED),
+    ("GET", "/v1/batches/{identity}"): _json("One batch", "Batch", failures.BATCHES),
+    ("POST", "/v1/batches/{identity}/cancel"): _json("Cancel a batch", "Batch", failures.CANCELLED),
+    ("POST", "/models"): _json("Load a model", "Model", failures.LOADED_MODEL, body="ModelFields"),
+    ("GET", "/models"): _json("The models", "ModelPage", (*failures.NAMED, *failures.PAGED), PAGE),
+    ("GET", "/models/{name}"): _json("One model", "Model", failures.ONE_MODEL),
+    ("DELETE", "/models/{name}"): _json("Unload a model", "ModelGone", failures.ONE_MODEL),
     ("POST", "/models/{name}/invoke"): RouteOperation(
         "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*failures.TOKENS, *failures.NAMED), HEADERS
     ),

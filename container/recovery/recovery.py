@@ -31,7 +31,7 @@ class Recovery:
     :param channel: the channel to the next serving process.
     :param deaths: the bodies that were there when engines of this container died.
     :param life: when the engine's process was started, in monotonic seconds.
-    :param successor: whether the master will start another process if this one's engine fails.
+    :ivar successor: returns whether the master will start another process if this one's engine fails.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Recovery:
         life: float = 0.0,
         successor: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._channel, self._deaths, self._life, self._successor = channel, deaths, life, successor
+        self._channel, self._deaths, self._life, self.successor = channel, deaths, life, successor
         self._lost: list[Json] = []
         self._trying = False
         now = time.monotonic()
@@ -106,7 +106,7 @@ class Recovery:
             return False
         body, handed_over = record.body, False
         # An engine that a body alone has ended does not count, so another follows.
-        rerun = body and record.may_rerun and (self._trying or self._successor())
+        rerun = body and record.may_rerun and (self._trying or self.successor())
         if rerun and descriptor is not None and deadline is not None:
             note = RequestNote(record.request_id, record.began, deadline)
             try:
@@ -123,14 +123,6 @@ class Recovery:
     def _lose(self, record: RequestRecord, *, again: bool) -> None:
         fields: list[Json] = [*fields_of(record.body)]
         self._lost.append({"request_id": record.request_id, "run_again": again, "fields": fields})
-
-    def has_successor(self) -> bool:
-        """Whether another process will follow this one if its engine fails."""
-        return self._successor()
-
-    def no_successor(self) -> None:
-        """The container is shutting down, so no process follows this one."""
-        self._successor = lambda: False
 
     def report(self, reason: str) -> None:
         """Logs which requests were in the engine at its death, by id, with the names of their fields."""

@@ -11,14 +11,11 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request
 
-from container.requests.paging import page
-from container.requests.request_body import json_document
+from container.routes.json_views import body_fields, page, reply, required
 from container.service import Service
 from handler.engine.adapters.adapter_errors import AdapterExists, AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapter, Adapters
-from handler.errors import InvalidField, MissingField
-from handler.schemas.openai.sampling_fields import convert
-from handler.schemas.reply import encode
+from handler.errors import InvalidField
 
 # The name by which the adapter's owner knows it. Replies say it instead of the adapter's name.
 ALIAS_HEADER = "X-Amzn-SageMaker-Adapter-Alias"
@@ -40,12 +37,9 @@ class AdapterFields(msgspec.Struct, frozen=True, kw_only=True):
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("adapters", __name__)
 
-    def body() -> AdapterFields:
-        return convert(json_document(request), AdapterFields)
-
     @routes.post("/adapters")
     def load() -> Response:
-        fields = body()
+        fields = body_fields(AdapterFields)
         name, src = required("name", fields.name), required("src", fields.src)
         if service.models is not None and service.models.has(name):
             raise AdapterExists(name)
@@ -54,7 +48,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/adapters/<path:name>")
     def update(name: str) -> Response:
-        fields = body()
+        fields = body_fields(AdapterFields)
         if fields.name not in (None, name):
             raise InvalidField("name", "it is not the name in the path")
         src = required("src", fields.src)
@@ -63,8 +57,8 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/adapters")
     def listing() -> Response:
-        adapters, token = page(request, [described(adapter) for adapter in adapters_of(service).all()])
-        return reply({"adapters": adapters} | ({"nextPageToken": token} if token else {}))
+        adapters, next_page = page([described(adapter) for adapter in adapters_of(service).all()])
+        return reply({"adapters": adapters} | next_page)
 
     @routes.get("/adapters/<path:name>")
     def describe(name: str) -> Response:
@@ -93,15 +87,5 @@ def alias(name: str) -> str:
     return request.headers.get(ALIAS_HEADER) or name
 
 
-def required(field: str, value: str | None) -> str:
-    if not value:
-        raise MissingField(field, "send a string")
-    return value
-
-
 def described(adapter: Adapter) -> dict[str, Any]:
     return {"name": adapter.name, "src": adapter.source, "preload": True, "pin": adapter.pinned}
-
-
-def reply(document: dict[str, Any]) -> Response:
-    return Response(encode(document), content_type="application/json")

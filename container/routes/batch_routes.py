@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from flask import Blueprint, Response, request
 
-from container.requests.form_body import FORM
-from container.requests.paging import number
-from container.requests.request_body import json_document
+from container.requests.request_body import FORM
+from container.routes.json_views import body_fields, number, reply
 from container.service import Service
 from handler.batches.batch_errors import BatchesOff, RecordDamaged
 from handler.batches.batches import Batches, BatchFields
 from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedMediaType
-from handler.schemas.openai.sampling_fields import convert
-from handler.schemas.reply import encode
 
 # The page lengths of OpenAI's lists.
 FILES_LIMIT, BATCHES_LIMIT = 10_000, 20
@@ -67,8 +63,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.post("/v1/batches")
     def create() -> Response:
         served = batches()
-        fields = convert(json_document(request), BatchFields)
-        return reply(served.create(fields))
+        return reply(served.create(body_fields(BatchFields)))
 
     @routes.get("/v1/batches")
     def created() -> Response:
@@ -92,7 +87,7 @@ def listing(ids: list[str], get: Callable[[str], Any], default: int) -> Response
     :param ids: the newest first.
     :raises InvalidField: `limit`, `after` or `order` cannot be used.
     """
-    limit = number(request, "limit", default, 1)
+    limit = number("limit", default, 1)
     order, after = request.args.get("order", "desc"), request.args.get("after")
     if order not in ("asc", "desc"):
         raise InvalidField("order", "it must be 'asc' or 'desc'")
@@ -111,7 +106,3 @@ def listing(ids: list[str], get: Callable[[str], Any], default: int) -> Response
     first, last = (data[0].id, data[-1].id) if data else (None, None)
     page = {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(ids) > limit}
     return reply(page)
-
-
-def reply(document: msgspec.Struct | dict[str, Any]) -> Response:
-    return Response(encode(document), content_type="application/json")

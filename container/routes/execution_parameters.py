@@ -5,9 +5,9 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from container.http.body_budget import TRANSFORM_MB
+from container.routes.json_views import reply
 from container.service import Service
 from handler.config.endpoint_config import MIB, EndpointConfig
-from handler.schemas.reply import encode
 from handler.startup.admission import max_in_flight
 
 # Bytes that one token may take as JSON-escaped text: "\\u4f60\\u597d" is one token to many models.
@@ -17,11 +17,10 @@ MAX_TOKEN_BYTES = 12
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("transform", __name__)
 
-    @routes.get("/execution-parameters")
-    def reply() -> Response:
+    @routes.get("/execution-parameters", endpoint="reply")
+    def parameters() -> Response:
         engine = service.ready_engine()
-        body = encode(execution_parameters(service.config, engine.slots, engine.limits.max_model_len))
-        return Response(body, content_type="application/json")
+        return reply(execution_parameters(service.config, engine.slots, engine.limits.max_model_len))
 
     return routes
 

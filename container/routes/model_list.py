@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response
 
+from container.routes.json_views import reply
 from container.service import Service
 from handler.errors import ModelNotFound
 from handler.schemas.openai.model_names import model_list
-from handler.schemas.reply import encode
 
 
 def blueprint(service: Service) -> Blueprint:
@@ -21,14 +21,14 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/v1/models")
     def models() -> Response:
-        return Response(encode({"object": "list", "data": listed()}), content_type="application/json")
+        return reply({"object": "list", "data": listed()})
 
     @routes.get("/v1/models/<path:name>")
     def model(name: str) -> Response:
         listing = listed()
         for entry in listing:
             if entry["id"] == name:
-                return Response(encode(entry), content_type="application/json")
+                return reply(entry)
         raise ModelNotFound(name, tuple(entry["id"] for entry in listing))
 
     return routes

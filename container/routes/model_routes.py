@@ -7,15 +7,13 @@ the start. The files in the URL's directory decide which.
 from __future__ import annotations
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
-from container.requests.paging import page
-from container.requests.request_body import json_document
-from container.routes.adapter_routes import adapters_of, reply, required
+from container.routes.adapter_routes import adapters_of
+from container.routes.json_views import body_fields, page, reply, required
 from container.service import Service
 from handler.engine.adapters.adapter_errors import AdapterExists
 from handler.engine.adapters.adapters import Adapter
-from handler.schemas.openai.sampling_fields import convert
 from handler.startup.adapter_loading import bring
 from handler.startup.multi_model.model_errors import InvalidModel
 from handler.startup.multi_model.model_registry import LoadedModel, ModelState
@@ -35,7 +33,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/models")
     def load() -> Response:
-        fields = convert(json_document(request), ModelFields)
+        fields = body_fields(ModelFields)
         name, url = required("model_name", fields.model_name), required("url", fields.url)
         service.require_engine()
         path = None if service.models is None else whole_model(service.config, url)
@@ -49,8 +47,8 @@ def blueprint(service: Service) -> Blueprint:
         models: list[LoadedModel | Adapter] = [*(service.models.all() if service.models is not None else ())]
         adapters = service.adapters
         models += [] if adapters is None else adapters.all()
-        page_items, token = page(request, [description(model) for model in models])
-        return reply({"models": page_items} | ({"nextPageToken": token} if token else {}))
+        page_items, next_page = page([description(model) for model in models])
+        return reply({"models": page_items} | next_page)
 
     @routes.get("/models/<path:name>")
     def describe(name: str) -> Response:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
-from container.routes.merged_engine_metrics import vllm_registry
 from container.routes.model_list import listed_models
+from container.routes.picker_metrics import engine_families
 from container.service import Service
 from handler.neuron.buckets.padding import ASKED, COMPUTED
 from handler.startup.lifecycle import Lifecycle, ServingStatus, Status, TimedStep
@@ -26,7 +27,7 @@ def page_state(service: Service) -> dict[str, object]:
     status, engine = service.lifecycle.status, service.engine
     problem = engine.problem() if engine is not None and status.state is ServingStatus.READY else None
     state = status.state.value if problem is None else "stalled"
-    seen = vllm_metrics(vllm_registry(service))
+    seen = summed(engine_families(service, NAMES).values())
     unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
     requests = service.observer.recent
     return {
@@ -96,13 +97,10 @@ def progress(status: Status | TimedStep) -> dict[str, object]:
     return {"done_bytes": status.done, "total_bytes": status.total, "bytes_per_second": round(status.rate)}
 
 
-def vllm_metrics(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:
-    """The vLLM metrics that the page shows, each summed over its labels."""
+def summed(families: Iterable[Metric]) -> Mapping[str, float]:
+    """The value of each metric, summed over its labels."""
     values: dict[str, float] = {}
-    # The registry of several engines does not know its names before it has read all values.
-    families = registry.restricted_registry(NAMES) if registry is REGISTRY else registry
-    for family in families.collect():
+    for family in families:
         for sample in family.samples:
-            if sample.name in NAMES:
-                values[sample.name] = values.get(sample.name, 0.0) + sample.value
+            values[sample.name] = values.get(sample.name, 0.0) + sample.value
     return values

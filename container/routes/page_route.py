@@ -12,10 +12,10 @@ from pathlib import Path
 from flask import Blueprint, Response, abort, request
 
 from container.requests.origin_check import check_host
+from container.routes.json_views import reply
 from container.routes.page_metrics import page_state
 from container.service import Service
 from handler.config.config_rows import rows
-from handler.schemas.reply import encode
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -42,20 +42,17 @@ def blueprint(service: Service) -> Blueprint:
     served = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*")}
     routes.before_request(lambda: check_host(request))
 
-    def json_reply(document: object) -> Response:
-        return Response(encode(document), content_type="application/json", headers=HEADERS)
-
     @routes.get("/page/state")
     def state() -> Response:
-        return json_reply(page_state(service))
+        return reply(page_state(service), HEADERS)
 
     @routes.get("/page/settings")
     def settings() -> Response:
-        return json_reply([{**row.document(), "given": row.given} for row in rows(service.config)])
+        return reply([{**row.document(), "given": row.given} for row in rows(service.config)], HEADERS)
 
     @routes.get("/page/requests")
     def requests() -> Response:
-        return json_reply(list(service.observer.recent.copy()))
+        return reply(list(service.observer.recent.copy()), HEADERS)
 
     @routes.get("/")
     def page() -> Response:

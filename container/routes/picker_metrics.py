@@ -7,12 +7,12 @@ Source of the names: kubernetes-sigs/gateway-api-inference-extension, model serv
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
 
+from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
-from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
 from handler.engine.engine import Engine
 
@@ -23,17 +23,32 @@ OLDER_NAMES = dict(zip((KV_USE, HITS, QUERIES), OLDER, strict=True))
 NO_LORA = {"max_lora": "0", "running_lora_adapters": "", "waiting_lora_adapters": ""}
 
 
-class PickerMetrics:
+def picker_metrics(service: Service) -> Iterable[Metric]:
     """vLLM's metrics of all engines, completed by what a picker reads."""
+    families = engine_families(service)
+    for engine in service.engines():
+        _complete(families, engine)
+    return families.values()
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
 
-    def collect(self) -> Iterator[Metric]:
-        families = {family.name: family for family in vllm_registry(self._service).collect()}
-        for engine in self._service.engines():
-            _complete(families, engine)
-        yield from families.values()
+def engine_families(service: Service, names: Collection[str] = ()) -> dict[str, Metric]:
+    """vLLM's metrics of all engines of this process, by name.
+
+    vLLM's own are made for one engine in a process. Each additional engine has its own registry
+    (`handler.engine.engine_client.engine_metrics`), with the same names and other labels (`model_name`). A scrape may
+    contain a metric family once, so the samples of equal names are merged.
+
+    :param names: of the samples that are read; empty for all.
+    """
+    further = [] if service.models is None else [engine.metrics_registry for engine in service.models.engines()]
+    families: dict[str, Metric] = {}
+    for registry in (REGISTRY, *(registry for registry in further if registry is not None)):
+        for family in (registry.restricted_registry(names) if names else registry).collect():
+            if family.name in families:
+                families[family.name].samples += family.samples
+            else:
+                families[family.name] = family
+    return families
 
 
 def _complete(families: dict[str, Metric], engine: Engine) -> None:

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from container.routes import neuron_metrics
-from container.routes.picker_metrics import PickerMetrics
+from container.routes.picker_metrics import picker_metrics
 from container.service import Service
 from handler.startup.lifecycle import Lifecycle, ServingStatus
 from handler.startup.multi_model.model_registry import ModelState
@@ -58,6 +58,7 @@ class ServiceCollector:
             yield from service.artifacts.families()
         if service.monitor is not None:
             yield from neuron_metrics.metrics(service.monitor)
+        yield from picker_metrics(service)
 
 
 def step_metrics(lifecycle: Lifecycle) -> Iterator[Metric]:
@@ -81,7 +82,6 @@ def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("metrics", __name__)
     registry = CollectorRegistry()
     registry.register(ServiceCollector(service))
-    registry.register(PickerMetrics(service))
 
     @routes.get("/metrics")
     def metrics() -> Response:

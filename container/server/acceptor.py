@@ -17,7 +17,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from container.http.reply_head import ReplyHeads
+from container.http.reply_head import reply_head
 from container.http.request_parser import RequestHead, RequestParser
 from container.server.connection_channel import ConnectionChannel
 from container.server.descriptor_shortage import FIXES, ShortageLog, lowest_reserved
@@ -62,7 +62,6 @@ class Acceptor:
 
     def __init__(self, listener: socket.socket, channel: ConnectionChannel, state: PingState) -> None:
         self._listener, self._channel, self._state = listener, channel, state
-        self._heads = ReplyHeads()
         self._log = ShortageLog(logger)
         # By file descriptor, in the order of their deadlines: no request yet; /ping was answered last.
         self._new: dict[int, _Client] = {}
@@ -147,7 +146,7 @@ class Acceptor:
     def _answer(self, connection: socket.socket, status: int, body: bytes, keep: bool) -> bool:
         """Answers a /ping. False: the client has left, or does not read its replies."""
         headers = (JSON if body else NO_BODY, ("Content-Length", str(len(body))))
-        reply = self._heads.head(status, headers, keep_alive=keep, chunked=False) + body
+        reply = reply_head(status, headers, keep_alive=keep, chunked=False) + body
         try:
             return connection.send(reply, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(reply)
         except OSError:

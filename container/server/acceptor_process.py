@@ -1,4 +1,8 @@
-"""The process of the acceptor: gunicorn's master starts it, starts it again if it ends, and ends it."""
+"""Binds the port, and runs the acceptor's process: gunicorn's master starts it, starts it again if it ends, and ends it.
+
+The port is bound before the server is imported: SageMaker counts from the container's start, and the imports of Flask
+and of the routes are most of the time until gunicorn could bind it. Until then the kernel queues the connections.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,31 @@ from pathlib import Path
 from container.server.acceptor import Acceptor
 from container.server.connection_channel import ConnectionChannel
 from container.server.ping_state import PingState
+from handler.config.endpoint_config import EndpointConfig
+from handler.errors import SettingError
 from handler.processes import alive
 
 logger = logging.getLogger(__name__)
+# Queued connections that are not accepted yet. The kernel's own limit (net.core.somaxconn) may be lower.
+BACKLOG = 2048
 # The name of the process, as `ps -o comm` shows it.
 NAME = "acceptor"
 # It needs little of the processor, and answers the health checks of a machine that has none left.
 NICE = -10
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def listen(config: EndpointConfig) -> socket.socket:
+    """Opens a socket that listens on the endpoint's port, on all IPv4 addresses of the machine.
+
+    :raises SettingError: the port is in use by another process, or needs privileges that this one lacks.
+    """
+    try:
+        return socket.create_server(("0.0.0.0", config.port), backlog=BACKLOG)
+    except OSError as error:
+        setting = config.source("port").name or "SAGEMAKER_BIND_TO_PORT"
+        problem = f"port {config.port} cannot be bound: {os.strerror(error.errno or 0)}"
+        raise SettingError(setting, problem, "Set it to a free port, or end the process that uses this one.") from None
 
 
 class AcceptorProcess:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import errno
 import os
 import socket
@@ -26,9 +25,8 @@ class ConnectionChannel:
 
         :raises BlockingIOError: the serving process has yet to accept earlier ones.
         """
-        descriptors = array.array("i", [connection.fileno()])
         try:
-            self.acceptor_end.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+            socket.send_fds(self.acceptor_end, [b"\0"], [connection.fileno()])
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS:
                 raise
@@ -45,12 +43,12 @@ class ConnectionChannel:
         :raises BlockingIOError: there is none.
         :raises OSError: this process has no file descriptor for it.
         """
-        data, received, _, _ = self._worker_end.recvmsg(1, socket.CMSG_SPACE(array.array("i").itemsize))
+        data, descriptors, _, _ = socket.recv_fds(self._worker_end, 1, 1)
         if not data:
             raise EOFError("the acceptor's process has ended")
-        if not received:
+        if not descriptors:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return socket.socket(fileno=array.array("i", received[0][2])[0])
+        return socket.socket(fileno=descriptors[0])
 
     def close(self) -> None:
         self.acceptor_end.close()

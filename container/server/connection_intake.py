@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from container.http.connections import Connections
 from container.server.connection_channel import ConnectionChannel
-from container.server.descriptor_shortage import FIXES, ShortageLog, reserve_is_reached
+from container.server.descriptor_shortage import FIXES, ShortageLog, lowest_reserved
 
 logger = logging.getLogger(__name__)
 PAUSE = 0.1
@@ -51,7 +51,7 @@ class ConnectionIntake:
                     raise
                 self._pause(error.errno or errno.EMFILE)
                 return
-            scarce = reserve_is_reached(client.fileno())
+            scarce = client.fileno() >= lowest_reserved()
             self._connections.take(client)
             if scarce:
                 self._pause(errno.EMFILE)

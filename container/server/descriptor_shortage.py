@@ -50,14 +50,9 @@ def limit() -> int:
 
 
 def lowest_reserved() -> float:
-    """The lowest descriptor of the reserve."""
+    """The lowest descriptor of the reserve.
+
+    The kernel assigns the lowest free number. So a new descriptor that is no lower says that only the reserve is left.
+    """
     maximum = limit()
     return math.inf if maximum == resource.RLIM_INFINITY else maximum - min(RESERVE, maximum // 8)
-
-
-def reserve_is_reached(descriptor: int) -> bool:
-    """Whether only the reserve is left.
-
-    :param descriptor: a new descriptor. The kernel assigns the lowest free number, so all below it are in use.
-    """
-    return descriptor >= lowest_reserved()

@@ -49,7 +49,7 @@ def watch_engine(service: Service, end: Callable[[], None], publish: Callable[[]
     service.recovery.report(service.lifecycle.status.reason)
     if not service.lifecycle.served:
         time.sleep(START_LINGER)
-    elif not service.recovery.has_successor():
+    elif not service.recovery.successor():
         time.sleep(LINGER)
     if service.engine is not None:
         service.engine.stop()

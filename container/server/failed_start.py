@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from container.application import RequestRouter, create_app
-from container.http.body_budget import max_body
 from container.http.connections import LAST_SECONDS, Connections
 from container.routes.ping import ping_reply
 from container.server.acceptor_process import AcceptorProcess
@@ -37,14 +36,14 @@ def serve_page(config: EndpointConfig, acceptor: AcceptorProcess, reason: str) -
     service = Service.of(config, failed_lifecycle(acceptor.state.read()[1], reason))
     acceptor.state.write(*ping_reply(service))
     router = RequestRouter(service, create_app(service))
-    connections = Connections(service.loop, router.answer, service.observer, service.bodies, max_body(config))
+    connections = Connections(service.loop, router.answer, service.observer, service.bodies)
     intake = ConnectionIntake(acceptor.channel, connections, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     service.loop.call(intake.begin)
     port = acceptor.listener.getsockname()[1]
     logger.error("the page at port %d shows why the endpoint failed, until SIGTERM or Ctrl-C", port)
     signal.sigwait(ENDING)
     # Python's threads take no more work once the interpreter ends, so nothing may be answered by then.
-    connections.stop()
+    service.loop.call(connections.stop)
     connections.wait_closed(LAST_SECONDS)
     service.loop.stop()
 

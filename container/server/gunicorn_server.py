@@ -16,14 +16,13 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
-from container.http.reply_head import ReplyHeads
 from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
-from container.server.acceptor_process import AcceptorProcess
+from container.server.acceptor_process import BACKLOG, AcceptorProcess
 from container.server.failed_start import last_words, serve_page
-from container.server.listener import BACKLOG
-from container.server.preload import Preload, preload, preloads
+from container.server.held_requests import refuse
+from container.server.preload import Preload, preload
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import Draining
@@ -75,8 +74,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "control_socket_disable": True,
         }
         for name, value in settings.items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
+            self.cfg.set(name, value)
 
     def load(self) -> Flask:
         return create_app(self.service)
@@ -112,7 +110,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             reason = last_words(self.acceptor.state.read()[1]).get("reason", KILLED)
             self._last_failure = {"reason": reason, "at": time.time()}
             self.acceptor.state.write(*RESTARTING)
-        if preloads(self.config):
+        if self.config.preload_after > 0 and self.config.engine != "none":
             self._preload.settle()
             self._preload.begin()
 
@@ -121,20 +119,16 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
         A core that lived on would keep its memory and its Neuron cores, and the next start would fail on them.
         """
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(worker.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
 
     def _on_exit(self, arbiter: Any) -> None:
         """Answers requests that no serving process has taken over: the container was stopped between two of them.
 
         Then it shows why the endpoint failed, if it did and the page is on.
         """
-        reply = ReplyHeads().closing_reply(Draining())
         while (handed := self._channel.receive()) is not None:
-            with handed.connection as connection, suppress(OSError):
-                connection.send(reply)
+            refuse(handed, Draining())
         if self.config.page and isinstance(sys.exception(), HaltServer):
             serve_page(self.config, self.acceptor, KILLED)
         self.acceptor.stop()

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 
 from container.http.connections import Connections
+from container.http.reply_head import closing_reply
 from container.recovery.request_channel import HandedRequest
 from container.service import Service
 from handler.errors import EndpointError, NotReady
@@ -42,7 +43,7 @@ class HeldRequests:
             try:
                 service.admission.enter()
             except EndpointError as error:
-                self._refuse(handed, error)
+                refuse(handed, error)
                 continue
             self._held.append(handed)
             arrived.append(handed.note.request_id)
@@ -66,19 +67,19 @@ class HeldRequests:
         if client_left(handed.connection):
             handed.connection.close()
         elif not isinstance(problem, NotReady):
-            self._refuse(handed, problem)
+            refuse(handed, problem)
         elif deadline.expires <= time.monotonic():
-            self._refuse(handed, deadline.error())
+            refuse(handed, deadline.error())
         else:
             return False
         self._service.admission.leave()
         return True
 
-    def _refuse(self, handed: HandedRequest, error: EndpointError) -> None:
-        """Answers a request with an error, and closes its connection: all of it was read."""
-        reply = self._connections.heads.closing_reply(error)
-        with handed.connection as connection, suppress(OSError):
-            connection.send(reply, socket.MSG_DONTWAIT)
+
+def refuse(handed: HandedRequest, error: EndpointError) -> None:
+    """Answers a request with an error, and closes its connection: all of it was read."""
+    with handed.connection as connection, suppress(OSError):
+        connection.send(closing_reply(error), socket.MSG_DONTWAIT)
 
 
 def client_left(connection: socket.socket) -> bool:

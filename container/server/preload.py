@@ -75,11 +75,6 @@ class Preload:
         logger.info("%s: %.1f s", LOADED, time.monotonic() - began)
 
 
-def preloads(config: EndpointConfig) -> bool:
-    """Whether the next serving process can take over an import."""
-    return config.preload_after > 0 and config.engine != "none"
-
-
 def preload(config: EndpointConfig) -> None:
     """Imports vLLM, unless packages of the model's own code must be there before.
 

@@ -15,17 +15,16 @@ from types import FrameType
 from gunicorn.workers.base import Worker
 
 from container.application import RequestRouter
-from container.http.body_budget import max_body
 from container.http.connections import Connections
 from container.routes.ping import ping_reply
 from container.server import malloc
 from container.server.connection_intake import ConnectionIntake
-from container.server.drain import drain
 from container.server.engine_watchdog import watch_engine
 from container.server.held_requests import HeldRequests
 from container.server.ping_state import PASSED_ON
 from container.service import Service
 from handler.custom_code.code_contract import PING
+from handler.errors import Draining
 from handler.neuron.hardware.neuron_monitor import start_monitor
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.start import start
@@ -38,6 +37,8 @@ SIGN_OF_LIFE_SECONDS = 1.0
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
 # delays the tokens of all others by as much; measured in benchmarks/README.md.
 SWITCH_INTERVAL = 0.0005
+# Of a drain: how often connections of WebSockets are looked at, and seconds for the last replies to reach their clients.
+LAST_LOOKS, LAST_REPLIES_SECONDS = 20, 1.5
 
 
 class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
@@ -61,13 +62,8 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
 
     def run(self) -> None:
         service = self.service
-        self.connections = Connections(
-            service.loop,
-            RequestRouter(service, self.wsgi).answer,
-            service.observer,
-            service.bodies,
-            max_body(service.config),
-        )
+        router = RequestRouter(service, self.wsgi)
+        self.connections = Connections(service.loop, router.answer, service.observer, service.bodies)
         service.lifecycle.changed = self._publish
         self._publish()
         service.monitor = start_monitor(service.config.neuron_monitor)
@@ -123,11 +119,22 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
         """Drains on SIGTERM: running requests may finish and new ones get a 503. Then the worker ends."""
         if self.service.lifecycle.status.state is not ServingStatus.DRAINING:
             self.service.lifecycle.drain()
-            self.service.recovery.no_successor()
+            self.service.recovery.successor = lambda: False
             threading.Thread(target=self._drain, name="drain", daemon=True).start()
 
     def _drain(self) -> None:
-        drain(self.service, self.connections)
+        service, connections = self.service, self.connections
+        service.loop.call(connections.close_conversations)
+        if not service.admission.wait_empty(service.config.drain):
+            for engine in service.engines():
+                engine.fail_requests(Draining())  # a stream that is ended early has the error as its last event
+            service.admission.wait_empty(1.0)
+        for _ in range(LAST_LOOKS):  # those that opened when the drain began, or had just sent their last reply
+            service.loop.call(connections.close_conversations)
+            if connections.wait_closed(1.0 / LAST_LOOKS, conversations=True):
+                break
+        service.loop.call(connections.stop)
+        connections.wait_closed(LAST_REPLIES_SECONDS)
         self.alive = False
         self._woken.set()
 

@@ -14,7 +14,6 @@ from waiting import WITHIN
 from werkzeug.test import Client, TestResponse
 
 from container.application import RequestRouter, create_app
-from container.http.body_budget import max_body
 from container.http.connections import Connections
 from container.service import Service
 
@@ -22,7 +21,7 @@ from container.service import Service
 def connections_of(service: Service) -> Connections:
     """The connections to the application."""
     application = RequestRouter(service, create_app(service))
-    return Connections(service.loop, application.answer, service.observer, service.bodies, max_body(service.config))
+    return Connections(service.loop, application.answer, service.observer, service.bodies)
 
 
 def http_client(service: Service, *, half_closes: bool = False) -> Client:

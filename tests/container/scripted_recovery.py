@@ -16,9 +16,8 @@ from flask import Flask
 from scripted_engine import ScriptedEngine
 
 from container.server import engine_watchdog, worker
-from container.server.acceptor_process import AcceptorProcess
+from container.server.acceptor_process import AcceptorProcess, listen
 from container.server.gunicorn_server import GunicornServer
-from container.server.listener import listen
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import EngineFailed

@@ -1,15 +1,18 @@
-"""The attributes of a request's span, named by OpenTelemetry's conventions for HTTP servers and generative AI.
+"""What a request's span shows: the call's stages, which go into its record, and attributes.
 
-They contain no text of a prompt or a reply, and no error message.
+They are named by OpenTelemetry's conventions for HTTP servers and generative AI. They contain no text
+of a prompt or a reply, and no error message.
 Source: OpenTelemetry semantic conventions, "HTTP spans" and "Generative client AI spans".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from container.requests.request_record import RequestRecord
 from handler.engine.generation.generation import Generation
+from handler.schemas.framing import WrappedCall, unframed
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.chat import ChatReply
 from handler.schemas.openai.vllm_path import ServedCall
@@ -24,6 +27,28 @@ OPERATIONS: Mapping[str, str] = {
     "/v1/completions": TEXT,
     "/v1/embeddings": EMBEDDINGS,
 }
+
+
+def traced_call(call: AnyCall, record: RequestRecord, model: str) -> AnyCall:
+    """The call, with callbacks and trace context, for a request that has a span.
+
+    :param model: the model that answers if the body names none.
+    """
+    record.span_attributes = request_attributes(unframed(call), model)
+    return _traced(call, record)
+
+
+def _traced(call: AnyCall, record: RequestRecord) -> AnyCall:
+    def with_trace(generation: Generation) -> Generation:
+        return replace(generation, times=record.set_times, trace=record.trace)
+
+    if isinstance(call, WrappedCall):
+        return replace(call, call=_traced(call.call, record))
+    if isinstance(call, Call):
+        return replace(call, generation=with_trace(call.generation))
+    if isinstance(call, MultipleCall):
+        return replace(call, generations=tuple(with_trace(generation) for generation in call.generations))
+    return call
 
 
 def request_attributes(call: AnyCall, model: str) -> dict[str, Value]:

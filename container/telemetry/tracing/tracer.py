@@ -6,10 +6,12 @@ loses spans and delays no request. This module imports OpenTelemetry: import it 
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -18,15 +20,27 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from container.requests.request_record import POLLED, RequestRecord
-from container.telemetry.tracing.log_filter import limit_exporter_logs
 from container.telemetry.tracing.span_attributes import attributes_of, failed
-from container.telemetry.tracing.trace_context import carrier
 from container.telemetry.tracing.tracing_settings import GRPC, protocol
 
 NAME = "neuron-endpoint"
 STAGES = ("queue", "prefill", "decode")
 # Time for the last spans when the container ends.
 LAST_SECONDS = 2.0
+# The loggers that report an unreachable collector (opentelemetry-sdk and its exporters, 1.45): one line for each batch
+# and attempt. One in so many seconds is passed.
+LOGGERS = (
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+)
+LOG_SECONDS = 60.0
+
+# AWS X-Ray's header. Its parts are separated by semicolons, as custom attributes are ("Tracing header", X-Ray's guide).
+XRAY: Final = "x-amzn-trace-id"
+ROOT: Final = re.compile(r"1-([0-9a-f]{8})-([0-9a-f]{24})")
+SPAN: Final = re.compile(r"[0-9a-f]{16}")
+MAX_LENGTH: Final = 512
 
 
 class RequestTracer:
@@ -92,3 +106,59 @@ def _exporter(environ: Mapping[str, str]) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter()
+
+
+class RateLimitFilter(logging.Filter):
+    """Passes one line per logger and level in `seconds`."""
+
+    def __init__(self, seconds: float = LOG_SECONDS) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._last: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now, key = time.monotonic(), (record.name, record.levelno)
+        last = self._last.get(key)
+        if last is not None and now - last < self._seconds:
+            return False
+        self._last[key] = now
+        return True
+
+
+def limit_exporter_logs() -> None:
+    """Installs the filter. Further calls in the same process do nothing."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(installed, RateLimitFilter) for installed in logger.filters):
+            logger.addFilter(RateLimitFilter())
+
+
+def carrier(environ: Mapping[str, Any], attributes: Mapping[str, str]) -> dict[str, str]:
+    """Headers `traceparent`, and `tracestate` if there is one. Empty: the request begins a new trace.
+
+    They come from W3C's headers, X-Ray's header or the custom attributes: SageMaker passes on only its own headers, so a
+    client of InvokeEndpoint sends the context in `CustomAttributes`.
+
+    :param environ: the WSGI environment.
+    :param attributes: the custom attributes.
+    """
+    if environ.get("HTTP_TRACEPARENT"):
+        headers = {name: str(environ.get(f"HTTP_{name.upper()}", "")) for name in ("traceparent", "tracestate")}
+    elif attributes.get("traceparent"):
+        headers = {name: attributes.get(name, "") for name in ("traceparent", "tracestate")}
+    else:
+        header = str(environ.get("HTTP_X_AMZN_TRACE_ID", ""))
+        parts = dict(part.strip().partition("=")[::2] for part in header.split(";"))
+        if not header and XRAY in attributes:
+            parts = {"Root": attributes[XRAY].removeprefix("Root="), "Parent": attributes.get("parent", "")}
+            parts["Sampled"] = attributes.get("sampled", "")
+        headers = {"traceparent": traceparent_of_xray(parts)}
+    return {name: value for name, value in headers.items() if value and len(value) <= MAX_LENGTH}
+
+
+def traceparent_of_xray(parts: Mapping[str, str]) -> str:
+    """A `traceparent` from the parts of X-Ray's header; empty if they name no span."""
+    root, parent = ROOT.fullmatch(parts.get("Root", "").lower()), parts.get("Parent", "").lower()
+    if root is None or not SPAN.fullmatch(parent):
+        return ""
+    return f"00-{root[1]}{root[2]}-{parent}-{'00' if parts.get('Sampled') == '0' else '01'}"

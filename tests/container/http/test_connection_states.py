@@ -10,7 +10,6 @@ import pytest
 from container.http.body_budget import BodyBudget
 from container.http.connection import READ_AHEAD, ClientConnection
 from container.http.exchange import Exchange
-from container.http.reply_head import ReplyHeads
 
 HANDSHAKE = b"GET /socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -21,7 +20,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.heads, self.bodies, self.max_body, self.idle_seconds = ReplyHeads(), BodyBudget(1 << 30), 1 << 20, 60.0
+        self.bodies, self.idle_seconds = BodyBudget(1 << 30, 1 << 20), 60.0
         self.begun: list[Exchange] = []
         self.has_ended: list[Exchange] = []
 

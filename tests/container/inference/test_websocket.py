@@ -12,7 +12,7 @@ import pytest
 from loops import on_loop
 from waiting import WITHIN, eventually
 
-from container.http.body_budget import BodyBudget, BodyBytes
+from container.http.body_budget import BodyBudget
 from container.http.connections import Connections
 from container.http.exchange import Exchange
 from container.inference import websocket
@@ -39,16 +39,16 @@ class Opened:
     """A WebSocket whose handshake is over, its client, and the connections of its process."""
 
     def __init__(self, service: Service, answer: Callable[[bytes], Coroutine[object, object, None]], budget: int):
-        self.loop, self.budget = service.loop, BodyBudget(budget)
+        self.loop, self.budget = service.loop, BodyBudget(budget, 30_000)
         webs: list[WebSocket] = []
 
         async def converse(exchange: Exchange) -> None:
-            web = WebSocket(exchange.connection, service.loop, 30_000, answer, BodyBytes(self.budget))
+            web = WebSocket(exchange.connection, service.loop, self.budget, answer)
             web.begin(exchange.head.environ)
             exchange.become(web)
             webs.append(web)
 
-        self.connections = Connections(service.loop, converse, service.observer, service.bodies, 1000)
+        self.connections = Connections(service.loop, converse, service.observer, service.bodies)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.client = socket.create_connection(listener.getsockname())
             server, _ = listener.accept()

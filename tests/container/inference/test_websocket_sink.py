@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from container.inference.websocket_sink import documents
+from container.inference.sinks import documents
 
 
 @pytest.mark.parametrize(

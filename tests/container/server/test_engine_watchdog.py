@@ -9,7 +9,6 @@ from http_client import http_client
 from scripted_engine import ScriptedEngine
 from waiting import WITHIN, eventually
 
-from container.recovery.recovery import Recovery
 from container.server import engine_watchdog as module
 from container.server.engine_watchdog import watch_engine
 from container.service import Service
@@ -122,7 +121,7 @@ def test_a_process_that_another_one_follows_ends_at_once(
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr(module.time, "sleep", slept.append)
-    monkeypatch.setattr(Recovery, "has_successor", lambda recovery: True)
+    service.recovery.successor = lambda: True
     engine.is_dead = True
     assert Watched(service).ended.wait(WITHIN)
     assert set(slept) == {module.INTERVAL}

@@ -17,7 +17,7 @@ PROGRAM = """
 import os, sys, threading
 from container.server import failed_start
 from container.server.acceptor_process import AcceptorProcess
-from container.server.listener import listen
+from container.server.acceptor_process import listen
 from handler.config.loading.config_loader import load
 
 config = load(os.environ)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from container.http.reply_head import ReplyHeads
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import HandedRequest, RequestChannel, RequestNote
 from container.requests.deadline import Deadline
@@ -27,7 +26,6 @@ class Waiting:
         self.service.admission.limit = places
         self.service.recovery = Recovery(self.channel)
         self.run: list[HandedRequest] = []
-        self.heads = ReplyHeads()
         self.held = HeldRequests(self.service, self)
         self.deadline = Deadline(seconds, time.monotonic() + seconds, stream=False)
         self.client = self.hand_over()

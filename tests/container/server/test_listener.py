@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from container.server.listener import listen
+from container.server.acceptor_process import listen
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 
@@ -64,7 +64,7 @@ def test_the_server_and_its_routes_are_imported_after_it() -> None:
         "def bound(config):\n"
         "    print(json.dumps(sorted(sys.modules)))\n"
         "    sys.exit(0)\n"
-        "with mock.patch('container.server.listener.listen', bound):\n"
+        "with mock.patch('container.server.acceptor_process.listen', bound):\n"
         "    from container.serve import main\n"
         "    main()\n"
     )

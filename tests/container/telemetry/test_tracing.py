@@ -17,8 +17,6 @@ from scripted_engine import ScriptedEngine
 from container.service import Service
 from container.telemetry.tracing import tracer
 from container.telemetry.tracing import tracing_settings as settings
-from container.telemetry.tracing.log_filter import RateLimitFilter
-from container.telemetry.tracing.trace_context import carrier
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from tests.otlp_receiver import Receiver, SeenSpan, receiving
@@ -182,10 +180,10 @@ def test_a_collector_that_never_answers_delays_and_fails_nothing(
 
 
 def test_a_collector_that_does_not_answer_is_complained_of_once_a_minute() -> None:
-    seldom = RateLimitFilter(60)
+    seldom = tracer.RateLimitFilter(60)
     lines = [logging.makeLogRecord({"name": "exporter", "levelno": level}) for level in (30, 30, 40, 30)]
     assert [seldom.filter(line) for line in lines] == [True, False, True, False]
-    assert RateLimitFilter(0).filter(lines[0])
+    assert tracer.RateLimitFilter(0).filter(lines[0])
 
 
 def test_nothing_is_imported_where_nothing_is_configured() -> None:
@@ -236,4 +234,4 @@ def test_vllms_own_exporter_is_told_the_protocol() -> None:
 
 
 def test_xray_without_a_parent_is_no_context() -> None:
-    assert carrier({}, {"x-amzn-trace-id": f"Root=1-{TRACE[:8]}-{TRACE[8:]}"}) == {}
+    assert tracer.carrier({}, {"x-amzn-trace-id": f"Root=1-{TRACE[:8]}-{TRACE[8:]}"}) == {}

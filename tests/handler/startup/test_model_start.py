@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
 
 import sample_model
-from container.routes import merged_engine_metrics as shown
+from container.routes.picker_metrics import picker_metrics
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.engine.engine_client import engine_metrics
@@ -143,8 +143,9 @@ def test_a_second_engines_figures_take_nothing_from_the_first() -> None:
         _, own = engine_metrics.with_own_registry(second)
         first.labels("first").inc()
         engine = SimpleNamespace(metrics_registry=own)
-        service: Any = SimpleNamespace(models=SimpleNamespace(engines=lambda: [engine]))
-        text = generate_latest(shown.vllm_registry(service)).decode()
+        service: Any = SimpleNamespace(models=SimpleNamespace(engines=lambda: [engine]), engines=lambda: [])
+        scraped: Any = SimpleNamespace(collect=lambda: picker_metrics(service))
+        text = generate_latest(scraped).decode()
         assert 'vllm:test_tokens_total{model_name="first"} 2.0' in text
         assert 'vllm:test_tokens_total{model_name="second"} 1.0' in text
         assert text.count("# TYPE vllm:test_tokens_total counter") == 1

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from werkzeug.test import Client
 
-from container.requests.form_body import MAX_FIELDS, MAX_PARTS, decode_form
+from container.requests.request_body import MAX_FIELDS, MAX_PARTS, decode_form
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField, UnsupportedMediaType
 
 FILE = ("file", ("../../etc/passwd", b"\r\n--sound\0"))

@@ -1,0 +1,77 @@
+"""Makes the parser of a request's body, from the path and the headers that say what the body means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.http import parse_accept_header
+from werkzeug.wrappers import Request
+
+from container.requests import custom_attributes
+from container.requests.request_record import record_of
+from container.service import Service
+from handler.engine.api_routes import Route
+from handler.schemas import dispatch
+from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.dispatch import Parse
+from handler.schemas.openai.model_names import without_unknown_model
+from handler.schemas.tgi_lmi.request_options import RequestOptions
+
+# An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
+ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+# The model of a multi-model endpoint, as a client names it. SageMaker itself names the model in the path.
+TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
+# Trace context, which vLLM uses for its own spans.
+TRACE_HEADERS = ("traceparent", "tracestate")
+
+ParserOf = Callable[[Service, Request], Parse]
+
+
+def requested_model(service: Service, request: Request) -> str | None:
+    """The model that a header names."""
+    target = request.headers.get(TARGET_HEADER) if service.config.multi_model else None
+    return target or request.headers.get(ADAPTER_HEADER)
+
+
+def body_parser(service: Service, request: Request) -> Parse:
+    """The parser of a body of /invocations, which may have any schema."""
+    options = RequestOptions(
+        accept=accepted_types(request.headers.get("Accept", "")),
+        attributes=custom_attributes.parse(request.headers.get(custom_attributes.HEADER)),
+        inputs_schema=service.config.inputs_schema,
+        output_formatter=service.config.output_formatter,
+    )
+    trace = trace_headers(request)
+    # In these cases the `model` field selects a model.
+    if ADAPTER_HEADER in request.headers or service.config.multi_model:
+        return lambda document, engine: dispatch.parse(document, engine, options, trace)
+    return lambda document, engine: dispatch.parse(without_unknown_model(document, engine), engine, options, trace)
+
+
+@lru_cache(maxsize=64)
+def accepted_types(header: str) -> tuple[str, ...]:
+    """The media types of an `Accept` header, the preferred one first. Cached: clients send the same few."""
+    return tuple(kind for kind, _ in parse_accept_header(header, MIMEAccept))
+
+
+def route_parser(path: Route | MessagesRoute) -> ParserOf:
+    """The parsers of bodies of one path of OpenAI's API or of Anthropic's."""
+
+    def parser_of(service: Service, request: Request) -> Parse:
+        trace = trace_headers(request)
+        return lambda document, engine: dispatch.parse_path(path, document, engine, trace)
+
+    return parser_of
+
+
+def trace_headers(request: Request) -> dict[str, str]:
+    """The trace context for vLLM: our own span's, or the client's."""
+    own = record_of(request.environ).trace
+    return own or {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
+
+
+def with_model(parse: Parse, model: str | None) -> Parse:
+    """The same parser, with `model`, if there is one, put into the body."""
+    return (lambda document, engine: parse({**document, "model": model}, engine)) if model else parse
