@@ -32,6 +32,11 @@ INLINE_BYTES = 128_000
 TTL_SECONDS = 21_600
 INVOCATION_SECONDS = 900
 MOST_REPLY_HEADERS = 4096
+# Seen in public: aws/deep-learning-containers, issue 4668.
+OVERSIZE_REPLY_HEADERS = (
+    f"Response received from the primary container has headers with length greater than {MOST_REPLY_HEADERS} bytes. "
+    "Reduce the length of your container's response headers and update your endpoint."
+)
 # SageMaker chooses a number if the configuration has none. How it does is not public.
 CONCURRENT_PER_INSTANCE = 4
 TRY_AGAIN_AFTER = 0.25
@@ -79,7 +84,7 @@ class Asynchronous:
         if ("InputLocation" in params) == bool(body):
             raise errors.ValidationError("Exactly one of InputLocation and Body must be given.")
         if len(body) > INLINE_BYTES:
-            raise errors.OversizeBody("of InvokeEndpointAsync", INLINE_BYTES)
+            raise errors.ValidationError(errors.OVERSIZE_BODY.format("of InvokeEndpointAsync", INLINE_BYTES))
         name_of_output = str(uuid.uuid4())
         output = plan["AsyncInferenceConfig"]["OutputConfig"]
         folder = params.get("S3OutputPathExtension", "")
@@ -104,9 +109,11 @@ class Asynchronous:
         live = self._host.find(name)
         current = live.current if live else None
         if live is None or current is None:
-            raise errors.EndpointNotFound(name, self._host.settings.account)
+            raise errors.ValidationError(errors.ENDPOINT_NOT_FOUND.format(name, self._host.settings.account))
         if "AsyncInferenceConfig" not in current.plan:
-            raise errors.NotAsynchronous(name)
+            raise errors.ValidationError(
+                f"Endpoint {name} is not an asynchronous endpoint: its configuration has none."
+            )
         return current.plan
 
     def _queue(self, name: str, plan: Mapping[str, Any]) -> ThreadPoolExecutor:
@@ -148,7 +155,7 @@ class Asynchronous:
             if head.status >= 400:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
             if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:
-                raise errors.OversizeReplyHeaders(MOST_REPLY_HEADERS)
+                raise errors.ValidationError(OVERSIZE_REPLY_HEADERS)
             return b"".join(connection.parts()), head.get("Content-Type")
 
     def _fail(self, queued: QueuedRequest, reason: str) -> None:

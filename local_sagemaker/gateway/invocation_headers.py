@@ -15,7 +15,7 @@ from werkzeug.datastructures import Headers
 
 from local_sagemaker.control import shapes
 from local_sagemaker.control.control_errors import ControlError
-from local_sagemaker.gateway.gateway_errors import InvalidMember, ValidationError
+from local_sagemaker.gateway.gateway_errors import ValidationError
 
 AMZN = "X-Amzn-SageMaker-"
 INVOKED_VARIANT = "x-Amzn-Invoked-Production-Variant"
@@ -55,7 +55,8 @@ def params_of(operation: str, endpoint: str, client: Headers) -> dict[str, Any]:
         try:
             params[member] = int(value) if shape.type_name == "integer" else value
         except ValueError as error:
-            raise InvalidMember(member, "Member must be an integer") from error
+            problem = f"Value at '{member}' failed to satisfy constraint: Member must be an integer"
+            raise ValidationError(f"1 validation error detected: {problem}") from error
     try:
         return shapes.parse(request_shape(operation), params)
     except ControlError as error:

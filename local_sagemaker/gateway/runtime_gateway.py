@@ -81,17 +81,17 @@ class Gateway:
             yield event_stream.model_stream_error("StreamBroken", f"container primary: {error}")
         except Exception:
             log.exception("a stream of endpoint %s failed", route.endpoint.name)
-            yield event_stream.exception("InternalStreamFailure", errors.RuntimeInternalFailure.text)
+            yield event_stream.exception("InternalStreamFailure", errors.FAILED)
 
 
 def read_body(limit: int) -> bytes:
     """Returns the body of the current request.
 
-    :raises OversizeBody: it has more than ``limit`` bytes.
+    :raises ValidationError: it has more than ``limit`` bytes.
     """
     body = read_at_most(limit)
     if body is None:
-        raise errors.OversizeBody(g.request_id, limit)
+        raise errors.ValidationError(errors.OVERSIZE_BODY.format(g.request_id, limit))
     return body
 
 
@@ -104,9 +104,10 @@ def reach(route: InvocationRoute, limits: RuntimeLimits, seconds: float) -> Iter
     except upstream.Unreachable as error:
         raise errors.ServiceUnavailable(route.endpoint, error) from error
     except upstream.TimedOut as error:
-        raise errors.InvocationTimedOut(route.endpoint) from error
+        raise errors.ModelError(route.endpoint, 0, errors.TIMED_OUT) from error
     except upstream.ConnectionBroken as error:
-        raise errors.InvalidContainerReply(route.endpoint, str(error)) from error
+        incomplete = f"Container primary did not complete its response: {error}"
+        raise errors.ModelError(route.endpoint, 0, incomplete) from error
     finally:
         route.release()
 
@@ -159,10 +160,11 @@ def mount(app: Flask, gateway: Gateway) -> None:
     @app.errorhandler(HTTPException)
     def refuse_http(error: HTTPException) -> Response:
         if error.code in (404, 405):
-            return errors.UnknownOperation(request.method, request.path).reply()
+            unknown = f"{request.method} {request.path} is not an operation of this SageMaker runtime"
+            return errors.UnknownOperation(unknown).reply()
         return errors.ValidationError(error.description or error.name).reply()
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:
         log.exception("%s %s failed", request.method, request.path)
-        return errors.RuntimeInternalFailure().reply()
+        return errors.RuntimeInternalFailure(errors.FAILED).reply()

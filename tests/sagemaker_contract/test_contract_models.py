@@ -224,7 +224,7 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "ModelError": (lambda: error("ModelError"), lambda: replied(errors.ModelError(HERE, 500, ""))),
     "ValidationError": (lambda: error("ValidationError"), lambda: replied(errors.ValidationError(""))),
     "ModelNotReadyException": (lambda: error("ModelNotReadyException"), lambda: replied(errors.ModelNotReady(""))),
-    "InternalFailure": (lambda: error("InternalFailure"), lambda: replied(errors.RuntimeInternalFailure())),
+    "InternalFailure": (lambda: error("InternalFailure"), lambda: replied(errors.RuntimeInternalFailure(""))),
     "ServiceUnavailable": (lambda: error("ServiceUnavailable"), lambda: replied(errors.ServiceUnavailable(HERE, ""))),
     "events of a stream": (
         lambda: set(shape("ResponseStream", "sagemaker-runtime").members),  # type: ignore[attr-defined]
