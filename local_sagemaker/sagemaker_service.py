@@ -31,7 +31,6 @@ from local_sagemaker.gateway.hosted_routes import HostedRoutes
 from local_sagemaker.gateway.openai_path import OpenAIPath
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.instances.docker import Docker
 from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, Images, image_environment
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
@@ -84,7 +83,6 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
 
 
 def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSettings:
-    docker = Docker(tuple(shlex.split(settings.docker)), settings.docker_options)
     return HostSettings(
         directory=directory,
         s3_url=s3_url,
@@ -94,7 +92,8 @@ def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSetti
         timing=HostTiming(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
         environment=image_environment(os.environ),
         container_environment=dict(entry.split("=", 1) for entry in settings.environment),
-        docker=None if settings.containers == PROCESS else docker,
+        docker=None if settings.containers == PROCESS else tuple(shlex.split(settings.docker)),
+        docker_options=settings.docker_options,
     )
 
 

@@ -52,15 +52,13 @@ class Fleets:
         """
         settings, timing, runner = self._settings, self._settings.timing, self._runner(container)
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", timing.startup_seconds)
-        pids = settings.directory / "pids"
-        pids.mkdir(parents=True, exist_ok=True)
         return Launch(
             runner=runner,
             base=self.fetch(endpoint, name, container, timeouts),
             logs=settings.directory / "logs" / endpoint / name,
             startup_seconds=timing.scaled(startup),
             timing=timing,
-            pids=pids,
+            pids=settings.pids,
         )
 
     def _runner(self, container: Document) -> Runner:
@@ -71,8 +69,9 @@ class Fleets:
         settings, image = self._settings, container["Image"]
         command = settings.images.command(image)
         if command is None and settings.docker is not None:
-            _check_command(image, settings.docker.client[0])
-            return InDocker(settings.docker, image, {**settings.container_environment, **self._environment(container)})
+            _check_command(image, settings.docker[0])
+            environment = {**settings.container_environment, **self._environment(container)}
+            return InDocker(settings.docker, settings.docker_options, image, environment)
         command = command or default_command()
         _check_command(image, command[0])
         environment = {**settings.environment, **settings.container_environment, **self._environment(container)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from local_sagemaker.hosting.instances.docker import Docker
+from local_sagemaker.hosting.instances.runner import Command
 
 # The variables that an image usually sets are taken from this machine. Containers get no others of the caller, as in
 # the cloud.
@@ -110,7 +110,8 @@ class HostSettings:
 
     :ivar environment: the variables of this machine that replace an image's ENV.
     :ivar container_environment: variables for every container. The model's own variables override them.
-    :ivar docker: runs images that have no command. None runs this project's container as a process instead.
+    :ivar docker: the Docker client, which runs images that have no command. None runs this project's container as a
+        process instead.
     """
 
     directory: Path
@@ -121,4 +122,10 @@ class HostSettings:
     timing: HostTiming
     environment: Mapping[str, str]
     container_environment: Mapping[str, str]
-    docker: Docker | None
+    docker: Command | None
+    docker_options: Command
+
+    @property
+    def pids(self) -> Path:
+        """The directory that has a file for each container's process."""
+        return self.directory / "pids"
