@@ -10,8 +10,8 @@ from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
-from local_sagemaker.hosting.deployment import Deployment
 from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.fleets import Deployment
 from local_sagemaker.hosting.host import Host
 
 CHANGING = ("Creating", "Updating", "Deleting")

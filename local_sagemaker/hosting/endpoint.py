@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from local_sagemaker.hosting.component import Component
-from local_sagemaker.hosting.deployment import Deployment, Document, Variant
-from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.fleets import Deployment, Document, Fleets, Variant
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
@@ -43,7 +42,7 @@ class LiveEndpoint:
         self.sessions = StickySessions()
         self.starting: list[Pool] = []
         self.pending: Deployment | None = None
-        self._fleets = fleets
+        self.fleets = fleets
         self._timing = timing
         self._report = report
         self.ended = threading.Event()
@@ -75,8 +74,7 @@ class LiveEndpoint:
 
     def pools(self) -> list[Pool]:
         with self.changed:
-            variants = [variant for each in self.deployments() for variant in each.variants.values()]
-            pools = [variant.pool for variant in variants if variant.pool]
+            pools = [pool for each in self.deployments() for pool in each.pools()]
             copies = [component.pool for component in self.components.values() if component.pool]
             return list(dict.fromkeys([*pools, *copies, *self.starting]))
 
@@ -111,7 +109,7 @@ class LiveEndpoint:
         with self.changed:
             self.pending = deployment
         try:
-            self._fleets.start(self.name, deployment, self.changed, self.ended.is_set)
+            self.fleets.start(self.name, deployment, self.changed, self.ended.is_set)
         except BaseException as error:
             with self.changed:
                 self.pending = None
@@ -125,7 +123,8 @@ class LiveEndpoint:
             self.changed.notify_all()
         self._report("InService", plan=plan)
         if before is not None:
-            before.drain()  # All traffic has moved to the new fleet. Each old instance ends after its last request.
+            for pool in before.pools():
+                pool.drain()  # All traffic has moved to the new fleet. Each old instance ends after its last request.
 
     def _delete(self, then: Callable[[], None]) -> None:
         with self.changed:
@@ -140,6 +139,6 @@ class LiveEndpoint:
             pool.stop()
         for deployment in ending:
             deployment.stop()
-        for deployment in ending:
-            deployment.wait_ended(self._timing.kill_after + 5)
+        for pool in [pool for deployment in ending for pool in deployment.pools()]:
+            pool.wait_ended(self._timing.kill_after + 5)
         then()

@@ -1,4 +1,4 @@
-"""Starts the processes of a deployment on this machine: fetches data, and builds environment and command."""
+"""Starts an endpoint configuration on this machine: fetches data, builds environment and command, starts instances."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from local_sagemaker.hosting.deployment import Deployment, Document, Variant
 from local_sagemaker.hosting.instances.container_processes import read_only_model_command
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
 from local_sagemaker.hosting.instances.instance import Launch
@@ -18,6 +19,53 @@ from local_sagemaker.hosting.instances.model_data import DataError, fetch_within
 from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.hosting.instances.target_models import TargetModels
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A production variant of a started deployment.
+
+    :ivar pool: None if the variant's models are inference components.
+    :ivar targets: the target models of a multi-model endpoint.
+    """
+
+    name: str
+    weight: float
+    pool: Pool | None = None
+    targets: TargetModels | None = None
+
+
+class Deployment:
+    """A started endpoint configuration."""
+
+    def __init__(self, plan: Document) -> None:
+        self.plan = plan
+        self.variants: dict[str, Variant] = {}
+
+    def pools(self) -> list[Pool]:
+        return [variant.pool for variant in self.variants.values() if variant.pool is not None]
+
+    def wait_ready(self, cancelled: Callable[[], bool]) -> None:
+        """Waits until every variant has as many healthy instances as it should.
+
+        :raises InstanceStartFailed: with the endpoint's FailureReason.
+        :raises Cancelled: the wait was cancelled.
+        """
+        for variant in self.variants.values():
+            try:
+                if variant.pool is not None:
+                    variant.pool.wait_ready(cancelled)
+            except InstanceStartFailed as error:
+                raise InstanceStartFailed(
+                    f"The primary container for production variant {variant.name} did not pass the ping health check. "
+                    f"Please check CloudWatch logs for this endpoint. ({error})"
+                ) from error
+
+    def stop(self) -> None:
+        for pool in self.pools():
+            pool.stop()
 
 
 class Fleets:
@@ -121,12 +169,12 @@ class Fleets:
         changed: threading.Condition,
         cancelled: Callable[[], bool],
     ) -> None:
-        container = planned.get("Container")
+        name, container = planned["VariantName"], planned.get("Container")
         if container is None:
-            deployment.add(Variant(planned, None, None))
+            deployment.variants[name] = Variant(name, planned["Weight"])
             return
         try:
-            launch = self.prepare(endpoint, planned["VariantName"], container, planned)
+            launch = self.prepare(endpoint, name, container, planned)
         except DataError as error:
             raise InstanceStartFailed(str(error)) from error
         strategy = planned.get("RoutingConfig", {}).get("RoutingStrategy")
@@ -135,7 +183,8 @@ class Fleets:
                 remove(launch.base)
                 raise Cancelled
             pool = Pool(launch, planned["Count"], changed, strategy not in (None, "RANDOM"), prefix_aware(planned))
-            deployment.add(Variant(planned, pool, launch.base, self._targets(container, launch.base)))
+            targets = self._targets(container, launch.base)
+            deployment.variants[name] = Variant(name, planned["Weight"], pool, targets)
 
     def _targets(self, container: Document, base: Path) -> TargetModels | None:
         if container.get("Mode") != "MultiModel":

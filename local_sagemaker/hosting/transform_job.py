@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from local_sagemaker.hosting.component import call
-from local_sagemaker.hosting.deployment import Deployment, Document
-from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.fleets import Deployment, Document, Fleets
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
@@ -82,7 +81,8 @@ class TransformJob:
                 deployment.stop()
             self._finish(status, reason)
             if deployment is not None:
-                deployment.wait_ended(ENDED_WITHIN)
+                for pool in deployment.pools():
+                    pool.wait_ended(ENDED_WITHIN)
 
     def _start(self) -> Deployment:
         resources = self._params["TransformResources"]
