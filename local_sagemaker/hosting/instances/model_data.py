@@ -99,9 +99,10 @@ def _archive(url: str, to: Path, objects: Objects) -> None:
 
 def _prefix(uri: str, to: Path, objects: Objects) -> None:
     prefix = S3Location.parse(uri)
-    found = False
-    for key in objects.keys(prefix):
-        found = True
+    keys = objects.keys(prefix)
+    if not keys:
+        raise DataError(f"Could not find model data at {uri}.")
+    for key in keys:
         target = _inside(to, key.removeprefix(prefix.key))
         if target.exists():
             raise DataError(f"Failed to download model data: s3://{prefix.bucket}/{key} is both a file and a directory")
@@ -110,8 +111,6 @@ def _prefix(uri: str, to: Path, objects: Objects) -> None:
         except (FileExistsError, NotADirectoryError) as error:
             raise DataError(f"Failed to download model data: a part of {key} is both a file and a directory") from error
         objects.download(S3Location(prefix.bucket, key), target)
-    if not found:
-        raise DataError(f"Could not find model data at {uri}.")
 
 
 def _inside(directory: Path, relative: str) -> Path:
