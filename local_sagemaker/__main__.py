@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.gateway.event_stream import Cut, parse_cut
-from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.gateway.runtime_gateway import create_app
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 from local_sagemaker.http_server import GatewayServer, listen

@@ -16,6 +16,7 @@ from typing import Any
 
 from flask import Flask
 
+from handler.processes import free_port
 from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
@@ -25,10 +26,9 @@ from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.resource_operations import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 from local_sagemaker.gateway.asynchronous import Asynchronous
+from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.gateway.event_stream import parse_cut
-from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
-from local_sagemaker.gateway.openai_path import OpenAIPath
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, Images, image_environment
@@ -62,9 +62,9 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     operations = {name: operation for each in resources for name, operation in each.operations().items()}
 
     app = Flask(__name__, static_folder=None)
-    mount(app, Gateway(routes, limits, parse_cut(settings.cut_parts)))
-    openai = OpenAIPath(routes, limits)
-    app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
+    gateway = Gateway(routes, limits, parse_cut(settings.cut_parts))
+    mount(app, gateway)
+    app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=gateway.openai, methods=["GET", "POST"])
     asynchronous = Asynchronous(host, routes, limits)
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
     app.add_url_rule("/", "control", Protocol(operations).answer, methods=["POST"])
@@ -127,10 +127,7 @@ def main(directory: str, with_process: int | None) -> None:
         listener = listen(settings.port)
     except (StateInUse, OSError) as error:
         sys.exit(str(error))
-    if not settings.s3_port:
-        with listen(0) as probe:
-            settings = replace(settings, s3_port=probe.getsockname()[1])
-    settings = replace(settings, port=listener.getsockname()[1])
+    settings = replace(settings, port=listener.getsockname()[1], s3_port=settings.s3_port or free_port())
     state.keep_settings(settings)
     url = f"http://127.0.0.1:{settings.port}"
     s3 = S3Server(settings.s3_port, state.path / "s3.log")
@@ -142,9 +139,6 @@ def main(directory: str, with_process: int | None) -> None:
 
     try:
         s3.wait_started()
-    except RuntimeError as error:
-        s3.stop()
-        sys.exit(str(error))
     except BaseException:
         s3.stop()
         raise

@@ -18,8 +18,7 @@ from werkzeug.wrappers import Response
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import UpstreamError
-from local_sagemaker.gateway.gateway_settings import RuntimeLimits
+from local_sagemaker.gateway.container_connection import RuntimeLimits, UpstreamError
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
 from local_sagemaker.gateway.runtime_gateway import reach, read_body
 from local_sagemaker.hosting.host import Host

@@ -19,6 +19,19 @@ AT_ONCE = 64 * 1024
 INCOMPLETE = "the connection closed before the response was complete, or sent no valid HTTP"
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeLimits:
+    """SageMaker's own limits. Lower them to see a time-out without the wait.
+
+    The stream's time and the body's size are third parties' figures. The API's model has 6,291,456 bytes.
+    """
+
+    regular_seconds: float = 60.0
+    stream_seconds: float = 480.0
+    connect_seconds: float = 2.0
+    body_bytes: int = 25 * 1024 * 1024
+
+
 class UpstreamError(Exception):
     """An invocation failed. The gateway translates this into SageMaker's error."""
 

@@ -8,8 +8,7 @@ from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.container_connection import ReplyHead
-from local_sagemaker.gateway.gateway_errors import ENDPOINT_NOT_FOUND, VARIANT_NOT_FOUND, ValidationError
-from local_sagemaker.gateway.gateway_settings import Endpoint
+from local_sagemaker.gateway.gateway_errors import ENDPOINT_NOT_FOUND, VARIANT_NOT_FOUND, Endpoint, ValidationError
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
 

@@ -7,10 +7,9 @@ public. After a stream has begun, an error is the last frame of `event_stream`.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from werkzeug.wrappers import Response
-
-from local_sagemaker.gateway.gateway_settings import Endpoint
 
 LONGEST_MESSAGE = 2048
 # Messages that two places raise. `ValidationError` has them.
@@ -23,6 +22,29 @@ TIMED_OUT = (
     "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
     "each container in Amazon CloudWatch, resolve the issue, and try again."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The endpoint that a gateway serves, with the names that SageMaker's messages use."""
+
+    name: str
+    variant: str = "AllTraffic"
+    region: str = "us-east-1"
+    account: str = "123456789012"
+
+    @property
+    def log_group(self) -> str:
+        return f"/aws/sagemaker/Endpoints/{self.name}"
+
+    @property
+    def log_stream_arn(self) -> str:
+        return f"arn:aws:logs:{self.region}:{self.account}:log-group:{self.log_group}"
+
+    @property
+    def console_url(self) -> str:
+        console = f"https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
+        return f"{console}#logEventViewer:group={self.log_group}"
 
 
 class GatewayError(Exception):

@@ -8,7 +8,7 @@ from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.container_connection import ReplyHead
 from local_sagemaker.gateway.container_selection import InvocationRoute
-from local_sagemaker.gateway.gateway_settings import Endpoint
+from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 
 from flask import Flask, g, request
 from werkzeug.exceptions import HTTPException
@@ -15,14 +16,17 @@ from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ContainerConnection, ReplyHead
+from local_sagemaker.gateway.container_connection import ContainerConnection, ReplyHead, RuntimeLimits
 from local_sagemaker.gateway.container_selection import FixedRoutes, InvocationRoute, Routes
 from local_sagemaker.gateway.event_stream import Cut
-from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 from local_sagemaker.http_server import read_at_most
 
 log = logging.getLogger(__name__)
+
+# The headers of an OpenAI server that its clients read.
+OPENAI_REPLY = ("Content-Type", "Retry-After")
 
 
 class Gateway:
@@ -56,6 +60,27 @@ class Gateway:
         if content_type := head.get("Content-Type"):
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return finish(response, route, head, headers.STREAMED_REPLY)
+
+    def openai(self, name: str, path: str) -> Response:
+        """``/endpoints/{name}/openai/v1/...``: forwards an OpenAI client's request to the container unchanged.
+
+        Returns the container's own status, type and body, also for errors: OpenAI clients know its error object. If the
+        body is cut off, the reply is cut off, too, without its end mark.
+        """
+        body = read_body(self._limits.body_bytes)
+        if ".." in path.split("/"):
+            raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
+        passed = headers.for_container(headers.STREAM, name, request.headers)
+        if accept := request.headers.get("Accept"):
+            passed.append(("Accept", accept))
+        route = self._routes.route(name, request.headers)
+        with ExitStack() as stack:
+            connection = stack.enter_context(reach(route, self._limits, self._limits.stream_seconds))
+            head = connection.send(request.method, f"/v1/{path}", [*passed, *route.more_headers], body)
+            response = Response(chain((b"",), connection.parts()), head.status)
+            response.call_on_close(stack.pop_all().close)
+        del response.headers["Content-Type"]
+        return _with_headers(response, head, OPENAI_REPLY)
 
     def _post(
         self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes
@@ -123,10 +148,14 @@ def _connect(route: InvocationRoute, limits: RuntimeLimits, seconds: float) -> C
 
 
 def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: tuple[str, ...]) -> Response:
+    response.headers[headers.INVOKED_VARIANT] = route.endpoint.variant
+    return _with_headers(response, head, names)
+
+
+def _with_headers(response: Response, head: ReplyHead, names: tuple[str, ...]) -> Response:
     for name in names:
         if (value := head.get(name)) is not None:
             response.headers[name] = value
-    response.headers[headers.INVOKED_VARIANT] = route.endpoint.variant
     return response
 
 

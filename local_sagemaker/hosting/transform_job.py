@@ -71,7 +71,7 @@ class TransformJob:
             self._transform(deployment)
         except Cancelled:
             status = "Stopped"
-        except (JobFailed, InstanceStartFailed, ObjectError, RecordTooLong) as error:
+        except (JobFailed, InstanceStartFailed, ObjectError) as error:
             status, reason = "Failed", str(error)
         except Exception:
             log.exception("the transform job %s failed", self._params["TransformJobName"])
@@ -223,10 +223,6 @@ def execution_parameters(instance: Instance) -> Document:
     return said if isinstance(said, dict) else {}
 
 
-class RecordTooLong(Exception):
-    """A record does not fit into MaxPayloadInMB."""
-
-
 def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[bytes]:
     """Yields the payload of each request.
 
@@ -234,7 +230,7 @@ def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[byte
     :param strategy: ``SingleRecord``, or ``MultiRecord``: as many lines as fit into ``most`` bytes. Each keeps its line
         end, and empty lines are records too (sagemaker-python-sdk, local/data.py: LineSplitter).
     :param most: 0: any size.
-    :raises RecordTooLong: one record alone does not fit.
+    :raises JobFailed: one record alone does not fit.
     """
     if split == "None":
         yield _fitting(body, most)
@@ -269,5 +265,5 @@ def assemble(answers: list[bytes], how: str) -> bytes:
 
 def _fitting(record: bytes, most: int) -> bytes:
     if most and len(record) > most:
-        raise RecordTooLong(f"a record of {len(record)} bytes is longer than MaxPayloadInMB ({most // MEGABYTE} MB)")
+        raise JobFailed(f"a record of {len(record)} bytes is longer than MaxPayloadInMB ({most // MEGABYTE} MB)")
     return record
