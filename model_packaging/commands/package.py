@@ -173,7 +173,7 @@ def verify_command(package: str, as_json: bool) -> None:
 
 def _read_all(assembly: Assembly) -> PackageManifest:
     """Reads every file and returns the manifest. Shows a progress bar."""
-    from model_packaging.package.digesting import digest_all
+    from model_packaging.package.package_manifest import digest_all
     from model_packaging.package.secret_scan import known_secrets
 
     with _shown("read") as listener:
