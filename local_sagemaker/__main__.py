@@ -72,11 +72,14 @@ def main(
         listener = listen(port)
     except OSError as error:
         raise click.ClickException(str(error)) from error
-    app = create_app(container, Endpoint(endpoint), RuntimeLimits(**limits), cut_parts)
     ready = SNIPPET.format(name=endpoint, container=container, port=listener.getsockname()[1])
     if with_process is not None:
         when_ended(with_process, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    GatewayServer(app, listener, when_ready=lambda: click.echo(ready)).run()
+    GatewayServer(
+        lambda: create_app(container, Endpoint(endpoint), RuntimeLimits(**limits), cut_parts),
+        listener,
+        when_ready=lambda: click.echo(ready),
+    ).run()
 
 
 if __name__ == "__main__":

@@ -155,14 +155,14 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     :raises click.UsageError: a value is invalid.
     """
     from local_sagemaker.gateway.event_stream import parse_cut
-    from local_sagemaker.hosting.instances.host_settings import Images
+    from local_sagemaker.hosting.instances.host_settings import parse_images
 
     changes = {name: value for name, value in given.items() if value not in (None, ())}
     if changes.get("cut_parts") == "as-they-arrive":
         changes["cut_parts"] = None
     settings = replace(settings, **changes)
     try:
-        Images.parse(settings.images)
+        parse_images(settings.images)
         parse_cut(settings.cut_parts)
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -31,7 +31,7 @@ from local_sagemaker.gateway.event_stream import parse_cut
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, Images, image_environment
+from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, image_environment, parse_images
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
 from local_sagemaker.parent import when_ended
@@ -88,7 +88,7 @@ def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSetti
         s3_url=s3_url,
         region=settings.region,
         account=settings.account,
-        images=Images.parse(settings.images),
+        images=parse_images(settings.images),
         timing=HostTiming(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
         environment=image_environment(os.environ),
         container_environment=dict(entry.split("=", 1) for entry in settings.environment),

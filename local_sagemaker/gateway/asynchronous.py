@@ -41,10 +41,6 @@ CONCURRENT_PER_INSTANCE = 4
 TRY_AGAIN_AFTER = 0.25
 
 
-class Expired(Exception):
-    """The request was in the queue for longer than RequestTTLSeconds."""
-
-
 @dataclass(frozen=True, slots=True)
 class QueuedRequest:
     """One accepted request.
@@ -129,7 +125,7 @@ class Asynchronous:
             body, content_type = self._answer(queued)
             if queued.output:
                 self._host.objects.write(S3Location.parse(queued.output), body, content_type)
-        except (errors.GatewayError, ObjectError, Expired, UpstreamError) as error:
+        except (errors.GatewayError, ObjectError, UpstreamError) as error:
             self._fail(queued, str(error))
         except Exception:
             log.exception("an asynchronous request failed; its output would be %s", queued.output)
@@ -141,7 +137,7 @@ class Asynchronous:
             body = self._host.objects.read(S3Location.parse(body), INPUT_BYTES)
         while True:
             if time.time() > queued.expires:
-                raise Expired("The request expired: it was not processed within RequestTTLSeconds.")
+                raise errors.ValidationError("The request expired: it was not processed within RequestTTLSeconds.")
             try:
                 return self._invoke(queued, body)
             except errors.ServiceUnavailable:
@@ -155,7 +151,7 @@ class Asynchronous:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
             if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:
                 raise errors.ValidationError(OVERSIZE_REPLY_HEADERS)
-            return b"".join(connection.parts()), head.get("Content-Type")
+            return b"".join(connection.parts()), head.headers.get("Content-Type")
 
     def _fail(self, queued: QueuedRequest, reason: str) -> None:
         """Records a failed request."""

@@ -48,17 +48,6 @@ class ConnectionBroken(UpstreamError):
     """The container closed its connection, or sent something other than HTTP, before its reply was complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyHead:
-    """The status and the headers of a reply, by lower-case name."""
-
-    status: int
-    headers: dict[str, str]
-
-    def get(self, name: str) -> str | None:
-        return self.headers.get(name.lower())
-
-
 class ContainerConnection:
     """A connection to a container.
 
@@ -88,10 +77,10 @@ class ContainerConnection:
             self._reply.close()
         self._http.close()
 
-    def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
+    def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> HTTPResponse:
         return self.send("POST", path, headers, body)
 
-    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
+    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> HTTPResponse:
         """Sends a request and waits for the reply's head."""
         self._http.putrequest(method, path, skip_accept_encoding=True)
         for name, value in (("Content-Length", str(len(body))), *headers):
@@ -103,7 +92,7 @@ class ContainerConnection:
                 pass  # A container may reject a body before it has read all of it. Its reply is read below.
         with self._in_time():
             self._reply = self._http.getresponse()
-        return ReplyHead(self._reply.status, {name.lower(): value for name, value in self._reply.getheaders()})
+        return self._reply
 
     def parts(self) -> Iterator[bytes]:
         """Yields the reply's body as it arrives, chunk by chunk if it is chunked."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from http.client import HTTPResponse
 from typing import Protocol
 
 from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ReplyHead
 from local_sagemaker.gateway.gateway_errors import ENDPOINT_NOT_FOUND, VARIANT_NOT_FOUND, Endpoint, ValidationError
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
@@ -28,7 +28,7 @@ class InvocationRoute:
         """Switches to another container if this one accepts no connection. Returns False if there is none."""
         return False
 
-    def answered(self, head: ReplyHead) -> None:
+    def answered(self, head: HTTPResponse) -> None:
         """Called when the container has begun to reply."""
 
     def release(self) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from http.client import HTTPResponse
+
 from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ReplyHead
 from local_sagemaker.gateway.container_selection import InvocationRoute
 from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.hosting.component import Component
@@ -74,11 +75,11 @@ class HostedRoute(InvocationRoute):
         self._instance, self.container = other, other.address
         return True
 
-    def answered(self, head: ReplyHead) -> None:
-        if opened := head.get(headers.NEW_SESSION):
+    def answered(self, head: HTTPResponse) -> None:
+        if opened := head.headers.get(headers.NEW_SESSION):
             with self._live.changed:
                 self._live.sessions.opened(opened, self._instance.id)
-        if closed := head.get(headers.CLOSED_SESSION):
+        if closed := head.headers.get(headers.CLOSED_SESSION):
             with self._live.changed:
                 self._live.sessions.closed(closed)
 
@@ -93,7 +94,7 @@ class HostedRoutes:
     def route(self, name: str, request_headers: Headers, asynchronous: bool = False) -> InvocationRoute:
         """Selects an instance.
 
-        :raises GatewayError: see `InvocationRoutes.route`.
+        :raises GatewayError: see `Routes.route`.
         """
         settings = self._host.settings
         live = self._host.find(name)

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPResponse
 from itertools import chain
 
 from flask import Flask, g, request
@@ -16,7 +17,7 @@ from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ContainerConnection, ReplyHead, RuntimeLimits
+from local_sagemaker.gateway.container_connection import ContainerConnection, RuntimeLimits
 from local_sagemaker.gateway.container_selection import FixedRoutes, InvocationRoute, Routes
 from local_sagemaker.gateway.event_stream import Cut
 from local_sagemaker.gateway.gateway_errors import Endpoint
@@ -57,7 +58,7 @@ class Gateway:
             response = Response(self._frames(route, connection), content_type="application/vnd.amazon.eventstream")
             # Not left to the generator: one that never started runs no `finally`.
             response.call_on_close(stack.pop_all().close)
-        if content_type := head.get("Content-Type"):
+        if content_type := head.headers.get("Content-Type"):
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return finish(response, route, head, headers.STREAMED_REPLY)
 
@@ -84,7 +85,7 @@ class Gateway:
 
     def _post(
         self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes
-    ) -> ReplyHead:
+    ) -> HTTPResponse:
         head = connection.post(route.path, [*passed, *route.more_headers], body)
         route.answered(head)
         if head.status >= 400:
@@ -147,14 +148,14 @@ def _connect(route: InvocationRoute, limits: RuntimeLimits, seconds: float) -> C
                 raise
 
 
-def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: tuple[str, ...]) -> Response:
+def finish(response: Response, route: InvocationRoute, head: HTTPResponse, names: tuple[str, ...]) -> Response:
     response.headers[headers.INVOKED_VARIANT] = route.endpoint.variant
     return _with_headers(response, head, names)
 
 
-def _with_headers(response: Response, head: ReplyHead, names: tuple[str, ...]) -> Response:
+def _with_headers(response: Response, head: HTTPResponse, names: tuple[str, ...]) -> Response:
     for name in names:
-        if (value := head.get(name)) is not None:
+        if (value := head.headers.get(name)) is not None:
             response.headers[name] = value
     return response
 

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.fleets import Deployment, Document, Fleets, Variant
-from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.instance_routing import StickySessions
@@ -34,7 +33,7 @@ class LiveEndpoint:
     :ivar starting: copies of inference components that do not serve yet.
     """
 
-    def __init__(self, name: str, fleets: Fleets, timing: HostTiming, report: Report) -> None:
+    def __init__(self, name: str, fleets: Fleets, report: Report) -> None:
         self.name = name
         self.changed = threading.Condition(threading.RLock())
         self.current: Deployment | None = None
@@ -43,7 +42,6 @@ class LiveEndpoint:
         self.starting: list[Pool] = []
         self.pending: Deployment | None = None
         self.fleets = fleets
-        self._timing = timing
         self._report = report
         self.ended = threading.Event()
         self._turn = threading.Lock()
@@ -65,7 +63,7 @@ class LiveEndpoint:
             pools = self.pools()
             for pool in pools:
                 pool.stop()
-        deadline = time.monotonic() + self._timing.kill_after + 5
+        deadline = time.monotonic() + self.fleets.settings.timing.kill_after + 5
         for pool in pools:
             pool.wait_ended(max(deadline - time.monotonic(), 0))
 
@@ -140,5 +138,5 @@ class LiveEndpoint:
         for deployment in ending:
             deployment.stop()
         for pool in [pool for deployment in ending for pool in deployment.pools()]:
-            pool.wait_ended(self._timing.kill_after + 5)
+            pool.wait_ended(self.fleets.settings.timing.kill_after + 5)
         then()

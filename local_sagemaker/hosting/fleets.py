@@ -72,7 +72,7 @@ class Fleets:
     """Starts fleets of instances."""
 
     def __init__(self, settings: HostSettings, objects: Objects) -> None:
-        self._settings = settings
+        self.settings = settings
         self._objects = objects
         self._read_only_model_command = read_only_model_command()
 
@@ -81,8 +81,8 @@ class Fleets:
 
         :raises DataError: it fails or takes too long.
         """
-        base = self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
-        timing = self._settings.timing
+        base = self.settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
+        timing = self.settings.timing
         seconds = timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
         base.mkdir(parents=True, exist_ok=True)
         try:
@@ -98,7 +98,7 @@ class Fleets:
         :raises InstanceStartFailed: the command does not exist on this machine.
         :raises DataError: the download fails or takes too long.
         """
-        settings, timing, runner = self._settings, self._settings.timing, self._runner(container)
+        settings, timing, runner = self.settings, self.settings.timing, self._runner(container)
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", timing.startup_seconds)
         return Launch(
             runner=runner,
@@ -114,8 +114,8 @@ class Fleets:
 
         :raises InstanceStartFailed: the image's command does not exist on this machine.
         """
-        settings, image = self._settings, container["Image"]
-        command = settings.images.command(image)
+        settings, image = self.settings, container["Image"]
+        command = settings.command(image)
         if command is None and settings.docker is not None:
             _check_command(image, settings.docker[0])
             environment = {**settings.container_environment, **self._environment(container)}
@@ -127,7 +127,7 @@ class Fleets:
 
     def _environment(self, container: Document) -> Mapping[str, str]:
         """Returns SageMaker's variables and those for the local S3, then the model's own."""
-        settings = self._settings
+        settings = self.settings
         multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
         credentials = {
             "AWS_REGION": settings.region,
@@ -189,7 +189,7 @@ class Fleets:
     def _targets(self, container: Document, base: Path) -> TargetModels | None:
         if container.get("Mode") != "MultiModel":
             return None
-        timing = self._settings.timing
+        timing = self.settings.timing
         times = timing.scaled(timing.target_model_patience), timing.scaled(timing.target_model_load)
         return TargetModels(container["ModelDataUrl"], base, self._objects, *times)
 

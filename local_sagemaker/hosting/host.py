@@ -39,7 +39,7 @@ class Host:
 
     def open(self, name: str, report: Report) -> LiveEndpoint:
         with self._lock:
-            endpoint = LiveEndpoint(name, self.fleets, self.settings.timing, report)
+            endpoint = LiveEndpoint(name, self.fleets, report)
             self._endpoints[name] = endpoint
         return endpoint
 
