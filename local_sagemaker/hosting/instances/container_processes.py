@@ -40,7 +40,7 @@ def read_only_model_command() -> tuple[str, ...]:
     command = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
     if os.geteuid() != 0 or shutil.which(command[0]) is None:
         return ()
-    tried = subprocess.run([*command, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    tried = subprocess.run([*command, "true"], capture_output=True, check=False)
     return command if tried.returncode == 0 else ()
 
 
