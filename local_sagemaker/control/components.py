@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.models import check_environment, container_of
@@ -140,20 +139,14 @@ class Components(ResourceOperations):
         live_components.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
-    def _reporter(self, name: str, before: JsonDocument | None = None) -> Any:
+    def _reporter(self, name: str, before: JsonDocument | None = None) -> live_components.Report:
         """Returns a callback that records the component's status.
 
         :param before: the fields to restore if an update is rolled back.
         """
 
         def report(status: str, reason: str | None) -> None:
-            with self._registry.lock:
-                component = self._registry.of(COMPONENT).get(name)
-                if component is not None and component["InferenceComponentStatus"] != "Deleting":
-                    component["FailureReason"] = reason[:1024] if reason else None
-                    if before is not None and status == "InService" and reason:
-                        component.update(before)
-                    self._change(component, status)
+            self._report(name, status, reason, before if status == "InService" and reason else None)
 
         return report
 

@@ -101,6 +101,15 @@ class ResourceOperations(ABC):
         document[self.status] = status
         document["LastModifiedTime"] = now()
 
+    def _report(self, name: str, status: str, reason: str | None, changes: JsonDocument | None = None) -> None:
+        """Records the status that a resource has reached, and changes of its document, unless it is being deleted."""
+        with self._registry.lock:
+            document = self._registry.of(self.kind).get(name)
+            if document is not None and document[self.status] != "Deleting":
+                document.update(changes or {})
+                document["FailureReason"] = reason[:1024] if reason else None
+                self._change(document, status)
+
     def _forget(self, name: str) -> None:
         with self._registry.lock:
             self._registry.remove(self.kind, name)
