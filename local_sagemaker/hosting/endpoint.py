@@ -67,12 +67,9 @@ class LiveEndpoint:
         for pool in pools:
             pool.wait_ended(max(deadline - time.monotonic(), 0))
 
-    def deployments(self) -> list[Deployment]:
-        return [each for each in (self.current, self.pending) if each is not None]
-
     def pools(self) -> list[Pool]:
         with self.changed:
-            pools = [pool for each in self.deployments() for pool in each.pools()]
+            pools = [pool for each in (self.current, self.pending) if each is not None for pool in each.pools()]
             copies = [component.pool for component in self.components.values() if component.pool]
             return list(dict.fromkeys([*pools, *copies, *self.starting]))
 
@@ -126,17 +123,13 @@ class LiveEndpoint:
 
     def _delete(self, then: Callable[[], None]) -> None:
         with self.changed:
-            ending = self.deployments()
-            components = list(self.components.values())
+            pools, components = self.pools(), list(self.components.values())
             self.current = self.pending = None
             self.components.clear()
-            starting = list(self.starting)
         for component in components:
             component.stop()
-        for pool in starting:
+        for pool in pools:
             pool.stop()
-        for deployment in ending:
-            deployment.stop()
-        for pool in [pool for deployment in ending for pool in deployment.pools()]:
+        for pool in pools:
             pool.wait_ended(self.fleets.settings.timing.kill_after + 5)
         then()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -56,7 +56,7 @@ def command(
     if as_json:
         print_json(
             {
-                "settings": [setting.document() for setting in migration.settings],
+                "settings": [asdict(setting) for setting in migration.settings],
                 "document": text,
                 "findings": found.document()["findings"],
             }
