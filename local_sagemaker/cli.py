@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -191,18 +192,12 @@ def start(state: StateDirectory, with_process: int | None = None) -> RunningServ
     deadline = time.monotonic() + STARTED_WITHIN
     while time.monotonic() < deadline and process.poll() is None:
         running = state.running()
-        if running is not None and running.pid == process.pid and _answers(running):
-            return running
+        if running is not None and running.pid == process.pid:
+            with suppress(OSError):
+                running.instances()
+                return running
         time.sleep(0.05)
     if process.poll() is None:
         process.terminate()
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     raise click.ClickException(f"it did not start; the end of {log}:\n{tail}")
-
-
-def _answers(running: RunningService) -> bool:
-    try:
-        running.instances()
-    except OSError:
-        return False
-    return True

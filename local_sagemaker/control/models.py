@@ -29,11 +29,10 @@ class ModelDocuments(ResourceOperations):
         """
         name = params["ModelName"]
         arn = self._registry.arn(MODEL, name)
-        containers = _containers(params)
-        for container in containers:
-            check_environment(container.get("Environment", {}))
-            _check_source(container)
-        for uri, prefix in (location for container in containers for location in locations(container)):
+        container = container_of(params)
+        check_environment(container.get("Environment", {}))
+        _check_source(container)
+        for uri, prefix in locations(container):
             try:
                 found = self._data.exists(uri, prefix)
             except ObjectError as error:
@@ -46,24 +45,20 @@ class ModelDocuments(ResourceOperations):
         return {"ModelArn": arn}
 
 
-def _containers(model: JsonDocument) -> list[JsonDocument]:
-    """Returns the containers of a model.
+def container_of(model: JsonDocument) -> JsonDocument:
+    """Returns the container of a model.
 
     :raises ValidationException: there is none, both members are given, or there are several containers.
     """
-    primary, several = model.get("PrimaryContainer"), model.get("Containers")
-    if (primary is None) == (not several):
+    primary, containers = model.get("PrimaryContainer"), model.get("Containers") or []
+    if (primary is None) == (not containers):
         raise ValidationException("Exactly one of PrimaryContainer and Containers must be given.")
-    containers = [primary] if primary is not None else list(several or [])
     if len(containers) > 1:
         raise ValidationException("A model of several containers is not supported on this machine's SageMaker.")
-    if not containers[0].get("Image"):
+    container: JsonDocument = containers[0] if primary is None else primary
+    if not container.get("Image"):
         raise ValidationException("Image must be given; model packages are not supported on this machine's SageMaker.")
-    return containers
-
-
-def container_of(model: JsonDocument) -> JsonDocument:
-    return _containers(model)[0]
+    return container
 
 
 def check_environment(environment: JsonDocument) -> None:

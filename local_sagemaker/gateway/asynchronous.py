@@ -146,7 +146,7 @@ class Asynchronous:
     def _invoke(self, queued: QueuedRequest, body: bytes) -> tuple[bytes, str | None]:
         route = self._routes.route(queued.endpoint, Headers(queued.headers), asynchronous=True)
         with reach(route, self._limits, queued.timeout) as connection:
-            head = connection.post(route.path, queued.headers, body)
+            head = connection.send("POST", route.path, queued.headers, body)
             if head.status >= 400:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
             if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:

@@ -77,9 +77,6 @@ class ContainerConnection:
             self._reply.close()
         self._http.close()
 
-    def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> HTTPResponse:
-        return self.send("POST", path, headers, body)
-
     def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> HTTPResponse:
         """Sends a request and waits for the reply's head."""
         self._http.putrequest(method, path, skip_accept_encoding=True)

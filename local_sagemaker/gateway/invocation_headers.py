@@ -69,13 +69,10 @@ def for_container(operation: str, endpoint: str, client: Headers) -> list[tuple[
     :raises ValidationError: the service model does not allow one.
     """
     params, members = params_of(operation, endpoint, client), request_shape(operation).members
-    passed = [(AT_CONTAINER.get(name) or header_of(members[name]), params[name]) for name in PASSED if name in params]
+    passed = [
+        (AT_CONTAINER.get(name, members[name].serialization["name"]), params[name]) for name in PASSED if name in params
+    ]
     return [*passed, *((name, client[name]) for name in (ADAPTER, ADAPTER_ALIAS) if name in client)]
-
-
-def header_of(member: Any) -> str:
-    name: str = member.serialization["name"]
-    return name
 
 
 @cache

@@ -86,7 +86,7 @@ class Gateway:
     def _post(
         self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes
     ) -> HTTPResponse:
-        head = connection.post(route.path, [*passed, *route.more_headers], body)
+        head = connection.send("POST", route.path, [*passed, *route.more_headers], body)
         route.answered(head)
         if head.status >= 400:
             raise errors.ModelError(route.endpoint, head.status, connection.text())
