@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.gateway.event_stream import Cut, parse_cut
-from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.gateway.runtime_gateway import create_app
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 from local_sagemaker.http_server import GatewayServer, listen
@@ -71,11 +72,14 @@ def main(
         listener = listen(port)
     except OSError as error:
         raise click.ClickException(str(error)) from error
-    app = create_app(container, Endpoint(endpoint), RuntimeLimits(**limits), cut_parts)
     ready = SNIPPET.format(name=endpoint, container=container, port=listener.getsockname()[1])
     if with_process is not None:
         when_ended(with_process, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    GatewayServer(app, listener, when_ready=lambda: click.echo(ready)).run()
+    GatewayServer(
+        lambda: create_app(container, Endpoint(endpoint), RuntimeLimits(**limits), cut_parts),
+        listener,
+        when_ready=lambda: click.echo(ready),
+    ).run()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,19 @@ from typing import Any
 import click
 
 from handler import processes
-from local_sagemaker.service_client import alive, exports, instances, required, state_option
-from local_sagemaker.state_directory import DOCKER, PROCESS, RunningService, Settings, StateDirectory
+from local_sagemaker.state_directory import DOCKER, ENVIRONMENT, PROCESS, RunningService, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
 POSITIVE = click.FloatRange(min=0, min_open=True)
 PORT = click.IntRange(0, 65535)
+state_option = click.option(
+    "--state",
+    envvar=ENVIRONMENT,
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=lambda _context, _parameter, path: StateDirectory.find(path),
+    help=f"Use this state directory. Default: ${ENVIRONMENT}, or one under ~/.local/state.",
+)
 
 
 @click.group()
@@ -58,16 +65,15 @@ def up(
         import tempfile
 
         state = StateDirectory(Path(tempfile.mkdtemp(prefix="local-sagemaker-")))
-    state.create()
-    if (running := alive(state)) is not None:
+    state.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if (running := state.running()) is not None:
         raise click.ClickException(
             f"it is already up, at {running.url} (process {running.pid}). Its exports: neuron-endpoint local env"
         )
-    settings = merged(state.settings(), given)
-    state.keep_settings(settings)
+    state.keep_settings(merged(state.settings(), given))
     running = start(state, with_process)
     make_buckets(buckets, running)
-    click.echo(exports(state, settings, running))
+    print_exports(state, running)
 
 
 @local.command()
@@ -75,7 +81,7 @@ def up(
 @click.option("--purge", is_flag=True, help="Delete the logs and the settings, too.")
 def down(state: StateDirectory, purge: bool) -> None:
     """Stop the service and every container. Endpoints and S3 objects are gone."""
-    running = alive(state) if purge else required(state)
+    running = state.running() if purge else required(state)
     if running is not None:
         os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + state.settings().kill_after + 30
@@ -98,7 +104,7 @@ def status(state: StateDirectory, as_json: bool) -> None:
     """Show the endpoints and their instances. Exit status 1 if nothing is up."""
     running = required(state)
     try:
-        endpoints = instances(running)
+        endpoints = running.instances()
     except OSError as error:
         raise click.ClickException(f"{running.url} does not answer ({error})") from error
     if as_json:
@@ -116,7 +122,22 @@ def status(state: StateDirectory, as_json: bool) -> None:
 @state_option
 def env(state: StateDirectory) -> None:
     """Print the exports to paste again."""
-    click.echo(exports(state, state.settings(), required(state)))
+    print_exports(state, required(state))
+
+
+def required(state: StateDirectory) -> RunningService:
+    """Returns the running service.
+
+    :raises click.ClickException: none is running.
+    """
+    running = state.running()
+    if running is None:
+        raise click.ClickException(f"nothing is up on {state.path}")
+    return running
+
+
+def print_exports(state: StateDirectory, running: RunningService) -> None:
+    click.echo("\n".join(f"export {name}={value}" for name, value in state.variables(running).items()))
 
 
 def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
@@ -135,14 +156,14 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     :raises click.UsageError: a value is invalid.
     """
     from local_sagemaker.gateway.event_stream import parse_cut
-    from local_sagemaker.hosting.instances.host_settings import Images
+    from local_sagemaker.hosting.instances.host_settings import parse_images
 
     changes = {name: value for name, value in given.items() if value not in (None, ())}
     if changes.get("cut_parts") == "as-they-arrive":
         changes["cut_parts"] = None
     settings = replace(settings, **changes)
     try:
-        Images.parse(settings.images)
+        parse_images(settings.images)
         parse_cut(settings.cut_parts)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -171,18 +192,12 @@ def start(state: StateDirectory, with_process: int | None = None) -> RunningServ
     deadline = time.monotonic() + STARTED_WITHIN
     while time.monotonic() < deadline and process.poll() is None:
         running = state.running()
-        if running is not None and running.pid == process.pid and _answers(running):
-            return running
+        if running is not None and running.pid == process.pid:
+            with suppress(OSError):
+                running.instances()
+                return running
         time.sleep(0.05)
     if process.poll() is None:
         process.terminate()
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     raise click.ClickException(f"it did not start; the end of {log}:\n{tail}")
-
-
-def _answers(running: RunningService) -> bool:
-    try:
-        instances(running)
-    except OSError:
-        return False
-    return True

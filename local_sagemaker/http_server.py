@@ -96,17 +96,16 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyp
 
     def __init__(
         self,
-        app: Flask | Callable[[], Flask],
+        create: Callable[[], Flask],
         listener: socket.socket,
         when_ready: Callable[[], None],
         **options: object,
     ) -> None:
         """Configures the server.
 
-        :param app: the application, or a function that creates it in the worker's process, where it may start threads
-            and child processes.
+        :param create: makes the application in the worker's process, where it may start threads and child processes.
         """
-        self._app = app
+        self._create = create
         self._options = {
             "bind": f"fd://{listener.detach()}",
             "worker_class": GatewayWorker,
@@ -130,4 +129,4 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyp
                 self.cfg.set(name, value)
 
     def load(self) -> Flask:
-        return self._app if isinstance(self._app, Flask) else self._app()
+        return self._create()

@@ -42,7 +42,7 @@ class S3Server:
     def wait_started(self) -> None:
         """Waits until the server answers.
 
-        :raises RuntimeError: it ended, or did not answer in time.
+        :raises SystemExit: it ended, or did not answer in time.
         """
         deadline = time.monotonic() + STARTED_WITHIN
         while self._process.poll() is None and time.monotonic() < deadline:
@@ -51,7 +51,7 @@ class S3Server:
                     return
             except OSError:
                 time.sleep(0.05)
-        raise RuntimeError("the S3 server did not start; see s3.log in the state directory")
+        sys.exit("the S3 server did not start; see s3.log in the state directory")
 
     def stop(self) -> None:
         self._process.terminate()

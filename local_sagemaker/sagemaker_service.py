@@ -16,6 +16,7 @@ from typing import Any
 
 from flask import Flask
 
+from handler.processes import free_port
 from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
@@ -25,14 +26,12 @@ from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.resource_operations import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 from local_sagemaker.gateway.asynchronous import Asynchronous
+from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.gateway.event_stream import parse_cut
-from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
-from local_sagemaker.gateway.openai_path import OpenAIPath
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.instances.docker import Docker
-from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, Images, image_environment
+from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, image_environment, parse_images
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
 from local_sagemaker.parent import when_ended
@@ -63,9 +62,9 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     operations = {name: operation for each in resources for name, operation in each.operations().items()}
 
     app = Flask(__name__, static_folder=None)
-    mount(app, Gateway(routes, limits, parse_cut(settings.cut_parts)))
-    openai = OpenAIPath(routes, limits)
-    app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
+    gateway = Gateway(routes, limits, parse_cut(settings.cut_parts))
+    mount(app, gateway)
+    app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=gateway.openai, methods=["GET", "POST"])
     asynchronous = Asynchronous(host, routes, limits)
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
     app.add_url_rule("/", "control", Protocol(operations).answer, methods=["POST"])
@@ -84,17 +83,17 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
 
 
 def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSettings:
-    docker = Docker(tuple(shlex.split(settings.docker)), settings.docker_options)
     return HostSettings(
         directory=directory,
         s3_url=s3_url,
         region=settings.region,
         account=settings.account,
-        images=Images.parse(settings.images),
+        images=parse_images(settings.images),
         timing=HostTiming(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
         environment=image_environment(os.environ),
         container_environment=dict(entry.split("=", 1) for entry in settings.environment),
-        docker=None if settings.containers == PROCESS else docker,
+        docker=None if settings.containers == PROCESS else tuple(shlex.split(settings.docker)),
+        docker_options=settings.docker_options,
     )
 
 
@@ -128,10 +127,7 @@ def main(directory: str, with_process: int | None) -> None:
         listener = listen(settings.port)
     except (StateInUse, OSError) as error:
         sys.exit(str(error))
-    if not settings.s3_port:
-        with listen(0) as probe:
-            settings = replace(settings, s3_port=probe.getsockname()[1])
-    settings = replace(settings, port=listener.getsockname()[1])
+    settings = replace(settings, port=listener.getsockname()[1], s3_port=settings.s3_port or free_port())
     state.keep_settings(settings)
     url = f"http://127.0.0.1:{settings.port}"
     s3 = S3Server(settings.s3_port, state.path / "s3.log")
@@ -143,9 +139,6 @@ def main(directory: str, with_process: int | None) -> None:
 
     try:
         s3.wait_started()
-    except RuntimeError as error:
-        s3.stop()
-        sys.exit(str(error))
     except BaseException:
         s3.stop()
         raise

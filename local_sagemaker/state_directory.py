@@ -1,4 +1,4 @@
-"""The state directory: the settings of `local up`, the running service, and its logs."""
+"""The state directory: the settings of `local up`, its logs, and the service that runs on it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import json
 import os
 import shutil
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+import msgspec
+
+from handler import processes
 
 ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 STATUS = "/_local/status"
 ENDING_SECONDS = 3.0
 PROCESS, DOCKER = "process", "docker"
-KEPT = ("instances", "logs", "pids", "lock", "running.json", "s3.log", "service.log", "settings.json")
+SETTINGS, RUNNING = "settings.json", "running.json"
+KEPT = ("instances", "logs", "pids", "lock", RUNNING, "s3.log", "service.log", SETTINGS)
+OF_MOTO = ("S3", "CLOUDWATCH", "APPLICATION_AUTO_SCALING")
 
 
 class StateInUse(Exception):
@@ -58,19 +64,29 @@ class RunningService:
     url: str
     s3_url: str
 
+    def instances(self) -> dict[str, list[dict[str, Any]]]:
+        """Returns the instances of each endpoint.
+
+        :raises OSError: the service does not answer.
+        """
+        import urllib.request
+
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(urllib.request.Request(f"{self.url}{STATUS}", method="POST"), timeout=10) as reply:
+            endpoints: dict[str, list[dict[str, Any]]] = json.load(reply)
+        return endpoints
+
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
     path: Path
-    settings_file: Path = field(init=False)
-    running_file: Path = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings_file", self.path / "settings.json")
-        object.__setattr__(self, "running_file", self.path / "running.json")
-
-    def create(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    @classmethod
+    def find(cls, path: Path | None = None) -> StateDirectory:
+        """Returns the directory at a path; by default the one of the environment, or one in the home directory."""
+        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        default = os.environ.get(ENVIRONMENT) or home / "neuron-endpoint" / "local-sagemaker"
+        return cls(Path(path or default).absolute())
 
     def lock(self) -> IO[str]:
         """Locks the directory for as long as the returned file is open.
@@ -97,41 +113,45 @@ class StateDirectory:
             place.unlink(missing_ok=True)
 
     def settings(self) -> Settings:
-        if not self.settings_file.exists():
-            return Settings()
-        kept = _known(Settings, self.settings_file.read_text(encoding="utf-8"))
-        entries: dict[str, Any] = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
-        return Settings(**{**kept, **entries})
+        """Returns the settings. An older version's further ones are left out."""
+        file = self.path / SETTINGS
+        return msgspec.json.decode(file.read_bytes(), type=Settings) if file.exists() else Settings()
 
     def keep_settings(self, settings: Settings) -> None:
-        replace_json(self.settings_file, asdict(settings))
+        self._replace(SETTINGS, settings)
 
     def running(self) -> RunningService | None:
-        """Returns the service that recorded itself here. It may have been killed since."""
+        """Returns the service that runs on this directory."""
         try:
-            return RunningService(**_known(RunningService, self.running_file.read_text(encoding="utf-8")))
+            service = msgspec.json.decode((self.path / RUNNING).read_bytes(), type=RunningService)
         except FileNotFoundError:
             return None
+        return service if processes.alive(service.pid) else None
 
     def say_running(self, running: RunningService) -> None:
-        replace_json(self.running_file, asdict(running))
+        self._replace(RUNNING, running)
 
     def say_ended(self) -> None:
-        self.running_file.unlink(missing_ok=True)
+        (self.path / RUNNING).unlink(missing_ok=True)
 
+    def variables(self, running: RunningService) -> dict[str, str]:
+        """Returns the variables with which boto3 finds the service."""
+        return {
+            "AWS_ENDPOINT_URL_SAGEMAKER": running.url,
+            "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": running.url,
+            **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_DEFAULT_REGION": self.settings().region,
+            ENVIRONMENT: str(self.path),
+        }
 
-def _known(kind: type[Settings] | type[RunningService], text: str) -> dict[str, Any]:
-    """Returns the fields of a stored record. An older version's further fields are left out."""
-    names = {each.name for each in fields(kind)}
-    return {name: value for name, value in json.loads(text).items() if name in names}
-
-
-def replace_json(path: Path, document: object) -> None:
-    """Replaces a file. It is always complete, also after a power failure, and only its owner can read it."""
-    unfinished = path.with_suffix(".unfinished")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(document, file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    def _replace(self, name: str, document: object) -> None:
+        """Replaces a file. It is always complete, also after a power failure, and only its owner can read it."""
+        unfinished = (self.path / name).with_suffix(".unfinished")
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(document))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self.path / name)

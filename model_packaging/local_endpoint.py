@@ -6,16 +6,12 @@ It only sets addresses and credentials for boto3. The code that calls SageMaker 
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from local_sagemaker.state_directory import StateDirectory
 from model_packaging.deployment.container_log import LogLine, as_text, time_of
-
-if TYPE_CHECKING:
-    from local_sagemaker.state_directory import StateDirectory
 
 
 class NothingUp(click.ClickException):
@@ -25,31 +21,22 @@ class NothingUp(click.ClickException):
         super().__init__("no SageMaker is running on this machine. Start it: neuron-endpoint local up")
 
 
-def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
+def use_local() -> None:
     """Directs this process's AWS clients to this machine. Services that do not run here are not reachable.
 
     :raises NothingUp: no local SageMaker is running.
     """
-    from local_sagemaker.service_client import OF_MOTO, alive
-
-    state = _state()
-    running = alive(state)
+    state = StateDirectory.find()
+    running = state.running()
     if running is None:
         raise NothingUp
-    settings = state.settings()
-    for name in [name for name in environ if name.startswith(("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"))]:
-        del environ[name]
-    environ.update(
-        {
-            "AWS_ENDPOINT_URL": running.url,
-            **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
-            "AWS_ACCESS_KEY_ID": "local",
-            "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_DEFAULT_REGION": settings.region,
-            "AWS_REGION": settings.region,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-    )
+    variables = state.variables(running)
+    for name in [
+        name for name in os.environ if name.startswith(("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"))
+    ]:
+        del os.environ[name]
+    more = {"AWS_ENDPOINT_URL": running.url, "AWS_REGION": variables["AWS_DEFAULT_REGION"]}
+    os.environ.update({**variables, **more, "AWS_EC2_METADATA_DISABLED": "true"})
 
 
 class LocalLog:
@@ -59,7 +46,7 @@ class LocalLog:
     """
 
     def __init__(self, endpoint: str, directory: Path | None = None) -> None:
-        self._directory = (directory or _state().path / "logs") / endpoint
+        self._directory = (directory or StateDirectory.find().path / "logs") / endpoint
         self._start = 0
         self._read: dict[Path, int] = {}
 
@@ -84,11 +71,3 @@ class LocalLog:
                 at = time_of(line) or at
                 lines.append(LogLine(at, stream, as_text(line)))
         return sorted(lines, key=lambda line: line.time)
-
-
-def _state() -> StateDirectory:
-    from local_sagemaker.service_client import state_directory
-    from local_sagemaker.state_directory import ENVIRONMENT
-
-    directory = os.environ.get(ENVIRONMENT)
-    return state_directory(Path(directory) if directory else None)

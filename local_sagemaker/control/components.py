@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
+from local_sagemaker.hosting import live_components
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.live_components import LiveComponents
 
 
 class Components(ResourceOperations):
@@ -24,7 +23,6 @@ class Components(ResourceOperations):
     def __init__(self, registry: Registry, host: Host) -> None:
         super().__init__(registry)
         self._host = host
-        self._placement = LiveComponents(host.fleets)
 
     def changes(self) -> dict[str, OperationHandler]:
         return {
@@ -59,7 +57,7 @@ class Components(ResourceOperations):
                 "Tags": params.get("Tags"),
             }
             self._registry.add(COMPONENT, name, document)
-            self._placement.place(live, name, plan, self._reporter(name))
+            live_components.place(live, name, plan, self._reporter(name))
         return {"InferenceComponentArn": arn}
 
     def describe(self, params: JsonDocument) -> JsonDocument:
@@ -107,7 +105,7 @@ class Components(ResourceOperations):
             report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
             self._change(component, "Updating")
             component.update({"Plan": plan, "Specification": params["Specification"]})
-            self._placement.place(live, name, plan, report)
+            live_components.place(live, name, plan, report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
     def scale(self, params: JsonDocument) -> JsonDocument:
@@ -130,7 +128,7 @@ class Components(ResourceOperations):
             if live is None:
                 self._forget(name)
             else:
-                self._placement.delete(live, name, lambda: self._forget(name))
+                live_components.delete(live, name, lambda: self._forget(name))
 
     def _scale(self, component: JsonDocument, count: int) -> JsonDocument:
         if component["Plan"]["Base"]:
@@ -138,23 +136,17 @@ class Components(ResourceOperations):
         name = component["InferenceComponentName"]
         component["Plan"]["CopyCount"] = count
         self._change(component, "Updating")
-        self._placement.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
+        live_components.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
-    def _reporter(self, name: str, before: JsonDocument | None = None) -> Any:
+    def _reporter(self, name: str, before: JsonDocument | None = None) -> live_components.Report:
         """Returns a callback that records the component's status.
 
         :param before: the fields to restore if an update is rolled back.
         """
 
         def report(status: str, reason: str | None) -> None:
-            with self._registry.lock:
-                component = self._registry.of(COMPONENT).get(name)
-                if component is not None and component["InferenceComponentStatus"] != "Deleting":
-                    component["FailureReason"] = reason[:1024] if reason else None
-                    if before is not None and status == "InService" and reason:
-                        component.update(before)
-                    self._change(component, status)
+            self._report(name, status, reason, before if status == "InService" and reason else None)
 
         return report
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.endpoint_configs import weight_of
 from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
-from local_sagemaker.hosting.deployment import Deployment
-from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
+from local_sagemaker.hosting.fleets import Deployment
 from local_sagemaker.hosting.host import Host
 
 CHANGING = ("Creating", "Updating", "Deleting")
@@ -111,17 +109,10 @@ class Endpoints(ResourceOperations):
             plan["AsyncInferenceConfig"] = asynchronous
         return plan
 
-    def _reporter(self, name: str) -> Any:
+    def _reporter(self, name: str) -> Report:
         def report(status: str, reason: str | None = None, plan: JsonDocument | None = None) -> None:
-            with self._registry.lock:
-                endpoint = self._registry.of(ENDPOINT).get(name)
-                if endpoint is None or endpoint["EndpointStatus"] == "Deleting":
-                    return
-                if plan is not None:
-                    endpoint["Plan"] = plan
-                    endpoint["EndpointConfigName"] = plan["EndpointConfigName"]
-                endpoint["FailureReason"] = reason[:1024] if reason else None
-                self._change(endpoint, status)
+            served = plan and {"Plan": plan, "EndpointConfigName": plan["EndpointConfigName"]}
+            self._report(name, status, reason, served)
 
         return report
 

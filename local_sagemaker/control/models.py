@@ -29,11 +29,10 @@ class ModelDocuments(ResourceOperations):
         """
         name = params["ModelName"]
         arn = self._registry.arn(MODEL, name)
-        containers = _containers(params)
-        for container in containers:
-            check_environment(container.get("Environment", {}))
-            _check_source(container)
-        for uri, prefix in (location for container in containers for location in locations(container)):
+        container = container_of(params)
+        check_environment(container.get("Environment", {}))
+        _check_source(container)
+        for uri, prefix in locations(container):
             try:
                 found = self._data.exists(uri, prefix)
             except ObjectError as error:
@@ -46,24 +45,20 @@ class ModelDocuments(ResourceOperations):
         return {"ModelArn": arn}
 
 
-def _containers(model: JsonDocument) -> list[JsonDocument]:
-    """Returns the containers of a model.
+def container_of(model: JsonDocument) -> JsonDocument:
+    """Returns the container of a model.
 
     :raises ValidationException: there is none, both members are given, or there are several containers.
     """
-    primary, several = model.get("PrimaryContainer"), model.get("Containers")
-    if (primary is None) == (not several):
+    primary, containers = model.get("PrimaryContainer"), model.get("Containers") or []
+    if (primary is None) == (not containers):
         raise ValidationException("Exactly one of PrimaryContainer and Containers must be given.")
-    containers = [primary] if primary is not None else list(several or [])
     if len(containers) > 1:
         raise ValidationException("A model of several containers is not supported on this machine's SageMaker.")
-    if not containers[0].get("Image"):
+    container: JsonDocument = containers[0] if primary is None else primary
+    if not container.get("Image"):
         raise ValidationException("Image must be given; model packages are not supported on this machine's SageMaker.")
-    return containers
-
-
-def container_of(model: JsonDocument) -> JsonDocument:
-    return _containers(model)[0]
+    return container
 
 
 def check_environment(environment: JsonDocument) -> None:
@@ -79,25 +74,23 @@ def check_environment(environment: JsonDocument) -> None:
 def _check_source(container: JsonDocument) -> None:
     if container.get("ModelDataUrl") and container.get("ModelDataSource"):
         raise ValidationException("ModelDataUrl and ModelDataSource must not both be given.")
-    sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]
-    additional = container.get("AdditionalModelDataSources", [])
-    channels = [source["ChannelName"] for source in additional]
+    channels = [source["ChannelName"] for source in container.get("AdditionalModelDataSources", [])]
     if len(set(channels)) != len(channels) or {".", ".."} & set(channels):
         raise ValidationException("Each ChannelName must be a directory's name of its own.")
     if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
         raise ValidationException("A container of the mode MultiModel needs ModelDataUrl, the prefix of its models.")
-    for source in [*sources, *additional]:
-        s3 = source.get("S3DataSource")
-        if s3 is None:
+    for source in _sources(container):
+        if source.get("S3DataSource") is None:
             raise ValidationException("ModelDataSource must have S3DataSource.")
-        check_s3_source(s3)
+        _check_s3_source(source["S3DataSource"])
 
 
-def check_s3_source(s3: JsonDocument) -> None:
-    """Checks that URI, data type and compression fit together.
+def _sources(container: JsonDocument) -> list[JsonDocument]:
+    own = container.get("ModelDataSource")
+    return [*([] if own is None else [own]), *container.get("AdditionalModelDataSources", [])]
 
-    :raises ValidationException: they do not.
-    """
+
+def _check_s3_source(s3: JsonDocument) -> None:
     kind, uri = s3["S3DataType"], s3["S3Uri"]
     if kind == "S3Prefix" and not uri.endswith("/"):
         raise ValidationException(f"S3Uri of an S3Prefix must end with a forward slash (/): {uri}")
@@ -111,6 +104,5 @@ def locations(container: JsonDocument) -> Iterator[tuple[str, bool]]:
     """Yields each URI of a container's data, and whether it is a prefix."""
     if url := container.get("ModelDataUrl"):
         yield url, container.get("Mode") == "MultiModel"
-    sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]
-    for source in [*sources, *container.get("AdditionalModelDataSources", [])]:
+    for source in _sources(container):
         yield source["S3DataSource"]["S3Uri"], source["S3DataSource"]["S3DataType"] == "S3Prefix"

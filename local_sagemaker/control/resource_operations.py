@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from local_sagemaker.control.control_errors import ValidationException
@@ -54,7 +55,13 @@ class ResourceOperations(ABC):
 
     def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            listed, token = page(self._selected(params), params, self._name, self.status)
+            kept = [document for document in self._selected(params) if self._matches(document, params)]
+            key = {"Name": self._name, "Status": self.status or self._name}.get(
+                params.get("SortBy", ""), "CreationTime"
+            )
+            kept.sort(key=itemgetter(self._name))
+            kept.sort(key=itemgetter(key), reverse=params.get("SortOrder", "Descending") == "Descending")
+            listed, token = _slice(kept, params, DEFAULT_PAGE)
             return {self.listed: listed, "NextToken": token}
 
     def delete(self, params: JsonDocument) -> None:
@@ -65,6 +72,18 @@ class ResourceOperations(ABC):
     def _selected(self, params: JsonDocument) -> Iterable[JsonDocument]:
         """Returns the documents that the List operation sorts and pages."""
         return self._registry.of(self.kind).values()
+
+    def _matches(self, document: JsonDocument, params: JsonDocument) -> bool:
+        if (part := params.get("NameContains")) and part.lower() not in document[self._name].lower():
+            return False
+        if self.status and params.get("StatusEquals") not in (None, document[self.status]):
+            return False
+        for member in ("CreationTime", "LastModifiedTime"):
+            at: Any = document.get(member)
+            before, after = params.get(f"{member}Before"), params.get(f"{member}After")
+            if at is not None and ((before is not None and at > before) or (after is not None and at < after)):
+                return False
+        return True
 
     def _found(self, name: str) -> JsonDocument:
         return self._registry.get(self.kind, name)
@@ -82,38 +101,18 @@ class ResourceOperations(ABC):
         document[self.status] = status
         document["LastModifiedTime"] = now()
 
+    def _report(self, name: str, status: str, reason: str | None, changes: JsonDocument | None = None) -> None:
+        """Records the status that a resource has reached, and changes of its document, unless it is being deleted."""
+        with self._registry.lock:
+            document = self._registry.of(self.kind).get(name)
+            if document is not None and document[self.status] != "Deleting":
+                document.update(changes or {})
+                document["FailureReason"] = reason[:1024] if reason else None
+                self._change(document, status)
+
     def _forget(self, name: str) -> None:
         with self._registry.lock:
             self._registry.remove(self.kind, name)
-
-
-def page(
-    documents: Iterable[JsonDocument], params: JsonDocument, name: str, status: str = ""
-) -> tuple[list[JsonDocument], str | None]:
-    """Returns one page of documents and the token of the next page.
-
-    :param name: the member that has a document's name.
-    :param status: the member that has its status, if there is one.
-    :raises ValidationException: the token is invalid.
-    """
-    kept = [document for document in documents if _matches(document, params, name, status)]
-    key = {"Name": name, "Status": status}.get(params.get("SortBy", ""), "CreationTime")
-    kept.sort(key=lambda document: document[name])
-    kept.sort(key=lambda document: document[key or name], reverse=params.get("SortOrder", "Descending") == "Descending")
-    return _slice(kept, params, DEFAULT_PAGE)
-
-
-def _matches(document: JsonDocument, params: JsonDocument, name: str, status: str) -> bool:
-    if (part := params.get("NameContains")) and part.lower() not in document[name].lower():
-        return False
-    if status and (status_filter := params.get("StatusEquals")) and document[status] != status_filter:
-        return False
-    for member in ("CreationTime", "LastModifiedTime"):
-        at: Any = document.get(member)
-        before, after = params.get(f"{member}Before"), params.get(f"{member}After")
-        if at is not None and ((before is not None and at > before) or (after is not None and at < after)):
-            return False
-    return True
 
 
 def _slice(listed: list[JsonDocument], params: JsonDocument, most: int) -> tuple[list[JsonDocument], str | None]:

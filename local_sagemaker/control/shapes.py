@@ -16,7 +16,13 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from local_sagemaker.control.control_errors import SerializationException, ValidationException
 
-NUMBERS = {"integer": int, "long": int, "float": (int, float), "double": (int, float)}
+TYPES: dict[str, type | tuple[type, ...]] = {
+    **{"structure": dict, "map": dict, "list": list, "string": str, "boolean": bool},
+    **{"integer": int, "long": int, "float": (int, float), "double": (int, float), "timestamp": (int, float)},
+}
+NUMBERS = ("integer", "long", "float", "double")
+# As error messages name the types.
+TYPE_NAMES = {"map": "structure", "timestamp": "number of seconds"}
 JAVA_CLASSES = {
     r"\p{L}": r"\w",
     r"\p{N}": r"\d",
@@ -69,8 +75,8 @@ def render(shape: Shape, value: Any) -> Any:
 
 
 def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
+    _check_type(shape.type_name, value, at)
     if isinstance(shape, StructureShape):
-        _of_type(dict, value, at)
         for name in shape.required_members:
             if value.get(name) is None:
                 yield _problem(None, _below(at, name), "Member must not be null")
@@ -80,12 +86,10 @@ def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
             elif item is not None:
                 yield from _problems(shape.members[name], item, _below(at, name))
     elif isinstance(shape, ListShape):
-        _of_type(list, value, at)
         yield from _bounds(shape, len(value), value, at, "length")
         for number, item in enumerate(value, 1):
             yield from _problems(shape.member, item, f"{at}.{number}.member")
     elif isinstance(shape, MapShape):
-        _of_type(dict, value, at)
         yield from _bounds(shape, len(value), value, at, "length")
         for key, item in value.items():
             yield from _problems(shape.key, key, f"{at}.key")
@@ -96,21 +100,14 @@ def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
 
 def _scalar_problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
     kind = shape.type_name
-    if kind == "boolean":
-        _of_type(bool, value, at)
-    elif kind == "string":
-        _of_type(str, value, at)
+    if kind == "string":
         yield from _bounds(shape, len(value), value, at, "length")
         if (enum := shape.metadata.get("enum")) and value not in enum:
             yield _problem(value, at, f"Member must satisfy enum value set: [{', '.join(enum)}]")
         if (pattern := shape.metadata.get("pattern")) and not matches(pattern, value):
             yield _problem(value, at, f"Member must satisfy regular expression pattern: {pattern}")
     elif kind in NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, NUMBERS[kind]) or not math.isfinite(value):  # type: ignore[arg-type]
-            raise _wrong_type(at, kind, value)
         yield from _bounds(shape, value, value, at, "value")
-    elif kind == "timestamp" and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise _wrong_type(at, "number of seconds", value)
 
 
 def _bounds(shape: Shape, size: float, value: Any, at: str, what: str) -> Iterator[str]:
@@ -133,13 +130,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _of_type(kind: type, value: Any, at: str) -> None:
-    if not isinstance(value, kind):
-        raise _wrong_type(at, {dict: "structure", list: "list", str: "string", bool: "boolean"}[kind], value)
-
-
-def _wrong_type(at: str, wanted: str, value: Any) -> SerializationException:
-    return SerializationException(f"{at or 'The request'} must be a {wanted}, not {type(value).__name__}.")
+def _check_type(kind: str, value: Any, at: str) -> None:
+    fits = kind not in TYPES or isinstance(value, TYPES[kind])
+    number_of_flag = isinstance(value, bool) and kind != "boolean"  # Python's bool is an int.
+    if not fits or number_of_flag or (kind in NUMBERS and not math.isfinite(value)):
+        name = TYPE_NAMES.get(kind, kind)
+        raise SerializationException(f"{at or 'The request'} must be a {name}, not {type(value).__name__}.")
 
 
 def _below(at: str, name: str) -> str:

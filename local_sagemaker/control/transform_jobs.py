@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from local_sagemaker.control.control_errors import ResourceInUse, ResourceNotFound, ValidationException
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
@@ -60,7 +58,9 @@ class TransformJobs(ResourceOperations):
             self._registry.add(TRANSFORM, name, document)
 
             def finish(status: str, reason: str | None) -> None:
-                self._end(name, status, reason)
+                with self._registry.lock:
+                    self._report(name, status, reason, {"TransformEndTime": now()})
+                    self._jobs.pop(name, None)
 
             job = TransformJob(params, container_of(model), self._host.fleets, self._host.objects, finish)
             self._jobs[name] = job
@@ -96,18 +96,6 @@ class TransformJobs(ResourceOperations):
         if job is None:
             raise ResourceNotFound(f"Requested resource not found: transform job {name}.")
         return job
-
-    def _end(self, name: str, status: str, reason: str | None) -> None:
-        with self._registry.lock:
-            job: dict[str, Any] = self._registry.of(TRANSFORM)[name]
-            ended = now()
-            job.update(
-                TransformJobStatus=status,
-                FailureReason=reason[:1024] if reason else None,
-                TransformEndTime=ended,
-                LastModifiedTime=ended,
-            )
-            self._jobs.pop(name, None)
 
 
 def _check(params: JsonDocument) -> None:

@@ -18,8 +18,7 @@ from werkzeug.wrappers import Response
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import UpstreamError
-from local_sagemaker.gateway.gateway_settings import RuntimeLimits
+from local_sagemaker.gateway.container_connection import RuntimeLimits, UpstreamError
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
 from local_sagemaker.gateway.runtime_gateway import reach, read_body
 from local_sagemaker.hosting.host import Host
@@ -32,13 +31,14 @@ INLINE_BYTES = 128_000
 TTL_SECONDS = 21_600
 INVOCATION_SECONDS = 900
 MOST_REPLY_HEADERS = 4096
+# Seen in public: aws/deep-learning-containers, issue 4668.
+OVERSIZE_REPLY_HEADERS = (
+    f"Response received from the primary container has headers with length greater than {MOST_REPLY_HEADERS} bytes. "
+    "Reduce the length of your container's response headers and update your endpoint."
+)
 # SageMaker chooses a number if the configuration has none. How it does is not public.
 CONCURRENT_PER_INSTANCE = 4
 TRY_AGAIN_AFTER = 0.25
-
-
-class Expired(Exception):
-    """The request was in the queue for longer than RequestTTLSeconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Asynchronous:
         if ("InputLocation" in params) == bool(body):
             raise errors.ValidationError("Exactly one of InputLocation and Body must be given.")
         if len(body) > INLINE_BYTES:
-            raise errors.OversizeBody("of InvokeEndpointAsync", INLINE_BYTES)
+            raise errors.ValidationError(errors.OVERSIZE_BODY.format("of InvokeEndpointAsync", INLINE_BYTES))
         name_of_output = str(uuid.uuid4())
         output = plan["AsyncInferenceConfig"]["OutputConfig"]
         folder = params.get("S3OutputPathExtension", "")
@@ -104,9 +104,11 @@ class Asynchronous:
         live = self._host.find(name)
         current = live.current if live else None
         if live is None or current is None:
-            raise errors.EndpointNotFound(name, self._host.settings.account)
+            raise errors.ValidationError(errors.ENDPOINT_NOT_FOUND.format(name, self._host.settings.account))
         if "AsyncInferenceConfig" not in current.plan:
-            raise errors.NotAsynchronous(name)
+            raise errors.ValidationError(
+                f"Endpoint {name} is not an asynchronous endpoint: its configuration has none."
+            )
         return current.plan
 
     def _queue(self, name: str, plan: Mapping[str, Any]) -> ThreadPoolExecutor:
@@ -123,7 +125,7 @@ class Asynchronous:
             body, content_type = self._answer(queued)
             if queued.output:
                 self._host.objects.write(S3Location.parse(queued.output), body, content_type)
-        except (errors.GatewayError, ObjectError, Expired, UpstreamError) as error:
+        except (errors.GatewayError, ObjectError, UpstreamError) as error:
             self._fail(queued, str(error))
         except Exception:
             log.exception("an asynchronous request failed; its output would be %s", queued.output)
@@ -135,7 +137,7 @@ class Asynchronous:
             body = self._host.objects.read(S3Location.parse(body), INPUT_BYTES)
         while True:
             if time.time() > queued.expires:
-                raise Expired("The request expired: it was not processed within RequestTTLSeconds.")
+                raise errors.ValidationError("The request expired: it was not processed within RequestTTLSeconds.")
             try:
                 return self._invoke(queued, body)
             except errors.ServiceUnavailable:
@@ -144,12 +146,12 @@ class Asynchronous:
     def _invoke(self, queued: QueuedRequest, body: bytes) -> tuple[bytes, str | None]:
         route = self._routes.route(queued.endpoint, Headers(queued.headers), asynchronous=True)
         with reach(route, self._limits, queued.timeout) as connection:
-            head = connection.post(route.path, queued.headers, body)
+            head = connection.send("POST", route.path, queued.headers, body)
             if head.status >= 400:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
             if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:
-                raise errors.OversizeReplyHeaders(MOST_REPLY_HEADERS)
-            return b"".join(connection.parts()), head.get("Content-Type")
+                raise errors.ValidationError(OVERSIZE_REPLY_HEADERS)
+            return b"".join(connection.parts()), head.headers.get("Content-Type")
 
     def _fail(self, queued: QueuedRequest, reason: str) -> None:
         """Records a failed request."""

@@ -19,6 +19,19 @@ AT_ONCE = 64 * 1024
 INCOMPLETE = "the connection closed before the response was complete, or sent no valid HTTP"
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeLimits:
+    """SageMaker's own limits. Lower them to see a time-out without the wait.
+
+    The stream's time and the body's size are third parties' figures. The API's model has 6,291,456 bytes.
+    """
+
+    regular_seconds: float = 60.0
+    stream_seconds: float = 480.0
+    connect_seconds: float = 2.0
+    body_bytes: int = 25 * 1024 * 1024
+
+
 class UpstreamError(Exception):
     """An invocation failed. The gateway translates this into SageMaker's error."""
 
@@ -33,17 +46,6 @@ class TimedOut(UpstreamError):
 
 class ConnectionBroken(UpstreamError):
     """The container closed its connection, or sent something other than HTTP, before its reply was complete."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyHead:
-    """The status and the headers of a reply, by lower-case name."""
-
-    status: int
-    headers: dict[str, str]
-
-    def get(self, name: str) -> str | None:
-        return self.headers.get(name.lower())
 
 
 class ContainerConnection:
@@ -75,10 +77,7 @@ class ContainerConnection:
             self._reply.close()
         self._http.close()
 
-    def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
-        return self.send("POST", path, headers, body)
-
-    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
+    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> HTTPResponse:
         """Sends a request and waits for the reply's head."""
         self._http.putrequest(method, path, skip_accept_encoding=True)
         for name, value in (("Content-Length", str(len(body))), *headers):
@@ -90,7 +89,7 @@ class ContainerConnection:
                 pass  # A container may reject a body before it has read all of it. Its reply is read below.
         with self._in_time():
             self._reply = self._http.getresponse()
-        return ReplyHead(self._reply.status, {name.lower(): value for name, value in self._reply.getheaders()})
+        return self._reply
 
     def parts(self) -> Iterator[bytes]:
         """Yields the reply's body as it arrives, chunk by chunk if it is chunked."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from http.client import HTTPResponse
 from typing import Protocol
 
 from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ReplyHead
-from local_sagemaker.gateway.gateway_errors import EndpointNotFound, VariantNotFound
-from local_sagemaker.gateway.gateway_settings import Endpoint
+from local_sagemaker.gateway.gateway_errors import ENDPOINT_NOT_FOUND, VARIANT_NOT_FOUND, Endpoint, ValidationError
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
 
@@ -29,7 +28,7 @@ class InvocationRoute:
         """Switches to another container if this one accepts no connection. Returns False if there is none."""
         return False
 
-    def answered(self, head: ReplyHead) -> None:
+    def answered(self, head: HTTPResponse) -> None:
         """Called when the container has begun to reply."""
 
     def release(self) -> None:
@@ -53,8 +52,8 @@ class FixedRoutes:
 
     def route(self, name: str, request_headers: Headers) -> InvocationRoute:
         if name != self._endpoint.name:
-            raise EndpointNotFound(name, self._endpoint.account)
+            raise ValidationError(ENDPOINT_NOT_FOUND.format(name, self._endpoint.account))
         variant = request_headers.get(headers.TARGET_VARIANT, self._endpoint.variant)
         if variant != self._endpoint.variant:
-            raise VariantNotFound(variant, self._endpoint)
+            raise ValidationError(VARIANT_NOT_FOUND.format(variant, self._endpoint))
         return InvocationRoute(self._endpoint, self._container)

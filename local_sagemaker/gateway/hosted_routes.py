@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from http.client import HTTPResponse
+
 from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ReplyHead
 from local_sagemaker.gateway.container_selection import InvocationRoute
-from local_sagemaker.gateway.gateway_settings import Endpoint
+from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
@@ -19,6 +20,14 @@ from local_sagemaker.hosting.instances.model_data import DataError
 from local_sagemaker.hosting.instances.target_models import LoadFailed, TargetModels, TargetNotReady
 
 NEW_SESSION = "NEW_SESSION"
+COMPONENT_WITHOUT_COPIES = (
+    "Inference Component has no capacity to process this request. ApplicationAutoScaling may be in-progress "
+    "(if configured) or try to increase the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
+)
+COMPONENT_NEEDED = (
+    "Inference Component Name header is required for endpoints to which you plan to deploy inference "
+    "components. Please include Inference Component Name header or consider using SageMaker models."
+)
 
 
 class HostedRoute(InvocationRoute):
@@ -49,9 +58,10 @@ class HostedRoute(InvocationRoute):
         try:
             name = targets.prepare(self._instance, target)
         except DataError as error:
-            raise errors.TargetModelMissing(str(error)) from error
+            raise errors.ValidationError(f"Failed to download the target model: {error}") from error
         except TargetNotReady as error:
-            raise errors.ModelNotReady(target) from error
+            wait = f"The target model {target} is still being downloaded or loaded. Wait and try again."
+            raise errors.ModelNotReady(wait) from error
         except LoadFailed as error:
             raise errors.ModelError(self.endpoint, error.status, error.said) from error
         self.path = f"/models/{name}/invoke"
@@ -65,11 +75,11 @@ class HostedRoute(InvocationRoute):
         self._instance, self.container = other, other.address
         return True
 
-    def answered(self, head: ReplyHead) -> None:
-        if opened := head.get(headers.NEW_SESSION):
+    def answered(self, head: HTTPResponse) -> None:
+        if opened := head.headers.get(headers.NEW_SESSION):
             with self._live.changed:
                 self._live.sessions.opened(opened, self._instance.id)
-        if closed := head.get(headers.CLOSED_SESSION):
+        if closed := head.headers.get(headers.CLOSED_SESSION):
             with self._live.changed:
                 self._live.sessions.closed(closed)
 
@@ -84,18 +94,18 @@ class HostedRoutes:
     def route(self, name: str, request_headers: Headers, asynchronous: bool = False) -> InvocationRoute:
         """Selects an instance.
 
-        :raises GatewayError: see `InvocationRoutes.route`.
+        :raises GatewayError: see `Routes.route`.
         """
         settings = self._host.settings
         live = self._host.find(name)
         if live is None or live.current is None:
-            raise errors.EndpointNotFound(name, settings.account)
+            raise errors.ValidationError(errors.ENDPOINT_NOT_FOUND.format(name, settings.account))
         identity = Endpoint(name, "", settings.region, settings.account)
         with live.changed:
             if live.current is None:
-                raise errors.EndpointNotFound(name, settings.account)
+                raise errors.ValidationError(errors.ENDPOINT_NOT_FOUND.format(name, settings.account))
             if "AsyncInferenceConfig" in live.current.plan and not asynchronous:
-                raise errors.OnlyAsynchronous(name)
+                raise errors.ValidationError(f"Endpoint {name} is an asynchronous endpoint; use InvokeEndpointAsync.")
             variant, pool, way = self._pool(live, identity, request_headers)
             endpoint = Endpoint(name, variant, settings.region, settings.account)
             pool, instance, pinned = self._instance(live, endpoint, pool, request_headers)
@@ -118,19 +128,20 @@ class HostedRoutes:
         if (name := request_headers.get(headers.COMPONENT)) is not None:
             component = live.components.get(name)
             if component is None or target not in (None, component.variant):
-                raise errors.ComponentNotFound(name, identity)
+                raise errors.ValidationError(f"Inference Component {name} of endpoint {identity.name} not found.")
             if component.copies().desired == 0:
-                raise errors.ComponentWithoutCopies
+                raise errors.ValidationError(COMPONENT_WITHOUT_COPIES)
             return component.variant, component.copies(), component if component.base is not None else None
         variant = live.choose(target)
         if variant is None:
-            raise errors.VariantNotFound(target or "", identity)
+            raise errors.ValidationError(errors.VARIANT_NOT_FOUND.format(target or "", identity))
         if variant.pool is None:
-            raise errors.ComponentNeeded
+            raise errors.ValidationError(COMPONENT_NEEDED)
         if variant.targets is None and headers.TARGET_MODEL in request_headers:
-            raise errors.TargetModelUnsupported(identity)
+            problem = "is not a multi-model endpoint; TargetModel can't be given"
+            raise errors.ValidationError(f"Endpoint {live.name} {problem}.")
         if variant.targets is not None and headers.TARGET_MODEL not in request_headers:
-            raise errors.TargetModelNeeded(identity)
+            raise errors.ValidationError(f"Endpoint {live.name} is a multi-model endpoint; TargetModel must be given.")
         return variant.name, variant.pool, variant.targets
 
     def _instance(
@@ -148,4 +159,6 @@ class HostedRoutes:
             for instance in each.healthy():
                 if instance.id == lives_on:
                     return each, each.take(instance), True
-        raise errors.StickySessionNotFound(session, endpoint)
+        raise errors.ValidationError(
+            f"Session {session} of endpoint {endpoint.name} does not exist, is closed or has expired."
+        )

@@ -15,7 +15,7 @@ from werkzeug.datastructures import Headers
 
 from local_sagemaker.control import shapes
 from local_sagemaker.control.control_errors import ControlError
-from local_sagemaker.gateway.gateway_errors import InvalidMember, ValidationError
+from local_sagemaker.gateway.gateway_errors import ValidationError
 
 AMZN = "X-Amzn-SageMaker-"
 INVOKED_VARIANT = "x-Amzn-Invoked-Production-Variant"
@@ -55,7 +55,8 @@ def params_of(operation: str, endpoint: str, client: Headers) -> dict[str, Any]:
         try:
             params[member] = int(value) if shape.type_name == "integer" else value
         except ValueError as error:
-            raise InvalidMember(member, "Member must be an integer") from error
+            problem = f"Value at '{member}' failed to satisfy constraint: Member must be an integer"
+            raise ValidationError(f"1 validation error detected: {problem}") from error
     try:
         return shapes.parse(request_shape(operation), params)
     except ControlError as error:
@@ -68,13 +69,10 @@ def for_container(operation: str, endpoint: str, client: Headers) -> list[tuple[
     :raises ValidationError: the service model does not allow one.
     """
     params, members = params_of(operation, endpoint, client), request_shape(operation).members
-    passed = [(AT_CONTAINER.get(name) or header_of(members[name]), params[name]) for name in PASSED if name in params]
+    passed = [
+        (AT_CONTAINER.get(name, members[name].serialization["name"]), params[name]) for name in PASSED if name in params
+    ]
     return [*passed, *((name, client[name]) for name in (ADAPTER, ADAPTER_ALIAS) if name in client)]
-
-
-def header_of(member: Any) -> str:
-    name: str = member.serialization["name"]
-    return name
 
 
 @cache

@@ -6,6 +6,8 @@ import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPResponse
+from itertools import chain
 
 from flask import Flask, g, request
 from werkzeug.exceptions import HTTPException
@@ -15,14 +17,17 @@ from local_sagemaker.gateway import container_connection as upstream
 from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.container_connection import ContainerConnection, ReplyHead
+from local_sagemaker.gateway.container_connection import ContainerConnection, RuntimeLimits
 from local_sagemaker.gateway.container_selection import FixedRoutes, InvocationRoute, Routes
 from local_sagemaker.gateway.event_stream import Cut
-from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 from local_sagemaker.http_server import read_at_most
 
 log = logging.getLogger(__name__)
+
+# The headers of an OpenAI server that its clients read.
+OPENAI_REPLY = ("Content-Type", "Retry-After")
 
 
 class Gateway:
@@ -53,14 +58,35 @@ class Gateway:
             response = Response(self._frames(route, connection), content_type="application/vnd.amazon.eventstream")
             # Not left to the generator: one that never started runs no `finally`.
             response.call_on_close(stack.pop_all().close)
-        if content_type := head.get("Content-Type"):
+        if content_type := head.headers.get("Content-Type"):
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return finish(response, route, head, headers.STREAMED_REPLY)
 
+    def openai(self, name: str, path: str) -> Response:
+        """``/endpoints/{name}/openai/v1/...``: forwards an OpenAI client's request to the container unchanged.
+
+        Returns the container's own status, type and body, also for errors: OpenAI clients know its error object. If the
+        body is cut off, the reply is cut off, too, without its end mark.
+        """
+        body = read_body(self._limits.body_bytes)
+        if ".." in path.split("/"):
+            raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
+        passed = headers.for_container(headers.STREAM, name, request.headers)
+        if accept := request.headers.get("Accept"):
+            passed.append(("Accept", accept))
+        route = self._routes.route(name, request.headers)
+        with ExitStack() as stack:
+            connection = stack.enter_context(reach(route, self._limits, self._limits.stream_seconds))
+            head = connection.send(request.method, f"/v1/{path}", [*passed, *route.more_headers], body)
+            response = Response(chain((b"",), connection.parts()), head.status)
+            response.call_on_close(stack.pop_all().close)
+        del response.headers["Content-Type"]
+        return _with_headers(response, head, OPENAI_REPLY)
+
     def _post(
         self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes
-    ) -> ReplyHead:
-        head = connection.post(route.path, [*passed, *route.more_headers], body)
+    ) -> HTTPResponse:
+        head = connection.send("POST", route.path, [*passed, *route.more_headers], body)
         route.answered(head)
         if head.status >= 400:
             raise errors.ModelError(route.endpoint, head.status, connection.text())
@@ -81,17 +107,17 @@ class Gateway:
             yield event_stream.model_stream_error("StreamBroken", f"container primary: {error}")
         except Exception:
             log.exception("a stream of endpoint %s failed", route.endpoint.name)
-            yield event_stream.exception("InternalStreamFailure", errors.RuntimeInternalFailure.text)
+            yield event_stream.exception("InternalStreamFailure", errors.FAILED)
 
 
 def read_body(limit: int) -> bytes:
     """Returns the body of the current request.
 
-    :raises OversizeBody: it has more than ``limit`` bytes.
+    :raises ValidationError: it has more than ``limit`` bytes.
     """
     body = read_at_most(limit)
     if body is None:
-        raise errors.OversizeBody(g.request_id, limit)
+        raise errors.ValidationError(errors.OVERSIZE_BODY.format(g.request_id, limit))
     return body
 
 
@@ -104,9 +130,10 @@ def reach(route: InvocationRoute, limits: RuntimeLimits, seconds: float) -> Iter
     except upstream.Unreachable as error:
         raise errors.ServiceUnavailable(route.endpoint, error) from error
     except upstream.TimedOut as error:
-        raise errors.InvocationTimedOut(route.endpoint) from error
+        raise errors.ModelError(route.endpoint, 0, errors.TIMED_OUT) from error
     except upstream.ConnectionBroken as error:
-        raise errors.InvalidContainerReply(route.endpoint, str(error)) from error
+        incomplete = f"Container primary did not complete its response: {error}"
+        raise errors.ModelError(route.endpoint, 0, incomplete) from error
     finally:
         route.release()
 
@@ -121,11 +148,15 @@ def _connect(route: InvocationRoute, limits: RuntimeLimits, seconds: float) -> C
                 raise
 
 
-def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: tuple[str, ...]) -> Response:
-    for name in names:
-        if (value := head.get(name)) is not None:
-            response.headers[name] = value
+def finish(response: Response, route: InvocationRoute, head: HTTPResponse, names: tuple[str, ...]) -> Response:
     response.headers[headers.INVOKED_VARIANT] = route.endpoint.variant
+    return _with_headers(response, head, names)
+
+
+def _with_headers(response: Response, head: HTTPResponse, names: tuple[str, ...]) -> Response:
+    for name in names:
+        if (value := head.headers.get(name)) is not None:
+            response.headers[name] = value
     return response
 
 
@@ -159,10 +190,11 @@ def mount(app: Flask, gateway: Gateway) -> None:
     @app.errorhandler(HTTPException)
     def refuse_http(error: HTTPException) -> Response:
         if error.code in (404, 405):
-            return errors.UnknownOperation(request.method, request.path).reply()
+            unknown = f"{request.method} {request.path} is not an operation of this SageMaker runtime"
+            return errors.UnknownOperation(unknown).reply()
         return errors.ValidationError(error.description or error.name).reply()
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:
         log.exception("%s %s failed", request.method, request.path)
-        return errors.RuntimeInternalFailure().reply()
+        return errors.RuntimeInternalFailure(errors.FAILED).reply()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from local_sagemaker.hosting.deployment import clean
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import remove
@@ -55,7 +54,6 @@ class Component:
     def stop(self) -> None:
         if self.pool is not None:
             self.pool.drain()
-            threading.Thread(target=clean, args=(self.pool, self._directory), daemon=True).start()
             return
         for instance in self.copies().instances():
             if instance.id in self._loaded:

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from local_sagemaker.hosting.component import Component
-from local_sagemaker.hosting.deployment import Deployment, Document, Variant
-from local_sagemaker.hosting.fleets import Fleets
-from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.fleets import Deployment, Document, Fleets, Variant
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.instance_routing import StickySessions
@@ -35,7 +33,7 @@ class LiveEndpoint:
     :ivar starting: copies of inference components that do not serve yet.
     """
 
-    def __init__(self, name: str, fleets: Fleets, timing: HostTiming, report: Report) -> None:
+    def __init__(self, name: str, fleets: Fleets, report: Report) -> None:
         self.name = name
         self.changed = threading.Condition(threading.RLock())
         self.current: Deployment | None = None
@@ -43,8 +41,7 @@ class LiveEndpoint:
         self.sessions = StickySessions()
         self.starting: list[Pool] = []
         self.pending: Deployment | None = None
-        self._fleets = fleets
-        self._timing = timing
+        self.fleets = fleets
         self._report = report
         self.ended = threading.Event()
         self._turn = threading.Lock()
@@ -66,17 +63,13 @@ class LiveEndpoint:
             pools = self.pools()
             for pool in pools:
                 pool.stop()
-        deadline = time.monotonic() + self._timing.kill_after + 5
+        deadline = time.monotonic() + self.fleets.settings.timing.kill_after + 5
         for pool in pools:
             pool.wait_ended(max(deadline - time.monotonic(), 0))
 
-    def deployments(self) -> list[Deployment]:
-        return [each for each in (self.current, self.pending) if each is not None]
-
     def pools(self) -> list[Pool]:
         with self.changed:
-            variants = [variant for each in self.deployments() for variant in each.variants.values()]
-            pools = [variant.pool for variant in variants if variant.pool]
+            pools = [pool for each in (self.current, self.pending) if each is not None for pool in each.pools()]
             copies = [component.pool for component in self.components.values() if component.pool]
             return list(dict.fromkeys([*pools, *copies, *self.starting]))
 
@@ -111,7 +104,7 @@ class LiveEndpoint:
         with self.changed:
             self.pending = deployment
         try:
-            self._fleets.start(self.name, deployment, self.changed, self.ended.is_set)
+            self.fleets.start(self.name, deployment, self.changed, self.ended.is_set)
         except BaseException as error:
             with self.changed:
                 self.pending = None
@@ -125,21 +118,18 @@ class LiveEndpoint:
             self.changed.notify_all()
         self._report("InService", plan=plan)
         if before is not None:
-            before.drain()  # All traffic has moved to the new fleet. Each old instance ends after its last request.
+            for pool in before.pools():
+                pool.drain()  # All traffic has moved to the new fleet. Each old instance ends after its last request.
 
     def _delete(self, then: Callable[[], None]) -> None:
         with self.changed:
-            ending = self.deployments()
-            components = list(self.components.values())
+            pools, components = self.pools(), list(self.components.values())
             self.current = self.pending = None
             self.components.clear()
-            starting = list(self.starting)
         for component in components:
             component.stop()
-        for pool in starting:
+        for pool in pools:
             pool.stop()
-        for deployment in ending:
-            deployment.stop()
-        for deployment in ending:
-            deployment.wait_ended(self._timing.kill_after + 5)
+        for pool in pools:
+            pool.wait_ended(self.fleets.settings.timing.kill_after + 5)
         then()

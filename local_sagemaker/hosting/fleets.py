@@ -1,4 +1,4 @@
-"""Starts the processes of a deployment on this machine: fetches data, and builds environment and command."""
+"""Starts an endpoint configuration on this machine: fetches data, builds environment and command, starts instances."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from local_sagemaker.hosting.deployment import Deployment, Document, Variant
 from local_sagemaker.hosting.instances.container_processes import read_only_model_command
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
 from local_sagemaker.hosting.instances.instance import Launch
@@ -19,12 +20,59 @@ from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.hosting.instances.target_models import TargetModels
 
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A production variant of a started deployment.
+
+    :ivar pool: None if the variant's models are inference components.
+    :ivar targets: the target models of a multi-model endpoint.
+    """
+
+    name: str
+    weight: float
+    pool: Pool | None = None
+    targets: TargetModels | None = None
+
+
+class Deployment:
+    """A started endpoint configuration."""
+
+    def __init__(self, plan: Document) -> None:
+        self.plan = plan
+        self.variants: dict[str, Variant] = {}
+
+    def pools(self) -> list[Pool]:
+        return [variant.pool for variant in self.variants.values() if variant.pool is not None]
+
+    def wait_ready(self, cancelled: Callable[[], bool]) -> None:
+        """Waits until every variant has as many healthy instances as it should.
+
+        :raises InstanceStartFailed: with the endpoint's FailureReason.
+        :raises Cancelled: the wait was cancelled.
+        """
+        for variant in self.variants.values():
+            try:
+                if variant.pool is not None:
+                    variant.pool.wait_ready(cancelled)
+            except InstanceStartFailed as error:
+                raise InstanceStartFailed(
+                    f"The primary container for production variant {variant.name} did not pass the ping health check. "
+                    f"Please check CloudWatch logs for this endpoint. ({error})"
+                ) from error
+
+    def stop(self) -> None:
+        for pool in self.pools():
+            pool.stop()
+
 
 class Fleets:
     """Starts fleets of instances."""
 
     def __init__(self, settings: HostSettings, objects: Objects) -> None:
-        self._settings = settings
+        self.settings = settings
         self._objects = objects
         self._read_only_model_command = read_only_model_command()
 
@@ -33,8 +81,8 @@ class Fleets:
 
         :raises DataError: it fails or takes too long.
         """
-        base = self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
-        timing = self._settings.timing
+        base = self.settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
+        timing = self.settings.timing
         seconds = timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
         base.mkdir(parents=True, exist_ok=True)
         try:
@@ -50,17 +98,15 @@ class Fleets:
         :raises InstanceStartFailed: the command does not exist on this machine.
         :raises DataError: the download fails or takes too long.
         """
-        settings, timing, runner = self._settings, self._settings.timing, self._runner(container)
+        settings, timing, runner = self.settings, self.settings.timing, self._runner(container)
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", timing.startup_seconds)
-        pids = settings.directory / "pids"
-        pids.mkdir(parents=True, exist_ok=True)
         return Launch(
             runner=runner,
             base=self.fetch(endpoint, name, container, timeouts),
             logs=settings.directory / "logs" / endpoint / name,
             startup_seconds=timing.scaled(startup),
             timing=timing,
-            pids=pids,
+            pids=settings.pids,
         )
 
     def _runner(self, container: Document) -> Runner:
@@ -68,11 +114,12 @@ class Fleets:
 
         :raises InstanceStartFailed: the image's command does not exist on this machine.
         """
-        settings, image = self._settings, container["Image"]
-        command = settings.images.command(image)
+        settings, image = self.settings, container["Image"]
+        command = settings.command(image)
         if command is None and settings.docker is not None:
-            _check_command(image, settings.docker.client[0])
-            return InDocker(settings.docker, image, {**settings.container_environment, **self._environment(container)})
+            _check_command(image, settings.docker[0])
+            environment = {**settings.container_environment, **self._environment(container)}
+            return InDocker(settings.docker, settings.docker_options, image, environment)
         command = command or default_command()
         _check_command(image, command[0])
         environment = {**settings.environment, **settings.container_environment, **self._environment(container)}
@@ -80,7 +127,7 @@ class Fleets:
 
     def _environment(self, container: Document) -> Mapping[str, str]:
         """Returns SageMaker's variables and those for the local S3, then the model's own."""
-        settings = self._settings
+        settings = self.settings
         multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
         credentials = {
             "AWS_REGION": settings.region,
@@ -122,12 +169,12 @@ class Fleets:
         changed: threading.Condition,
         cancelled: Callable[[], bool],
     ) -> None:
-        container = planned.get("Container")
+        name, container = planned["VariantName"], planned.get("Container")
         if container is None:
-            deployment.add(Variant(planned, None, None))
+            deployment.variants[name] = Variant(name, planned["Weight"])
             return
         try:
-            launch = self.prepare(endpoint, planned["VariantName"], container, planned)
+            launch = self.prepare(endpoint, name, container, planned)
         except DataError as error:
             raise InstanceStartFailed(str(error)) from error
         strategy = planned.get("RoutingConfig", {}).get("RoutingStrategy")
@@ -136,12 +183,13 @@ class Fleets:
                 remove(launch.base)
                 raise Cancelled
             pool = Pool(launch, planned["Count"], changed, strategy not in (None, "RANDOM"), prefix_aware(planned))
-            deployment.add(Variant(planned, pool, launch.base, self._targets(container, launch.base)))
+            targets = self._targets(container, launch.base)
+            deployment.variants[name] = Variant(name, planned["Weight"], pool, targets)
 
     def _targets(self, container: Document, base: Path) -> TargetModels | None:
         if container.get("Mode") != "MultiModel":
             return None
-        timing = self._settings.timing
+        timing = self.settings.timing
         times = timing.scaled(timing.target_model_patience), timing.scaled(timing.target_model_load)
         return TargetModels(container["ModelDataUrl"], base, self._objects, *times)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.fleets import Fleets
@@ -25,15 +24,10 @@ class Host:
         self._endpoints: dict[str, LiveEndpoint] = {}
         self._lock = threading.Lock()
 
-    @property
-    def pids(self) -> Path:
-        """Returns the directory that has a file for each container's process."""
-        return self.settings.directory / "pids"
-
     def clean_up(self) -> None:
         """Ends processes and removes files that a killed service left. Called before the first endpoint starts."""
-        self.pids.mkdir(parents=True, exist_ok=True)
-        end_orphans(self.pids)
+        self.settings.pids.mkdir(parents=True, exist_ok=True)
+        end_orphans(self.settings.pids)
         remove(self.settings.directory / "instances")
 
     def find(self, name: str) -> LiveEndpoint | None:
@@ -45,7 +39,7 @@ class Host:
 
     def open(self, name: str, report: Report) -> LiveEndpoint:
         with self._lock:
-            endpoint = LiveEndpoint(name, self.fleets, self.settings.timing, report)
+            endpoint = LiveEndpoint(name, self.fleets, report)
             self._endpoints[name] = endpoint
         return endpoint
 
@@ -73,6 +67,6 @@ class Host:
             endpoint.ended.set()
             for pool in endpoint.pools():
                 pool.abandon()
-        end_orphans(self.pids)
+        end_orphans(self.settings.pids)
         time.sleep(BETWEEN)  # Processes that were just starting have their file by then.
-        end_orphans(self.pids)
+        end_orphans(self.settings.pids)

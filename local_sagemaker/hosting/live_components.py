@@ -1,4 +1,7 @@
-"""Places, updates and removes the inference components of a live endpoint."""
+"""Places, updates and removes the inference components of a live endpoint.
+
+A plan has VariantName, Container, Base (for an adapter, the name of its base component), CopyCount and time limits.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ import threading
 from collections.abc import Callable
 
 from local_sagemaker.hosting.component import Component
-from local_sagemaker.hosting.deployment import Document
 from local_sagemaker.hosting.endpoint import LiveEndpoint
-from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.fleets import Document
 from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, remove
@@ -20,135 +22,134 @@ Report = Callable[[str, str | None], None]
 ENDPOINT_WITHIN = 600.0
 
 
-class LiveComponents:
-    """The inference components of live endpoints.
+def place(live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+    """Starts the copies of a component, or loads an adapter. Then all traffic moves to it, and the one before ends.
 
-    A plan has VariantName, Container, Base (for an adapter, the name of its base component), CopyCount and time limits.
+    :param report: "InService" with a reason means that an update was rolled back.
     """
+    _run(lambda: _place(live, name, plan, report), report)
 
-    def __init__(self, fleets: Fleets) -> None:
-        self._fleets = fleets
 
-    def place(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
-        """Starts the copies of a component, or loads an adapter. Then all traffic moves to it, and the one before ends.
+def scale(live: LiveEndpoint, name: str, count: int, report: Report) -> None:
+    _run(lambda: _scale(live, name, count, report), report)
 
-        :param report: "InService" with a reason means that an update was rolled back.
-        """
-        self._run(lambda: self._place(live, name, plan, report), report)
 
-    def scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
-        self._run(lambda: self._scale(live, name, count, report), report)
+def delete(live: LiveEndpoint, name: str, then: Callable[[], None]) -> None:
+    def end() -> None:
+        with live.changed:
+            component = live.components.pop(name, None)
+        if component is not None:
+            component.stop()
+        then()
 
-    def delete(self, live: LiveEndpoint, name: str, then: Callable[[], None]) -> None:
-        def end() -> None:
-            with live.changed:
-                component = live.components.pop(name, None)
-            if component is not None:
-                component.stop()
-            then()
+    threading.Thread(target=end, daemon=True).start()
 
-        threading.Thread(target=end, daemon=True).start()
 
-    def _run(self, change: Callable[[], None], report: Report) -> None:
-        def run() -> None:
-            try:
-                change()
-            except (InstanceStartFailed, DataError) as error:
-                report("Failed", str(error))
-            except Cancelled:
-                pass
-            except Exception:
-                log.exception("a change of an inference component failed")
-                report("Failed", "The service failed. Its log has the reason.")
-
-        threading.Thread(target=run, daemon=True).start()
-
-    def _place(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
-        base = self._base(live, plan.get("Base"))
+def _run(change: Callable[[], None], report: Report) -> None:
+    def run() -> None:
         try:
-            component = self._adapter(live, name, plan, base) if base is not None else self._copies(live, name, plan)
+            change()
         except (InstanceStartFailed, DataError) as error:
-            if name not in live.components:
-                raise
-            report("InService", str(error))
-            return
-        before = put(live, name, component)
+            report("Failed", str(error))
+        except Cancelled:
+            pass
+        except Exception:
+            log.exception("a change of an inference component failed")
+            report("Failed", "The service failed. Its log has the reason.")
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def _place(live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+    base = _base(live, plan.get("Base"))
+    try:
+        component = _adapter(live, name, plan, base) if base is not None else _copies(live, name, plan)
+    except (InstanceStartFailed, DataError) as error:
+        if name not in live.components:
+            raise
+        report("InService", str(error))
+        return
+    before = put(live, name, component)
+    if before is not None:
+        before.stop()
+    report("InService", None)
+
+
+def _base(live: LiveEndpoint, base: str | None) -> Component | None:
+    """Waits for the endpoint and for the base component, if there is one, which may be starting."""
+    with live.changed:
+        ready = live.changed.wait_for(
+            lambda: live.ended.is_set() or (live.current is not None and (base is None or base in live.components)),
+            ENDPOINT_WITHIN,
+        )
+        if live.ended.is_set():
+            raise Cancelled
+        if not ready:
+            raise InstanceStartFailed("Its endpoint, or its base inference component, did not come into service.")
+        return live.components[base] if base is not None else None
+
+
+def _copies(live: LiveEndpoint, name: str, plan: Document) -> Component:
+    try:
+        launch = live.fleets.prepare(live.name, name, plan["Container"], plan)
+        pool = _pool(live, launch, plan["CopyCount"])
+    except InstanceStartFailed as error:
+        raise InstanceStartFailed(
+            f"A copy of the inference component did not pass the ping health check. ({error})"
+        ) from error
+    return Component(name, plan["VariantName"], launch.base, pool, None)
+
+
+def _pool(live: LiveEndpoint, launch: Launch, count: int) -> Pool:
+    """Starts the copies of a component, and waits until they are in service."""
+    with live.changed:
+        if live.ended.is_set():
+            remove(launch.base)
+            raise Cancelled
+        pool = Pool(launch, count, live.changed, least_outstanding=True)
+        live.starting.append(pool)
+    try:
+        pool.wait_ready(live.ended.is_set)
+    except BaseException:
+        pool.stop()
+        raise
+    finally:
+        with live.changed:
+            live.starting.remove(pool)
+    return pool
+
+
+def _adapter(live: LiveEndpoint, name: str, plan: Document, base: Component) -> Component:
+    directory = live.fleets.fetch(live.name, name, plan["Container"], plan)
+    try:
+        with live.changed:
+            before = live.components.pop(name, None)
         if before is not None:
             before.stop()
+        component = Component(name, base.variant, directory, None, base)
+        with live.changed:
+            instances = base.copies().healthy()
+        for instance in instances:
+            component.prepare(instance)
+    except BaseException:
+        remove(directory)
+        raise
+    return component
+
+
+def _scale(live: LiveEndpoint, name: str, count: int, report: Report) -> None:
+    with live.changed:
+        component = live.components[name]
+    pool = component.copies()
+    before = pool.desired
+    pool.scale(count)
+    try:
+        pool.wait_ready(live.ended.is_set)
+    except InstanceStartFailed as error:
+        pool.scale(before)
+        report("InService", f"The copies could not be scaled to {count}. ({error})")
+    else:
         report("InService", None)
-
-    def _base(self, live: LiveEndpoint, base: str | None) -> Component | None:
-        """Waits for the endpoint and for the base component, if there is one, which may be starting."""
-        with live.changed:
-            ready = live.changed.wait_for(
-                lambda: live.ended.is_set() or (live.current is not None and (base is None or base in live.components)),
-                ENDPOINT_WITHIN,
-            )
-            if live.ended.is_set():
-                raise Cancelled
-            if not ready:
-                raise InstanceStartFailed("Its endpoint, or its base inference component, did not come into service.")
-            return live.components[base] if base is not None else None
-
-    def _copies(self, live: LiveEndpoint, name: str, plan: Document) -> Component:
-        try:
-            launch = self._fleets.prepare(live.name, name, plan["Container"], plan)
-            pool = self._pool(live, launch, plan["CopyCount"])
-        except InstanceStartFailed as error:
-            raise InstanceStartFailed(
-                f"A copy of the inference component did not pass the ping health check. ({error})"
-            ) from error
-        return Component(name, plan["VariantName"], launch.base, pool, None)
-
-    def _pool(self, live: LiveEndpoint, launch: Launch, count: int) -> Pool:
-        """Starts the copies of a component, and waits until they are in service."""
-        with live.changed:
-            if live.ended.is_set():
-                remove(launch.base)
-                raise Cancelled
-            pool = Pool(launch, count, live.changed, least_outstanding=True)
-            live.starting.append(pool)
-        try:
-            pool.wait_ready(live.ended.is_set)
-        except BaseException:
-            pool.stop()
-            remove(launch.base)
-            raise
-        finally:
-            with live.changed:
-                live.starting.remove(pool)
-        return pool
-
-    def _adapter(self, live: LiveEndpoint, name: str, plan: Document, base: Component) -> Component:
-        directory = self._fleets.fetch(live.name, name, plan["Container"], plan)
-        try:
-            with live.changed:
-                before = live.components.pop(name, None)
-            if before is not None:
-                before.stop()
-            component = Component(name, base.variant, directory, None, base)
-            with live.changed:
-                instances = base.copies().healthy()
-            for instance in instances:
-                component.prepare(instance)
-        except BaseException:
-            remove(directory)
-            raise
-        return component
-
-    def _scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
-        with live.changed:
-            component = live.components[name]
-        pool = component.copies()
-        before = pool.desired
-        pool.scale(count)
-        try:
-            pool.wait_ready(live.ended.is_set)
-        except InstanceStartFailed as error:
-            pool.scale(before)
-            report("InService", f"The copies could not be scaled to {count}. ({error})")
-        else:
-            report("InService", None)
 
 
 def put(live: LiveEndpoint, name: str, component: Component) -> Component | None:

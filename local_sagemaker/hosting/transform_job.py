@@ -6,15 +6,14 @@ import gzip
 import http.client
 import json
 import logging
-import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 
 from local_sagemaker.hosting.component import call
-from local_sagemaker.hosting.deployment import Deployment, Document
-from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.fleets import Deployment, Document, Fleets
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
@@ -29,6 +28,14 @@ TIMEOUT_SECONDS = 600.0
 MAX_RETRIES = 3
 LONGEST_REASON = 300
 ENDED_WITHIN = 60.0
+# The guide's spelling for and of a container ("Custom inference code with batch transform"), and CreateTransformJob's.
+STRATEGIES = {"SINGLE_RECORD": "SingleRecord", "MULTI_RECORD": "MultiRecord"}
+OF_CONTAINER = {member: spelling for spelling, member in STRATEGIES.items()}
+VARIABLES = {
+    "SAGEMAKER_MAX_PAYLOAD_IN_MB": "MaxPayloadInMB",
+    "SAGEMAKER_BATCH_STRATEGY": "BatchStrategy",
+    "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "MaxConcurrentTransforms",
+}
 
 
 class JobFailed(Exception):
@@ -72,7 +79,7 @@ class TransformJob:
             self._transform(deployment)
         except Cancelled:
             status = "Stopped"
-        except (JobFailed, InstanceStartFailed, ObjectError, RecordTooLong) as error:
+        except (JobFailed, InstanceStartFailed, ObjectError) as error:
             status, reason = "Failed", str(error)
         except Exception:
             log.exception("the transform job %s failed", self._params["TransformJobName"])
@@ -82,7 +89,8 @@ class TransformJob:
                 deployment.stop()
             self._finish(status, reason)
             if deployment is not None:
-                deployment.wait_ended(ENDED_WITHIN)
+                for pool in deployment.pools():
+                    pool.wait_ended(ENDED_WITHIN)
 
     def _start(self) -> Deployment:
         resources = self._params["TransformResources"]
@@ -101,12 +109,10 @@ class TransformJob:
     def _batch(self) -> dict[str, str]:
         """Returns the container's environment: the job's own, and the variables that describe the job."""
         variables = {"SAGEMAKER_BATCH": "true", **self._params.get("Environment", {})}
-        if (most := self._params.get("MaxPayloadInMB")) is not None:
-            variables["SAGEMAKER_MAX_PAYLOAD_IN_MB"] = str(most)
-        if (strategy := self._params.get("BatchStrategy")) is not None:
-            variables["SAGEMAKER_BATCH_STRATEGY"] = "SINGLE_RECORD" if strategy == "SingleRecord" else "MULTI_RECORD"
-        if (concurrent := self._params.get("MaxConcurrentTransforms")) is not None:
-            variables["SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"] = str(concurrent)
+        spelled = {**self._params, "BatchStrategy": OF_CONTAINER.get(self._params.get("BatchStrategy", ""))}
+        for variable, member in VARIABLES.items():
+            if (value := spelled.get(member)) is not None:
+                variables[variable] = str(value)
         return variables
 
     def _transform(self, deployment: Deployment) -> None:
@@ -124,7 +130,7 @@ class TransformJob:
                 answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
                 self._write(location, answers)
 
-    def _inputs(self) -> Iterator[S3Location]:
+    def _inputs(self) -> list[S3Location]:
         """Returns the inputs of the job.
 
         :raises JobFailed: there is none.
@@ -134,7 +140,7 @@ class TransformJob:
         found = [S3Location(prefix.bucket, key) for key in self._objects.keys(prefix) if not key.endswith("/")]
         if not found:
             raise JobFailed(f"No objects were found at {uri}.")
-        yield from found
+        return found
 
     def _read(self, location: S3Location) -> bytes:
         body = self._objects.read(location, LARGEST_OBJECT)
@@ -199,10 +205,6 @@ class TransformJob:
         self._objects.write(target, assemble(answers, output.get("AssembleWith", "None")), output.get("Accept"))
 
 
-# The guide's spelling in a container's reply ("Custom inference code with batch transform"), and CreateTransformJob's.
-STRATEGIES = {"SINGLE_RECORD": "SingleRecord", "MULTI_RECORD": "MultiRecord"}
-
-
 def strategy_of(parameters: Document) -> str:
     """Returns the container's strategy as CreateTransformJob spells it, or SageMaker's default.
 
@@ -223,10 +225,6 @@ def execution_parameters(instance: Instance) -> Document:
     return said if isinstance(said, dict) else {}
 
 
-class RecordTooLong(Exception):
-    """A record does not fit into MaxPayloadInMB."""
-
-
 def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[bytes]:
     """Yields the payload of each request.
 
@@ -234,17 +232,17 @@ def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[byte
     :param strategy: ``SingleRecord``, or ``MultiRecord``: as many lines as fit into ``most`` bytes. Each keeps its line
         end, and empty lines are records too (sagemaker-python-sdk, local/data.py: LineSplitter).
     :param most: 0: any size.
-    :raises RecordTooLong: one record alone does not fit.
+    :raises JobFailed: one record alone does not fit.
     """
     if split == "None":
         yield _fitting(body, most)
         return
     if strategy == "SingleRecord":
-        yield from (_fitting(line, most) for line in lines(body))
+        yield from (_fitting(line, most) for line in BytesIO(body))
         return
     batch: list[bytes] = []
     size = 0
-    for line in lines(body):
+    for line in BytesIO(body):
         _fitting(line, most)
         if batch and most and size + len(line) > most:
             yield b"".join(batch)
@@ -253,10 +251,6 @@ def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[byte
         size += len(line)
     if batch:
         yield b"".join(batch)
-
-
-def lines(body: bytes) -> list[bytes]:
-    return [line for line in re.split(rb"(?<=\n)", body) if line]
 
 
 def assemble(answers: list[bytes], how: str) -> bytes:
@@ -269,5 +263,5 @@ def assemble(answers: list[bytes], how: str) -> bytes:
 
 def _fitting(record: bytes, most: int) -> bytes:
     if most and len(record) > most:
-        raise RecordTooLong(f"a record of {len(record)} bytes is longer than MaxPayloadInMB ({most // MEGABYTE} MB)")
+        raise JobFailed(f"a record of {len(record)} bytes is longer than MaxPayloadInMB ({most // MEGABYTE} MB)")
     return record

@@ -25,12 +25,12 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
     """
     from model_packaging.console.output import lines
     from model_packaging.deployment.aws import Aws
-    from model_packaging.deployment.removal import Removal
+    from model_packaging.deployment.removal import Removal, as_lines
     from model_packaging.deployment.watch import PollInterval
     from model_packaging.local_endpoint import LocalLog
 
     removal = Removal(Aws(region), name)
-    there: list[Any] = removal.owned().all()
+    there: list[Any] = as_lines(removal.owned())
     if not dry_run and there:
         if not yes and not as_json:
             question = "\n".join(["This is deleted:", *(f"  {resource}" for resource in there), "Go on?"])

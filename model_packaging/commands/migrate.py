@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -35,22 +35,18 @@ def command(
     """
     from handler.config.config_rows import to_document
     from handler.config.loading.config_loader import load
-    from handler.config.value_source import Origin, ValueSource
     from handler.errors import SettingError
     from handler.neuron.lines.line import ConfigKeys
     from handler.neuron.lines.line_registry import LINES
     from handler.neuron.planning.examination import examine_config, rejected_settings
+    from model_packaging.examination_report import named
     from model_packaging.migration.native_settings import migrate
 
     lines = {one.name: one for one in LINES if one.keys is ConfigKeys.NATIVE}
     if line not in lines:
         raise click.BadParameter(f"'{line}' is not a native line. Known: {', '.join(lines)}.", param_hint="--line")
     try:
-        config = load(environ)
-        if instance:
-            sources = {**config.sources, "instance": ValueSource(Origin.ARGUMENT, "--instance")}
-            config = replace(config, instance=instance, sources=sources)
-        migration = migrate(config, lines[line])
+        migration = migrate(named(load(environ), instance, None), lines[line])
     except SettingError as error:
         refuse(rejected_settings(error), as_json)
     found = examine_config(replace(migration.config, model=model or migration.config.model))
@@ -60,7 +56,7 @@ def command(
     if as_json:
         print_json(
             {
-                "settings": [setting.document() for setting in migration.settings],
+                "settings": [asdict(setting) for setting in migration.settings],
                 "document": text,
                 "findings": found.document()["findings"],
             }

@@ -132,8 +132,7 @@ def push_command(
 @local_only_option
 def inspect_command(package: str, as_json: bool) -> None:
     """Shows what a package contains: a folder or s3://bucket/prefix. No weights are read."""
-    from model_packaging.package.inspection import inspect
-    from model_packaging.package.package_reader import open_package
+    from model_packaging.package.package_reader import inspect, open_package
 
     found = inspect(open_package(package))
     if as_json:
@@ -173,7 +172,7 @@ def verify_command(package: str, as_json: bool) -> None:
 
 def _read_all(assembly: Assembly) -> PackageManifest:
     """Reads every file and returns the manifest. Shows a progress bar."""
-    from model_packaging.package.digesting import digest_all
+    from model_packaging.package.package_manifest import digest_all
     from model_packaging.package.secret_scan import known_secrets
 
     with _shown("read") as listener:

@@ -12,11 +12,10 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -28,15 +27,16 @@ from handler.artifacts.store.manifest import Manifest
 from handler.errors import EndpointError, SettingError
 from handler.processes import free_port
 from handler.startup.lifecycle import COMPILED
+from local_sagemaker.hosting.instances.host_settings import default_command
 from model_packaging.deployment.container_log import as_text
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.diagnosis import diagnose
+from model_packaging.deployment.watch import Tell
 
 # Prefixes of settings that are removed: another endpoint's settings on this machine must not have an effect.
 SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
 POLL = 0.5
 STOPPED_WITHIN = 40.0
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,7 @@ def _ping(port: int) -> tuple[int, dict[str, Any]]:
 
 
 def _serve() -> tuple[str, ...]:
-    beside = Path(sys.executable).with_name("serve")
-    program = str(beside) if beside.exists() else shutil.which("serve")
-    if program is None:
+    command = default_command()
+    if shutil.which(command[0]) is None:
         raise SettingError("compile", "the container's `serve` is not installed here", "Use --on, or the image.")
-    return (program,)
+    return command

@@ -5,8 +5,7 @@ No state is kept on this machine. So any machine with the permissions can delete
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from model_packaging.deployment.aws import Aws, unless_missing
@@ -17,44 +16,31 @@ from model_packaging.deployment.watch import EndpointWatch, PollInterval, Tell, 
 NAMESPACE = "sagemaker"
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """The resources of a deployment, by name. `targets` are resource id and dimension."""
+# What scales: the first part of its id, and the dimension.
+DIMENSIONS = {
+    "endpoint": "sagemaker:variant:DesiredInstanceCount",
+    "inference-component": "sagemaker:inference-component:DesiredCopyCount",
+}
 
-    alarms: list[str] = field(default_factory=list)
-    targets: list[tuple[str, str]] = field(default_factory=list)
-    components: list[str] = field(default_factory=list)
-    endpoints: list[str] = field(default_factory=list)
-    configs: list[str] = field(default_factory=list)
-    models: list[str] = field(default_factory=list)
 
-    def all(self) -> list[str]:
-        named = (
-            ("alarm", self.alarms),
-            ("scaling of", [name for name, _ in self.targets]),
-            ("inference component", self.components),
-            ("endpoint", self.endpoints),
-            ("endpoint configuration", self.configs),
-            ("model", self.models),
-        )
-        return [f"{kind} {name}" for kind, names in named for name in names]
+def as_lines(owned: Mapping[str, Iterable[str]]) -> list[str]:
+    return [f"{kind} {name}" for kind, names in owned.items() for name in names]
 
 
 class Removal:
     def __init__(self, aws: Aws, name: str) -> None:
         self._aws, self._name = aws, name
 
-    def owned(self) -> Owned:
-        """Returns every resource with the tag. A similar name alone does not count."""
-        sagemaker = self._aws.sagemaker
-        return Owned(
-            endpoints=[*self._listed(sagemaker, "endpoints", "Endpoint")],
-            configs=[*self._listed(sagemaker, "endpoint_configs", "EndpointConfig")],
-            models=[*self._listed(sagemaker, "models", "Model")],
-            components=[*self._listed(sagemaker, "inference_components", "InferenceComponent")],
-            alarms=[*self._alarms()],
-            targets=[*self._targets()],
-        )
+    def owned(self) -> dict[str, list[str]]:
+        """Returns the names of every resource with the tag, by kind. A similar name alone does not count."""
+        return {
+            "alarm": [*self._alarms()],
+            "scaling of": [*self._targets()],
+            "inference component": [*self._listed("inference_components", "InferenceComponent")],
+            "endpoint": [*self._listed("endpoints", "Endpoint")],
+            "endpoint configuration": [*self._listed("endpoint_configs", "EndpointConfig")],
+            "model": [*self._listed("models", "Model")],
+        }
 
     def run(self, tell: Tell, pace: PollInterval | None = None, log: Log | None = None) -> list[str]:
         """Deletes the resources, waits until they are deleted, and returns them.
@@ -63,28 +49,31 @@ class Removal:
         """
         sagemaker, there = self._aws.sagemaker, self.owned()
         watch = EndpointWatch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or PollInterval())
-        for alarm in there.alarms:
+        for alarm in there["alarm"]:
             self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
-        for target, dimension in there.targets:  # this deletes its policies and their alarms, too
+        for target in there["scaling of"]:  # this deletes its policies and their alarms, too
+            dimension = DIMENSIONS[target.partition("/")[0]]
             named = {"ServiceNamespace": NAMESPACE, "ResourceId": target, "ScalableDimension": dimension}
             unless_missing(self._aws.autoscaling.deregister_scalable_target, **named)
-        for call, names in (("inference_component", there.components), ("endpoint", there.endpoints)):
-            resources = [WatchedResource(sagemaker, call, name) for name in names]
+        for kind in ("inference component", "endpoint"):
+            resources = [WatchedResource(sagemaker, kind.replace(" ", "_"), name) for name in there[kind]]
             for resource in resources:
                 # SageMaker rejects the deletion of an endpoint that is being created or changed.
                 if watch.settled(resource) is not None:
                     unless_missing(resource.delete)
             for resource in resources:
                 watch.settled(resource)
-        for config in there.configs:
-            tell(f"endpoint configuration {config}: deleting")
-            unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=config)
-        for model in there.models:
-            tell(f"model {model}: deleting")
-            unless_missing(sagemaker.delete_model, ModelName=model)
-        return there.all()
+        for kind, delete, member in (
+            ("endpoint configuration", sagemaker.delete_endpoint_config, "EndpointConfigName"),
+            ("model", sagemaker.delete_model, "ModelName"),
+        ):
+            for name in there[kind]:
+                tell(f"{kind} {name}: deleting")
+                unless_missing(delete, **{member: name})
+        return as_lines(there)
 
-    def _listed(self, sagemaker: Any, call: str, kind: str) -> Iterator[str]:
+    def _listed(self, call: str, kind: str) -> Iterator[str]:
+        sagemaker = self._aws.sagemaker
         for page in sagemaker.get_paginator(f"list_{call}").paginate(NameContains=self._name):
             for entry in page[f"{kind}s"]:
                 name = entry[f"{kind}Name"]
@@ -101,7 +90,7 @@ class Removal:
                 if self._is_ours(cloudwatch.list_tags_for_resource(ResourceARN=alarm["AlarmArn"])["Tags"]):
                     yield alarm["AlarmName"]
 
-    def _targets(self) -> Iterator[tuple[str, str]]:
+    def _targets(self) -> Iterator[str]:
         autoscaling = self._aws.autoscaling
         ids = (f"endpoint/{self._name}/variant/AllTraffic", f"inference-component/{self._name}")
         pages = autoscaling.get_paginator("describe_scalable_targets").paginate(ServiceNamespace=NAMESPACE)
@@ -109,7 +98,7 @@ class Removal:
             arn = target.get("ScalableTargetARN")
             tags = autoscaling.list_tags_for_resource(ResourceARN=arn)["Tags"] if arn else {}
             if tags.get(TAG) == self._name:
-                yield target["ResourceId"], target["ScalableDimension"]
+                yield target["ResourceId"]
 
     def _is_ours(self, tags: Any) -> bool:
         return {"Key": TAG, "Value": self._name} in tags

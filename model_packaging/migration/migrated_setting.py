@@ -32,9 +32,6 @@ class MigratedSetting:
     outcome: Outcome
     note: str
 
-    def document(self) -> dict[str, Json]:
-        return {"setting": self.setting, "value": self.value, "outcome": self.outcome.value, "note": self.note}
-
 
 @dataclass(frozen=True, slots=True)
 class SettingTable:

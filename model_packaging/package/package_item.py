@@ -6,20 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 CHUNK = 4 * 1024 * 1024
-
-
-class ItemOrigin(Protocol):
-    """The source of a file's content."""
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yields the content in order, some MB at a time."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +58,9 @@ class Item:
 
     :param path: relative to the package, `/`-separated.
     :param size: bytes.
+    :param origin: yields the content in order, some MB at a time.
     """
 
     path: str
     size: int
-    origin: ItemOrigin
+    origin: LocalFile | S3File | GeneratedItem

@@ -6,15 +6,22 @@ It contains no time and no machine's name, so the same files give the same bytes
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.storage.safe_paths import confined_all
-from handler.storage.storage_errors import ArtifactError
+from handler.storage.storage_errors import ArtifactError, ChangedFile
+from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
+from model_packaging.package.package_item import Item
+from model_packaging.package.secret_scan import scanned
 
 NAME = "endpoint-package.json"
 SCHEMA = 1
 MOST_BYTES = 64 * 1024 * 1024
+READ_AT_ONCE = 4
 
 
 class InvalidPackage(ArtifactError):
@@ -39,6 +46,32 @@ class PackageManifest:
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+
+def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: ByteProgress) -> PackageManifest:
+    """Returns the manifest of these files. Each is read once, and searched for secrets in the same pass.
+
+    :param known: secrets of this process (`known_secrets`).
+    :raises SecretFound: a file contains a token.
+    :raises ChangedFile: the size of a file has changed since it was listed.
+    """
+    listed = tuple(items)
+    counter = ByteCounter(sum(item.size for item in listed), listener)
+
+    def entry(item: Item) -> FileEntry:
+        made = FileEntry.of_chunks(_counted(scanned(item.origin.chunks(), item.path, known), counter), item.path)
+        if made.size != item.size:
+            raise ChangedFile(item.path)
+        return made
+
+    with ThreadPoolExecutor(min(READ_AT_ONCE, len(os.sched_getaffinity(0))), thread_name_prefix="digest") as pool:
+        return PackageManifest(tuple(pool.map(entry, listed)))
+
+
+def _counted(chunks: Iterable[bytes], counter: ByteCounter) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+        counter.add(len(chunk))
 
 
 def written(manifest: PackageManifest) -> bytes:

@@ -1,18 +1,27 @@
-"""Reads and verifies an existing package: a folder, or an S3 prefix."""
+"""Reads, describes and verifies an existing package: a folder, or an S3 prefix."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from handler.artifacts.store.artifact_store import Damage
 from handler.artifacts.store.manifest import FileEntry
+from handler.artifacts.store.object_names import of_manifest
+from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
+from handler.json_value import Json
+from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package import package_manifest as manifests
+from model_packaging.package.assembly import CODE, COMPILED, STORE
 from model_packaging.package.package_item import Item
 from model_packaging.package.package_manifest import NAME, InvalidPackage, PackageManifest
 from model_packaging.package.package_writer import ARCHIVES
 from model_packaging.package.sources import items
+
+SMALL = 256 * 1024
+DESCRIBED = ("config.json", MODEL_FILE, LMI_FILE, f"{COMPILED}/neuron_config.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +70,75 @@ def verify(package: Package, listener: ByteProgress) -> list[Damage]:
             faults.append(Damage(path, "has other content"))
         counter.add(entry.size)
     return sorted(faults, key=lambda fault: fault.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The description of a package. Sizes are in bytes; `parts` are sizes by purpose of a file."""
+
+    uri: str
+    files: int
+    size: int
+    parts: Mapping[str, int]
+    model: Mapping[str, Json]
+    settings: str
+    graphs: tuple[str, ...]
+
+
+def inspect(package: Package) -> Inspection:
+    """Describes a package from its manifest and its small files. Weights are not read."""
+    files = package.manifest.files
+    small = {
+        path: b"".join(item.origin.chunks())
+        for path, item in package.files.items()
+        if path in DESCRIBED and item.size <= SMALL
+    }
+    parts: dict[str, int] = {}
+    for file in files:
+        parts[_part(file.path)] = parts.get(_part(file.path), 0) + file.size
+    config = _object(small.get("config.json"))
+    architectures = config.get("architectures")
+    told = {
+        "architecture": architectures[0] if isinstance(architectures, list) and architectures else None,
+        "dtype": config.get("torch_dtype") or config.get("dtype"),
+        "layers": config.get("num_hidden_layers"),
+    }
+    return Inspection(
+        uri=package.uri,
+        files=len(files),
+        size=package.manifest.size,
+        parts=dict(sorted(parts.items())),
+        model=told,
+        settings=(small.get(MODEL_FILE) or small.get(LMI_FILE) or b"").decode(errors="replace"),
+        graphs=tuple(_graphs(file.path for file in files)),
+    )
+
+
+def _part(path: str) -> str:
+    top = path.partition("/")[0]
+    if top in (COMPILED, STORE):
+        return "graphs"
+    if top == CODE and "/" in path:
+        return "code"
+    if path in (MODEL_FILE, LMI_FILE):
+        return "settings"
+    return "weights" if path.endswith(WEIGHT_SUFFIXES) else "model's other files"
+
+
+def _graphs(paths: Iterable[str]) -> list[str]:
+    graphs = []
+    for path in paths:
+        entry = of_manifest(path.removeprefix(f"{STORE}/")) if path.startswith(f"{STORE}/manifests/") else None
+        if entry:
+            graphs.append(f"{entry[0]} {entry[1]}")
+        elif path == f"{COMPILED}/neuron_config.json":
+            graphs.append("compiled directory")
+    return graphs
+
+
+def _object(body: bytes | None) -> dict[str, Json]:
+    try:
+        document = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

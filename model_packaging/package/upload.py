@@ -76,14 +76,14 @@ class UploadTarget:
         return {**metadata, **kms} if self.kms_key else metadata
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pushed:
     """The result of an upload. Sizes in bytes; `kept` was in S3 already."""
 
-    files: int = 0
-    sent: int = 0
-    kept: int = 0
-    deleted: int = 0
+    files: int
+    sent: int
+    kept: int
+    deleted: int
 
 
 class PackageDifference(NamedTuple):
@@ -130,19 +130,17 @@ def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget,
     before, others, missing = compare(items, manifest, target)
     entries = {file.path: file for file in manifest.files}
     kept = manifest.size - sum(entries[item.path].size for item in missing)
-    result = Pushed(files=len(items), kept=kept, deleted=len(others))
     counter = ByteCounter(manifest.size, listener)
     counter.add(kept)
     if before is not None and before != manifest:
         _delete(target, [NAME])  # the prefix is not a package until the upload is complete
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="push") as pool:
         list(pool.map(lambda item: _send(item, entries[item.path], target, counter), missing))
-    result.sent = sum(item.size for item in missing)
     _delete(target, others)
     body = manifests.written(manifest)
     with translated(f"{target.uri}{NAME}", "s3:PutObject"):
         target.client.put_object(Bucket=target.bucket, Key=target.key(NAME), Body=body, **target.arguments())
-    return result
+    return Pushed(len(items), sum(item.size for item in missing), kept, len(others))
 
 
 def _require_ours(

@@ -137,14 +137,14 @@ def generation_rates(roofline: Roofline, buckets: CompiledBuckets, load: Generat
     prefill = prefill_seconds(roofline, buckets, load.prompt)
     middle = buckets.decode_tokens(load.prompt + max(load.output // 2, 1))
     decode = sum(
-        tokens.computed // tokens.bucket * roofline.decode(batch, tokens.bucket).total
+        tokens.computed // tokens.bucket * roofline.decode(batch, tokens.bucket)
         for tokens in padded_tokens(buckets, load.prompt, load.output)
         if tokens.phase == DECODE
     )
     seconds = REQUEST_SECONDS + load.batch * prefill + decode
     return GenerationRates(
         first_token=REQUEST_SECONDS + prefill,
-        between_tokens=roofline.decode(batch, middle).total,
+        between_tokens=roofline.decode(batch, middle),
         tokens_per_second=load.batch * load.output / seconds,
         request_seconds=seconds,
     )
@@ -154,9 +154,9 @@ def prefill_seconds(roofline: Roofline, buckets: CompiledBuckets, prompt: int) -
     """The prefill of one prompt: one bucket, or its segments one after the other."""
     computed = buckets.prefill_tokens(prompt)
     if not buckets.segmented:
-        return roofline.prefill(computed).total
+        return roofline.prefill(computed)
     size = buckets.prefill[0]
-    return sum(roofline.prefill(size, context=before).total for before in range(0, computed, size))
+    return sum(roofline.prefill(size, context=before) for before in range(0, computed, size))
 
 
 def power_buckets(length: int, batch: int, prefill: Sequence[int] = (), decode: Sequence[int] = ()) -> CompiledBuckets:

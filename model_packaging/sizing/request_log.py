@@ -36,16 +36,6 @@ TRACES: Final = Path(__file__).with_name("published_traces.json")
 TRACE_PREFIX: Final = "trace:"
 
 
-class _Line(msgspec.Struct):
-    """The fields of a line of JSON. The names of other logs are in `_Other`."""
-
-    event: str = ""
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    time: str | None = None
-    seconds: float | None = None
-
-
 @dataclass(slots=True)
 class RequestLengths:
     """The lengths of the requests of a log.
@@ -106,8 +96,8 @@ def read_lengths(
     # Steps by length, as changes: a request has one step at each length between its prompt and its end.
     changes: Counter[int] = Counter()
     starts, ends = array("d"), array("d")
-    for line in _requests(iter(lines), lengths):
-        prompt, output = line.prompt_tokens, line.output_tokens
+    for row in _requests(iter(lines), lengths):
+        prompt, output = _number(row, PROMPT), _number(row, OUTPUT)
         if not prompt or prompt < 0 or output is None or output < 0:
             lengths.ignored += 1
             continue
@@ -120,10 +110,11 @@ def read_lengths(
         if output > 1:
             changes[prompt + 1] += 1
             changes[prompt + output] -= 1
-        if line.time and line.seconds:
-            end = datetime.fromisoformat(line.time).timestamp()
+        time, seconds = row.get("time"), row.get("seconds")
+        if PROMPT[0] in row and isinstance(time, str) and isinstance(seconds, int | float) and seconds:
+            end = datetime.fromisoformat(time).timestamp()
             ends.append(end)
-            starts.append(end - line.seconds)
+            starts.append(end - seconds)
     if not lengths.requests:
         fix = f"Give JSON lines or CSV with {PROMPT[0]} and {OUTPUT[0]}: the log of ENDPOINT_LOG_REQUESTS has them."
         why = f"{name} has no request with both lengths" + (" that the plan serves" if lengths.too_long else "")
@@ -133,38 +124,22 @@ def read_lengths(
     return lengths
 
 
-def _requests(lines: Iterator[str | bytes], lengths: RequestLengths) -> Iterator[_Line]:
+def _requests(lines: Iterator[str | bytes], lengths: RequestLengths) -> Iterator[Mapping[str, object]]:
     first = next((line for line in lines if line.strip()), b"")
     text = first.decode("utf-8", "replace") if isinstance(first, bytes) else first
     if not text.lstrip().startswith("{") and "," in text:
-        yield from _rows(text, lines)
+        texts = (line.decode("utf-8", "replace") if isinstance(line, bytes) else line for line in lines)
+        yield from csv.DictReader(chain((text,), texts))
         return
-    decode, other = msgspec.json.Decoder(_Line).decode, msgspec.json.Decoder(dict[str, object]).decode
-    named = f'"{PROMPT[0]}"'.encode()
+    decode = msgspec.json.Decoder(dict[str, object]).decode
     for line in chain((first,), lines):
-        raw = line.encode() if isinstance(line, str) else line
         try:
-            entry = decode(raw) if named in raw else _other(other(raw))
+            row = decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             lengths.ignored += 1
             continue
-        if entry.event in ENDS:
-            yield entry
-
-
-def _rows(header: str, lines: Iterator[str | bytes]) -> Iterator[_Line]:
-    texts = (line.decode("utf-8", "replace") if isinstance(line, bytes) else line for line in lines)
-    for row in csv.DictReader(chain((header,), texts)):
-        yield _other(row)
-
-
-def _other(row: Mapping[str, object]) -> _Line:
-    event = row.get("event")
-    return _Line(
-        event=event if isinstance(event, str) else "",
-        prompt_tokens=_number(row, PROMPT),
-        output_tokens=_number(row, OUTPUT),
-    )
+        if row.get("event", "") in ENDS:
+            yield row
 
 
 def _number(row: Mapping[str, object], names: tuple[str, ...]) -> int | None:
@@ -219,17 +194,16 @@ def published_traces() -> Mapping[str, Mapping[str, Any]]:
     return traces
 
 
-def trace_lines(name: str, requests: int | None = None, seed: int = 0) -> Iterator[bytes]:
-    """The requests of a trace as JSON lines.
+def trace_lines(name: str) -> Iterator[bytes]:
+    """The requests of a trace as JSON lines, as many as the trace has.
 
-    :param requests: their number; None: as many as the trace has.
     :raises SettingError: there is no trace with this name.
     """
     traces = published_traces()
     if name not in traces:
         raise SettingError("--log", f"there is no trace '{name[:40]}'", f"Use one of {', '.join(traces)}.")
-    trace, draw = traces[name], random.Random(seed)
-    for _ in range(requests or trace["requests"]):
+    trace, draw = traces[name], random.Random(0)
+    for _ in range(trace["requests"]):
         prompt, output = (_drawn(trace[kind], draw.random()) for kind in ("prompt", "output"))
         yield b'{"prompt_tokens": %d, "output_tokens": %d}' % (prompt, output)
 

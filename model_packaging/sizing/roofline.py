@@ -20,21 +20,6 @@ WIDTH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class StepSeconds:
-    """The parts of one step, in seconds. Memory and compute happen at the same time."""
-
-    weights: float
-    cache: float
-    compute: float
-    collectives: float
-    overhead: float
-
-    @property
-    def total(self) -> float:
-        return max(self.weights + self.cache, self.compute) + self.collectives + self.overhead
-
-
-@dataclass(frozen=True, slots=True)
 class Roofline:
     """One model on one instance.
 
@@ -50,22 +35,18 @@ class Roofline:
     weight_width: float = 2.0
     cache_width: float = 2.0
 
-    def decode(self, batch: int, context: int) -> StepSeconds:
-        """One step for `batch` sequences, each of which reads `context` tokens of its cache."""
+    def decode(self, batch: int, context: int) -> float:
+        """Seconds of one step for `batch` sequences, each of which reads `context` tokens of its cache."""
         facts, rates = self.facts, self.rates
         read, active = self._parameters(batch)
         heads = shard_heads(facts.heads, facts.kv_heads, self.degree).kv_per_rank
         cache = 2 * cached_tokens(facts, context) * heads * facts.head_dim * self.cache_width * batch
-        return StepSeconds(
-            weights=read * self.weight_width / self._memory(rates.weight_share),
-            cache=cache / self._memory(rates.cache_share),
-            compute=2 * active * batch / self._compute(),
-            collectives=0.0,  # of one token: latency, which is in the overhead
-            overhead=facts.layers * rates.layer_seconds + rates.step_seconds,
-        )
+        memory = read * self.weight_width / self._memory(rates.weight_share) + cache / self._memory(rates.cache_share)
+        # The collectives of one token are latency, which is in the overhead.
+        return max(memory, 2 * active * batch / self._compute()) + self._overhead()
 
-    def prefill(self, tokens: int, batch: int = 1, context: int = 0) -> StepSeconds:
-        """One prefill of `tokens` tokens for each of `batch` prompts.
+    def prefill(self, tokens: int, batch: int = 1, context: int = 0) -> float:
+        """Seconds of one prefill of `tokens` tokens for each of `batch` prompts.
 
         :param context: tokens of the prompt in earlier segments.
         """
@@ -75,13 +56,12 @@ class Roofline:
         attended = tokens * (tokens / 2 + context)
         attention = 4 * facts.layers * attended * facts.head_dim * ceil(facts.heads / self.degree)
         moved = 2 * facts.layers * tokens * batch * facts.hidden_size * WIDTH * 2 * (1 - 1 / self.degree)
-        return StepSeconds(
-            weights=read * self.weight_width / self._memory(rates.weight_share),
-            cache=0.0,
-            compute=batch * (2 * active * tokens + attention) / self._compute(),
-            collectives=moved / rates.link,
-            overhead=facts.layers * rates.layer_seconds + rates.step_seconds,
-        )
+        memory = read * self.weight_width / self._memory(rates.weight_share)
+        compute = batch * (2 * active * tokens + attention) / self._compute()
+        return max(memory, compute) + moved / rates.link + self._overhead()
+
+    def _overhead(self) -> float:
+        return self.facts.layers * self.rates.layer_seconds + self.rates.step_seconds
 
     def _parameters(self, tokens: int) -> tuple[float, float]:
         """Parameters of a rank that a step reads, and those that one token uses. The embedding is a look-up."""

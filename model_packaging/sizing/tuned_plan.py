@@ -81,7 +81,7 @@ def tune(
     now, roofline = sized.listed_buckets(), today.roofline
     lnc = config.logical_nc_config or (default_lnc(instance) if instance else 1)
     flash = now.exclusive and lnc == 2
-    segment = (lambda size: roofline.prefill(size).total) if roofline else None
+    segment = roofline.prefill if roofline else None
     chosen = choose_buckets(now, lengths, flash=flash, graphs=graphs, segment_seconds=segment)
     tuned = _with_buckets(sized_config, chosen, bool(lengths.running))
     before, after = ({name: json_value(getattr(each, name)) for name in TUNED} for each in (config, tuned))

@@ -16,7 +16,6 @@ import boto3
 import psutil
 from botocore.config import Config
 
-from local_sagemaker.service_client import instances, required
 from local_sagemaker.state_directory import StateDirectory
 
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
@@ -56,7 +55,9 @@ class LocalService:
 
     def instances(self) -> dict[str, list[dict[str, Any]]]:
         """As `local status` shows them; a process for each look would take half a second."""
-        return instances(required(StateDirectory(self.state)))
+        running = StateDirectory(self.state).running()
+        assert running is not None
+        return running.instances()
 
     @property
     def url(self) -> str:

@@ -15,7 +15,7 @@ import pytest
 from local_service import QUICK, Cloud, LocalService, archive, gone, until
 from test_endpoint_start import ask, started
 
-from local_sagemaker.hosting.instances.docker import Docker, environment_file, mount, neuron_devices
+from local_sagemaker.hosting.instances.runner import InDocker, environment_file, mount, neuron_devices
 
 STAND_IN = Path(__file__).with_name("stand_in_docker.py")
 
@@ -151,9 +151,8 @@ def test_a_client_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_the_arguments_of_a_run() -> None:
-    command = Docker(options=("--shm-size=8g",)).run(
-        "repository/image:tag", "name", Path("/state/a,b"), Path("/env"), ["/dev/neuron0", "/dev/neuron1"]
-    )
+    image = InDocker(("docker",), ("--shm-size=8g",), "repository/image:tag", {})
+    command = image.run("name", Path("/state/a,b"), Path("/env"), ["/dev/neuron0", "/dev/neuron1"])
     assert command == (
         *("docker", "run", "--rm", "--name", "name", "--network", "host", "--env-file", "/env"),
         *("--mount", "type=bind,source=/state,target=/state,readonly"),
@@ -162,7 +161,7 @@ def test_the_arguments_of_a_run() -> None:
     )
     assert mount(Path("/a,b"), Path("/c")) == 'type=bind,"source=/a,b",target=/c,readonly'
     assert environment_file({"A": "1 2", "B": ""}) == "A=1 2\nB=\n"
-    with pytest.raises(ValueError, match="A has a line break"):
+    with pytest.raises(OSError, match="A has a line break"):
         environment_file({"A": "1\n2"})
 
 

@@ -215,7 +215,7 @@ def test_what_somebody_else_made_is_not_touched(fake: FakeAws, aws: Aws) -> None
     with pytest.raises(NotOurs, match="endpoint chat without the tag"):
         deploy(aws, wanted("plain"))
     assert "UpdateEndpoint" not in [operation for _, operation, _ in fake.calls]
-    assert all(not line.startswith("endpoint ") for line in Removal(aws, "chat").owned().endpoints)
+    assert not Removal(aws, "chat").owned()["endpoint"]
 
 
 TEXT_LOG = (

@@ -19,7 +19,7 @@ from container.requests import deadline
 from container.routes.execution_parameters import execution_parameters
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
-from local_sagemaker.gateway.gateway_settings import RuntimeLimits
+from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.transform_job import TransformJob, payloads
 

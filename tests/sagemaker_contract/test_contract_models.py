@@ -25,7 +25,8 @@ from local_sagemaker.control import shapes, transform_jobs
 from local_sagemaker.gateway import asynchronous
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.gateway.container_connection import RuntimeLimits
+from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.hosting import transform_job
 from model_packaging.commands import deploy
 from model_packaging.compilation import compile_job
@@ -224,7 +225,7 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "ModelError": (lambda: error("ModelError"), lambda: replied(errors.ModelError(HERE, 500, ""))),
     "ValidationError": (lambda: error("ValidationError"), lambda: replied(errors.ValidationError(""))),
     "ModelNotReadyException": (lambda: error("ModelNotReadyException"), lambda: replied(errors.ModelNotReady(""))),
-    "InternalFailure": (lambda: error("InternalFailure"), lambda: replied(errors.RuntimeInternalFailure())),
+    "InternalFailure": (lambda: error("InternalFailure"), lambda: replied(errors.RuntimeInternalFailure(""))),
     "ServiceUnavailable": (lambda: error("ServiceUnavailable"), lambda: replied(errors.ServiceUnavailable(HERE, ""))),
     "events of a stream": (
         lambda: set(shape("ResponseStream", "sagemaker-runtime").members),  # type: ignore[attr-defined]

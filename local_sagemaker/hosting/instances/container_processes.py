@@ -40,7 +40,7 @@ def read_only_model_command() -> tuple[str, ...]:
     command = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
     if os.geteuid() != 0 or shutil.which(command[0]) is None:
         return ()
-    tried = subprocess.run([*command, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    tried = subprocess.run([*command, "true"], capture_output=True, check=False)
     return command if tried.returncode == 0 else ()
 
 
@@ -59,15 +59,12 @@ def run_quietly(command: Sequence[str]) -> None:
         log.warning("%s failed: %s", shlex.join(command), error)
 
 
-def end_orphans(pids: Path) -> int:
-    """Ends the processes that a killed service left running. Returns their number."""
-    count = 0
+def end_orphans(pids: Path) -> None:
+    """Ends the processes that a killed service left running."""
     for file in pids.iterdir():
         pid, at, remove = [*file.read_text().split("\n"), "", ""][:3]
         if pid.isdigit() and at and started_at(int(pid)) == at:
             signal_group(int(pid), signal.SIGKILL)
-            count += 1
         if remove:
             run_quietly(shlex.split(remove))
         file.unlink(missing_ok=True)
-    return count

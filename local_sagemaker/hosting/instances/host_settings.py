@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from local_sagemaker.hosting.instances.docker import Docker
+from local_sagemaker.hosting.instances.runner import Command
 
 # The variables that an image usually sets are taken from this machine. Containers get no others of the caller, as in
 # the cloud.
@@ -62,37 +62,22 @@ class HostTiming:
         return seconds / self.speed
 
 
-@dataclass(frozen=True, slots=True)
-class Images:
-    """The commands that are run for images.
+def parse_images(entries: tuple[str, ...]) -> dict[str, Command]:
+    """Parses ``IMAGE=COMMAND`` entries.
 
-    :ivar commands: by prefix of an image's name. The longest matching prefix counts.
+    :raises ValueError: an entry has another form.
     """
-
-    commands: Mapping[str, tuple[str, ...]]
-
-    def command(self, image: str) -> tuple[str, ...] | None:
-        """Returns the command of an image, or None."""
-        fitting = [start for start in self.commands if image.startswith(start)]
-        return self.commands[max(fitting, key=len)] if fitting else None
-
-    @classmethod
-    def parse(cls, entries: tuple[str, ...]) -> Images:
-        """Parses ``IMAGE=COMMAND`` entries.
-
-        :raises ValueError: an entry has another form.
-        """
-        commands = {}
-        for entry in entries:
-            image, equals, command = entry.partition("=")
-            words = tuple(shlex.split(command))
-            if not equals or not words:
-                raise ValueError(f"{entry!r} is not of the form IMAGE=COMMAND")
-            commands[image] = words
-        return cls(commands)
+    commands = {}
+    for entry in entries:
+        image, equals, command = entry.partition("=")
+        words = tuple(shlex.split(command))
+        if not equals or not words:
+            raise ValueError(f"{entry!r} is not of the form IMAGE=COMMAND")
+        commands[image] = words
+    return commands
 
 
-def default_command() -> tuple[str, ...]:
+def default_command() -> Command:
     """Returns the command of this project's container: ``serve`` beside the interpreter, or the first on the path."""
     beside = Path(sys.executable).with_name("serve")
     return (str(beside) if beside.exists() else shutil.which("serve") or "serve",)
@@ -108,17 +93,29 @@ def image_environment(environ: Mapping[str, str]) -> dict[str, str]:
 class HostSettings:
     """The settings of container processes.
 
+    :ivar images: commands by prefix of an image's name. The longest matching prefix counts.
     :ivar environment: the variables of this machine that replace an image's ENV.
     :ivar container_environment: variables for every container. The model's own variables override them.
-    :ivar docker: runs images that have no command. None runs this project's container as a process instead.
+    :ivar docker: the Docker client, which runs images that have no command. None runs this project's container as a
+        process instead.
     """
 
     directory: Path
     s3_url: str
     region: str
     account: str
-    images: Images
+    images: Mapping[str, Command]
     timing: HostTiming
     environment: Mapping[str, str]
     container_environment: Mapping[str, str]
-    docker: Docker | None
+    docker: Command | None
+    docker_options: Command
+
+    def command(self, image: str) -> Command | None:
+        fitting = [prefix for prefix in self.images if image.startswith(prefix)]
+        return self.images[max(fitting, key=len)] if fitting else None
+
+    @property
+    def pids(self) -> Path:
+        """The directory that has a file for each container's process."""
+        return self.directory / "pids"

@@ -119,18 +119,19 @@ class Instance:
         self.launch.logs.mkdir(parents=True, exist_ok=True)
         # Each instance has its own. Its path is short, because sockets are created in it.
         self._scratch = Path(tempfile.mkdtemp(prefix="sm-"))
-        begin = self.launch.runner.begin(self.id, self.launch.base, self._scratch, self.address.port)
+        runner, base = self.launch.runner, self.launch.base
+        command, environment = runner.begin(self.id, base, self._scratch, self.address.port)
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                begin.command,
-                env=begin.environment,
-                cwd=self.launch.base,
+                command,
+                env=environment,
+                cwd=base,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # so that its child processes can be ended with it, as in a container
             )
-        left = [str(self._process.pid), started_at(self._process.pid), shlex.join(self.launch.runner.remove(self.id))]
+        left = [str(self._process.pid), started_at(self._process.pid), shlex.join(runner.remove(self.id))]
         (self.launch.pids / self.id).write_text("\n".join(left))
 
     def _watch(self) -> None:

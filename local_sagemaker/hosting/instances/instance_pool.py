@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 from local_sagemaker.hosting.instances.instance import Instance, InstanceState, Launch
 from local_sagemaker.hosting.instances.instance_routing import PrefixAware
+from local_sagemaker.hosting.instances.model_data import remove
 
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 480.0
 LONGEST_PAUSE = 30.0
+ENDED_WITHIN = 5.0
 EXPECTED = (InstanceState.STARTING, InstanceState.HEALTHY)
 
 
@@ -27,7 +29,7 @@ class Cancelled(Exception):
 
 
 class Pool:
-    """The instances of one model.
+    """The instances of one model. Their files are removed when the last one has ended.
 
     :param changed: the endpoint's lock. Routing holds it, so that no fleet is drained while a request is routed.
     """
@@ -113,18 +115,18 @@ class Pool:
             self._failure = None
             expected = sorted(self._expected(), key=lambda each: each.outstanding)
             surplus = expected[: max(len(expected) - count, 0)]
-            self._drain(surplus, DRAIN_SECONDS)
+            self._drain(surplus)
             self._fill()
 
-    def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Routes no new requests here. Each instance stops after its last request, or after ``seconds``."""
+    def drain(self) -> None:
+        """Routes no new requests here. Each instance stops after its last request, or after `DRAIN_SECONDS`."""
         with self._changed:
-            self._stopped = True
-            self._drain(self._instances, seconds)
+            self._end()
+            self._drain(self._instances)
 
     def stop(self) -> None:
         with self._changed:
-            self._stopped = True
+            self._end()
             for instance in self._instances:
                 instance.stop()
 
@@ -136,15 +138,25 @@ class Pool:
         deadline = time.monotonic() + seconds
         return all(each.wait_ended(max(deadline - time.monotonic(), 0)) for each in self.instances())
 
-    def _drain(self, instances: list[Instance], seconds: float) -> None:
+    def _end(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            threading.Thread(target=self._remove_files, daemon=True).start()
+
+    def _remove_files(self) -> None:
+        while not self.wait_ended(ENDED_WITHIN):
+            pass
+        remove(self.launch.base)
+
+    def _drain(self, instances: list[Instance]) -> None:
         for instance in list(instances):
             if instance.id not in self._draining:
                 self._draining.add(instance.id)
-                threading.Thread(target=self._stop_when_idle, args=(instance, seconds), daemon=True).start()
+                threading.Thread(target=self._stop_when_idle, args=(instance,), daemon=True).start()
 
-    def _stop_when_idle(self, instance: Instance, seconds: float) -> None:
+    def _stop_when_idle(self, instance: Instance) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: instance.outstanding == 0, seconds)
+            self._changed.wait_for(lambda: instance.outstanding == 0, DRAIN_SECONDS)
         instance.stop()
 
     def _expected(self) -> list[Instance]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +27,13 @@ def fetch_within(seconds: float, fetch: Callable[[], None], variant: str) -> Non
 
     :raises DataError: the download failed or took too long.
     """
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            fetch()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True, name="model data")
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
+    try:
+        ThreadPoolExecutor(1, thread_name_prefix="model data").submit(fetch).result(seconds)
+    except TimeoutError as error:
         raise DataError(
             f"Model data download for production variant {variant} timed out. Please increase the "
             "ModelDataDownloadTimeoutInSeconds of the endpoint configuration."
-        )
-    if failed:
-        raise failed[0]
+        ) from error
 
 
 def materialise(container: dict[str, Any], base: Path, objects: Objects) -> None:
@@ -99,9 +88,10 @@ def _archive(url: str, to: Path, objects: Objects) -> None:
 
 def _prefix(uri: str, to: Path, objects: Objects) -> None:
     prefix = S3Location.parse(uri)
-    found = False
-    for key in objects.keys(prefix):
-        found = True
+    keys = objects.keys(prefix)
+    if not keys:
+        raise DataError(f"Could not find model data at {uri}.")
+    for key in keys:
         target = _inside(to, key.removeprefix(prefix.key))
         if target.exists():
             raise DataError(f"Failed to download model data: s3://{prefix.bucket}/{key} is both a file and a directory")
@@ -110,8 +100,6 @@ def _prefix(uri: str, to: Path, objects: Objects) -> None:
         except (FileExistsError, NotADirectoryError) as error:
             raise DataError(f"Failed to download model data: a part of {key} is both a file and a directory") from error
         objects.download(S3Location(prefix.bucket, key), target)
-    if not found:
-        raise DataError(f"Could not find model data at {uri}.")
 
 
 def _inside(directory: Path, relative: str) -> Path:

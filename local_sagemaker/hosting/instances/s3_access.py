@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,53 +70,45 @@ class Objects:
             location = S3Location.parse(uri)
         except ObjectError:
             return False
-        try:
-            if prefix:
-                listed = self._client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
-                return bool(listed.get("Contents"))
-            self._client.head_object(Bucket=location.bucket, Key=location.key)
-        except (ClientError, BotoCoreError) as error:
-            if isinstance(error, ClientError) and error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-                return False
-            raise ObjectError(f"{location} can't be looked up: {error}") from error
+        with _errors(location, "looked up"):
+            try:
+                if prefix:
+                    listed = self._client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
+                    return bool(listed.get("Contents"))
+                self._client.head_object(Bucket=location.bucket, Key=location.key)
+            except ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                    return False
+                raise
         return True
 
-    def keys(self, prefix: S3Location) -> Iterator[str]:
+    def keys(self, prefix: S3Location) -> list[str]:
         """Returns the keys below a prefix.
 
         :raises ObjectError: the bucket cannot be listed.
         """
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=prefix.bucket, Prefix=prefix.key)
-        try:
-            for page in pages:
-                for listed in page.get("Contents", []):
-                    yield listed["Key"]
-        except (ClientError, BotoCoreError) as error:
-            raise ObjectError(f"{prefix} can't be listed: {error}") from error
+        with _errors(prefix, "listed"):
+            return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
 
     def download(self, location: S3Location, to: Path) -> None:
         """Downloads an object to a file.
 
         :raises ObjectError: the object cannot be read.
         """
-        try:
+        with _errors(location, "read"):
             self._client.download_file(location.bucket, location.key, str(to))
-        except (ClientError, BotoCoreError) as error:
-            raise ObjectError(f"{location} can't be read: {error}") from error
 
     def read(self, location: S3Location, most: int) -> bytes:
         """Returns the content of an object.
 
         :raises ObjectError: the object cannot be read, or has more than ``most`` bytes.
         """
-        try:
-            found: Any = self._client.get_object(Bucket=location.bucket, Key=location.key)
-            if found["ContentLength"] > most:
-                raise ObjectError(f"{location} has {found['ContentLength']} bytes, more than the limit of {most}")
-            body: bytes = found["Body"].read()
-        except (ClientError, BotoCoreError) as error:
-            raise ObjectError(f"{location} can't be read: {error}") from error
-        return body
+        with _errors(location, "read"):
+            reply = self._client.get_object(Bucket=location.bucket, Key=location.key)
+            if reply["ContentLength"] > most:
+                raise ObjectError(f"{location} has {reply['ContentLength']} bytes, more than the limit of {most}")
+            return reply["Body"].read()
 
     def write(self, location: S3Location, body: bytes, content_type: str | None = None) -> None:
         """Writes an object.
@@ -123,7 +116,13 @@ class Objects:
         :raises ObjectError: the object cannot be written.
         """
         more: Any = {"ContentType": content_type} if content_type else {}
-        try:
+        with _errors(location, "written"):
             self._client.put_object(Bucket=location.bucket, Key=location.key, Body=body, **more)
-        except (ClientError, BotoCoreError) as error:
-            raise ObjectError(f"{location} can't be written: {error}") from error
+
+
+@contextmanager
+def _errors(location: S3Location, done: str) -> Iterator[None]:
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        raise ObjectError(f"{location} can't be {done}: {error}") from error

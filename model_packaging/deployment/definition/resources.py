@@ -41,8 +41,6 @@ def resources(request: DeploymentRequest) -> Resources:
     config = _named("EndpointConfigName", request.name, {**_config(request, model["ModelName"]), "Tags": tags})
     chosen = {"EndpointName": request.name, "EndpointConfigName": config["EndpointConfigName"]}
     component = {**_component(request, model["ModelName"]), "Tags": tags} if request.component else None
-    from model_packaging.deployment.definition.alarm_definitions import alarms
-
     return Resources(
         name=request.name,
         model=model,
@@ -51,7 +49,7 @@ def resources(request: DeploymentRequest) -> Resources:
         update={**chosen, **_rolling(request)},
         component=component,
         scaling=scaling_calls(request, VARIANT, TAG) if request.scaling else None,
-        alarms=tuple({**alarm, "Tags": tags} for alarm in alarms(request, VARIANT)) if request.alarms else (),
+        alarms=_alarms(request, tags) if request.alarms else (),
     )
 
 
@@ -158,6 +156,41 @@ def _rolling(request: DeploymentRequest) -> Members:
     if request.alarms:
         policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{request.name}-errors"}]}
     return {**kept, "DeploymentConfig": policy}
+
+
+def _alarms(request: DeploymentRequest, tags: list[dict[str, str]]) -> tuple[Members, ...]:
+    """Returns the alarms `<name>-errors` (the endpoint replies with 5xx) and `<name>-disk` (a disk is filling up)."""
+    by_variant = [{"Name": "EndpointName", "Value": request.name}, {"Name": "VariantName", "Value": VARIANT}]
+    by_component = [{"Name": "InferenceComponentName", "Value": request.name}]
+    action = {"AlarmActions": [request.alarm_topic]} if request.alarm_topic else {}
+    above = {"ComparisonOperator": "GreaterThanThreshold", "TreatMissingData": "notBreaching"}
+    common: Members = {**above, **action, "Tags": tags}
+    errors: Members = {
+        "AlarmName": f"{request.name}-errors",
+        "AlarmDescription": "More than 5 answers with 5xx in a minute, three times in five minutes.",
+        "Namespace": "AWS/SageMaker",
+        "MetricName": "Invocation5XXErrors",
+        "Dimensions": by_component if request.component else by_variant,
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 5,
+        "DatapointsToAlarm": 3,
+        "Threshold": 5.0,
+        **common,
+    }
+    disk: Members = {
+        "AlarmName": f"{request.name}-disk",
+        "AlarmDescription": "An instance's disk is more than 90% full.",
+        "Namespace": "/aws/sagemaker/Endpoints",
+        "MetricName": "DiskUtilization",
+        "Dimensions": by_variant,
+        "Statistic": "Maximum",
+        "Period": 60,
+        "EvaluationPeriods": 3,
+        "Threshold": 90.0,
+        **common,
+    }
+    return errors, disk
 
 
 def _named(member: str, name: str, members: Members) -> Members:

@@ -85,9 +85,9 @@ def predicted(run: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, fl
     rates = generation_rates(line, buckets, GenerationLoad(batch=batch, prompt=run["input"], output=run["output"]))
     first, rate = rates.first_token, rates.tokens_per_second
     if run["software"].startswith(STATIC):
-        first = line.prefill(buckets.prefill_tokens(run["input"]), batch).total
+        first = line.prefill(buckets.prefill_tokens(run["input"]), batch)
         decode = sum(
-            one.computed // one.bucket * line.decode(batch, one.bucket).total
+            one.computed // one.bucket * line.decode(batch, one.bucket)
             for one in padded_tokens(buckets, run["input"], run["output"])
             if one.phase == DECODE
         )

@@ -45,6 +45,7 @@ def test_our_request_log() -> None:
     [
         "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,5,3\n2023-11-16 18:17:04,7,1\n",
         '{"input_tokens": 5, "completion_tokens": 3}\n{"num_prefill_tokens": 7, "num_decode_tokens": 1.0}\n',
+        '{"prompt_tokens": 5, "completion_tokens": 3}\n{"prompt_tokens": 7, "completion_tokens": 1}\n',
     ],
 )
 def test_other_logs(text: str) -> None:
