@@ -35,12 +35,12 @@ from handler.schemas import dispatch
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
+from handler.schemas.framing import body_size, reply_size
 from handler.schemas.json_body import decode
 from handler.schemas.openai.model_names import without_unknown_model
 from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall
 from handler.schemas.tgi_lmi.request_options import RequestOptions
-from handler.schemas.work_size import body_size, reply_size
-from handler.sessions.session_errors import HEADER as SESSION_HEADER
+from handler.sessions.session_store import HEADER as SESSION_HEADER
 
 # An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from handler import errors
-from handler.schemas.anthropic.message_errors import error_document
+from handler.schemas.anthropic.message_reply import error_document
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.reply import encode
 

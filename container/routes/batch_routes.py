@@ -12,7 +12,7 @@ from container.requests.form_body import FORM
 from container.requests.paging import number
 from container.requests.request_body import json_document
 from container.service import Service
-from handler.batches.batch_errors import BatchesOff, RecordDamaged
+from handler.batches.batch_objects import BatchesOff, RecordDamaged
 from handler.batches.batches import Batches, BatchFields
 from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedMediaType
 from handler.schemas.openai.sampling_fields import convert

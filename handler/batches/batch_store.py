@@ -17,8 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from handler.batches.batch_errors import RecordDamaged
-from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, FileObject, new_id
+from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, FileObject, RecordDamaged, new_id
 from handler.errors import NothingStored
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import NotFound

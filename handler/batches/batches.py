@@ -9,9 +9,16 @@ from typing import Any, Final
 
 import msgspec
 
-from handler.batches.batch_errors import BatchEnded
 from handler.batches.batch_input import INPUT, ROUTES, read_lines
-from handler.batches.batch_objects import BATCH_PREFIX, BatchObject, BatchStatus, FileObject, RequestCounts, new_id
+from handler.batches.batch_objects import (
+    BATCH_PREFIX,
+    BatchEnded,
+    BatchObject,
+    BatchStatus,
+    FileObject,
+    RequestCounts,
+    new_id,
+)
 from handler.batches.batch_runner import BatchRunner
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route

@@ -14,10 +14,9 @@ from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
 from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
 from handler.schemas.dispatch import Parse
-from handler.schemas.framing import ignored_fields
+from handler.schemas.framing import body_size, ignored_fields, reply_size
 from handler.schemas.json_body import decode
 from handler.schemas.reply import AnyCall, RunningCall, encode
-from handler.schemas.work_size import body_size, reply_size
 
 # Each line has a reply, an empty one too: 3 MiB of empty lines would be 519 MiB of replies.
 MAX_LINES = 16_384

@@ -20,9 +20,8 @@ from random import Random
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.identity.miss_report import equal_fields, explain
-from handler.artifacts.lease.clock import Clock, RealClock
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, NoEntry
-from handler.artifacts.lease.lease import SECONDS, Contender, LeaseState
+from handler.artifacts.lease.lease import SECONDS, Clock, Contender, LeaseState, RealClock
 from handler.artifacts.lease.leased_compile import EventListener, LeasedCompile
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.store import object_names

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.clock import Clock
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, FailedBefore
+from handler.artifacts.lease.lease import Clock
 from handler.artifacts.lease.log_redaction import redacted, tail
 from handler.artifacts.store import object_names
 from handler.artifacts.store.manifest_signature import Signature, Signer

@@ -11,8 +11,7 @@ from handler.config.values import shown
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, rejections
 from handler.neuron.checks.check_context import CheckContext, error
-from handler.neuron.lines.feature import Feature, requested_features
-from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line import ConfigKeys, Feature, requested_features
 from handler.neuron.lines.line_registry import lines_with
 from handler.neuron.lines.nxdi import SCHEDULER, chunks
 

@@ -10,8 +10,7 @@ from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding
 from handler.config.loading.model_file_rules import MOUNT
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line import ConfigKeys, Feature
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 
 # The variables of directories that a compile or an engine writes.

@@ -12,7 +12,7 @@ from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
 from handler.neuron.lines.plan_draft import additional_config
 from handler.neuron.neuron_config.class_rules import CLASS_RULES, NESTED_RULES
-from handler.neuron.neuron_config.config_values import ConfigValues
+from handler.neuron.neuron_config.config_values import ConfigRule, ConfigValues
 from handler.neuron.neuron_config.keys import (
     KEYS_021,
     NATIVE_KEYS,
@@ -23,7 +23,6 @@ from handler.neuron.neuron_config.keys import (
     ConfigKey,
 )
 from handler.neuron.neuron_config.model_rules import MODEL_RULES
-from handler.neuron.neuron_config.rule import ConfigRule
 from handler.neuron.neuron_config.spelling import Named, check_keys, check_override
 from handler.neuron.sampling_limits import KEY
 

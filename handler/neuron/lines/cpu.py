@@ -7,8 +7,7 @@ from typing import Final
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.current_machine import SPACE, HostCpu
 from handler.neuron.hardware.instance_catalogue import GIB
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_vllm
 from handler.neuron.lines.plan_draft import PlanDraft, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config

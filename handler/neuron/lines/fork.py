@@ -15,8 +15,7 @@ from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_fork
 from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
 from handler.neuron.lines.nxd_keys import spell_fp8, spell_neuron_config

@@ -11,8 +11,7 @@ from typing import Final
 
 from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_plugin
 from handler.neuron.lines.nxd_keys import is_multimodal, spell_fp8, spell_neuron_config
 from handler.neuron.lines.plan_draft import (

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.plan_draft import PlanDraft, complete_shape, spell_vllm
 
 NAME: Final = "optimum"

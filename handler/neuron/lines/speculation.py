@@ -8,7 +8,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity, conflict
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.lines.feature import METHODS
+from handler.neuron.lines.line import METHODS
 from handler.neuron.lines.plan_draft import PlanDraft, speculative_keys
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from handler.neuron.checkpoint.model_facts import number, text_part
-from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule, option, rule
+from handler.neuron.neuron_config.config_values import BrokenRule, ConfigRule, ConfigValues, option, rule
 
 DTYPES: Final = ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 CTE_PARTS: Final = ("qkv_kernel_enabled", "qkv_nki_kernel_enabled", "out_proj_kernel_enabled")

@@ -10,8 +10,7 @@ from math import log2
 from typing import Final
 
 from handler.neuron.checkpoint.model_facts import number, text_part
-from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule, rule
+from handler.neuron.neuron_config.config_values import BrokenRule, ConfigRule, ConfigValues, rule
 
 # The shortest bucket that is generated, without and with prefix caching (modules/autobucketing.py:198 and :190).
 SHORTEST: Final = (128, 512)

@@ -19,8 +19,7 @@ from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.current_machine import HostCpu
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
-from handler.neuron.lines.feature import requested_features
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Line, requested_features
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016

@@ -6,8 +6,7 @@ from handler.engine.generation.generation import Sampling
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField
 from handler.schemas.openai.completion import default_max_tokens
-from handler.schemas.openai.sampling_fields import sampler_arguments
-from handler.schemas.stop_strings import stop_strings
+from handler.schemas.openai.sampling_fields import sampler_arguments, stop_strings
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
 
 # LMI's default. TGI's is as many as the context has room for.

@@ -12,8 +12,7 @@ from typing import Final
 from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.engine_plan import TARGET, compiles_only
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.native.native_prefill import (
     DECODE_BUCKETS,
     PREFILL_BUCKETS,
