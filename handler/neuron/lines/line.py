@@ -1,4 +1,4 @@
-"""`Line`: a generation of vLLM and Neuron, its features and its spelling of a plan; and the fields that request them."""
+"""`Line`: a generation of vLLM and Neuron with its features and its spelling of a plan; what requests a feature."""
 
 from __future__ import annotations
 
