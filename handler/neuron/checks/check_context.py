@@ -72,6 +72,7 @@ class CheckContext:
         return self.config.setting(field) or "neuron_config"
 
 
+# A finding's setting is a field or an engine argument, which the planner shows as the user named it, or any other name.
 Check = Callable[[CheckContext], Iterator[Finding]]
 # Argument or field -> the values that a line has, and what it does with another one.
 Rejected = Mapping[str, tuple[tuple[Json, ...], str]]
@@ -82,7 +83,7 @@ def rejected(context: CheckContext, code: str, table: Rejected) -> Iterator[Find
     for name, (accepted, why) in table.items():
         value = getattr(context.config, name, context.draft.args.get(name))
         if value not in accepted:
-            yield error(code, context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+            yield error(code, name, f"{name} is {str(value)[:40]}: {why}", "Remove it.")
 
 
 def error(code: str, setting: str, why: str, fix: str) -> Finding:
@@ -102,7 +103,7 @@ def unsupported_model(context: CheckContext, why: str, fix: str) -> Finding:
     named = context.facts.architectures if context.facts else ()
     line = next((LINE_OF_MODEL[name] for name in named if name in LINE_OF_MODEL), None)
     fix = fix if line is None else f"Set ENDPOINT_LINE to {line}, which has the model."
-    return error("unsupported-model", context.setting("model"), why, fix)
+    return error("unsupported-model", "model", why, fix)
 
 
 def effective(draft: PlanDraft) -> dict[str, Json]:

@@ -56,9 +56,7 @@ def kv_cache_dtype(context: CheckContext) -> Iterator[Finding]:
     given = context.draft.args.get("kv_cache_dtype")
     if context.plugin and given not in (None, "auto"):
         why = f"the plugin ignores kv_cache_dtype '{str(given)[:20]}': the KV cache has the model's data type"
-        yield error(
-            "kv-cache-dtype", context.setting("kv_cache_dtype"), why, "Use kv_cache_quant for FP8, or remove it."
-        )
+        yield error("kv-cache-dtype", "kv_cache_dtype", why, "Use kv_cache_quant for FP8, or remove it.")
 
 
 def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
@@ -69,7 +67,7 @@ def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
     if facts.model_type != "gpt_oss":  # NxD Inference unpacks its MXFP4 weights itself
         why = "config.json says that the weights are quantized, and NxD Inference does not read that"
         fix = "Set quantization and quantized_checkpoints_path, or use the unquantized checkpoint."
-        yield error("quantized-checkpoint", context.setting("model"), why, fix)
+        yield error("quantized-checkpoint", "model", why, fix)
 
 
 def quantized_mlp(context: CheckContext) -> Iterator[Finding]:
@@ -145,7 +143,7 @@ def on_device(context: CheckContext) -> Iterator[Finding]:
     if context.config.on_device_sampling is None and KEY not in context.draft.raw:
         why = "sampling on the device uses only temperature, top_p and top_k, and does not enforce structured output"
         fix = "For penalties, min_p or structured output set on_device_sampling to false."
-        yield info("on-device-sampling", context.setting("on_device_sampling"), why, fix)
+        yield info("on-device-sampling", "on_device_sampling", why, fix)
     if KEY in context.draft.raw and sampling.get("dynamic") is not True:
         why = "without 'dynamic' all requests are sampled alike: their temperature, top_p and top_k are ignored"
         fix = 'Add "dynamic": true to on_device_sampling_config.'
@@ -158,7 +156,7 @@ def global_topk(context: CheckContext) -> Iterator[Finding]:
     sampling = context.values.given.get(KEY)
     value = sampling.get("global_topk") if isinstance(sampling, dict) else None
     plain = context.config.global_topk is not None
-    setting = context.setting("global_topk") if plain else f"{context.key(KEY)}.global_topk"
+    setting = "global_topk" if plain else f"{context.key(KEY)}.global_topk"
     if context.nxd and isinstance(value, int) and value > MOST:
         why = f"the device samples from at most {MOST} tokens; a larger top_k is clamped, whatever global_topk is"
         yield warning("global-topk", setting, why, f"Set it to {MOST} or less.")

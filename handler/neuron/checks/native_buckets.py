@@ -56,8 +56,7 @@ def segments(context: CheckContext) -> Iterator[Finding]:
         yield error("segment-sizes", context.key(SEGMENTS), why, f"Use [{sizes[-1]}].")
     elif sizes and tokens is not None and min(tokens, context.draft.number("max_model_len") or tokens) > sizes[0]:
         why = f"the scheduler takes {TOKENS} ({tokens}) in a step, and the compiled segment has {sizes[0]}"
-        fix = f"Set {TOKENS} to {sizes[0]}, or remove it."
-        yield error("segment-tokens", context.setting(TOKENS), why, fix)
+        yield error("segment-tokens", TOKENS, why, f"Set {TOKENS} to {sizes[0]}, or remove it.")
 
 
 def prefill(context: CheckContext) -> Iterator[Finding]:
@@ -66,16 +65,16 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
     tokens, length = draft.number(TOKENS), draft.number("max_model_len")
     if tokens is None or length is None:
         return
-    setting, given = context.setting(TOKENS), numbers(draft.override.get(PREFILL_BUCKETS))
+    setting, given = TOKENS, numbers(draft.override.get(PREFILL_BUCKETS))
     own = numbers(draft.override.get(SEGMENTS))
     if tokens < (draft.number("max_num_seqs") or 1):
         why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
-        where = setting if TOKENS in draft.config.engine_args else context.setting("max_num_seqs")
+        where = setting if TOKENS in draft.config.engine_args else "max_num_seqs"
         yield error("tokens-below-sequences", where, why, f"Raise {TOKENS}, or lower max_num_seqs.")
     if tokens < length and draft.args.get("enable_chunked_prefill") is False:
         why = f"{TOKENS} ({tokens}) is below max_model_len ({length}), which needs segments (chunked prefill)"
         fix = f"Set {TOKENS} to {length}, or remove enable_chunked_prefill."
-        yield error("single-shot", context.setting("enable_chunked_prefill"), why, fix)
+        yield error("single-shot", "enable_chunked_prefill", why, fix)
     if not own and tokens >= length:
         yield from _single_shot(context, length)
     elif not own and tokens not in SEGMENT_SIZES:
@@ -94,13 +93,13 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
 def _single_shot(context: CheckContext, length: int) -> Iterator[Finding]:
     if length > LONGEST_SINGLE_SHOT:
         chunked = context.draft.args.get("enable_chunked_prefill") is False and TOKENS not in context.config.engine_args
-        setting = context.setting("enable_chunked_prefill" if chunked else TOKENS)
+        setting = "enable_chunked_prefill" if chunked else TOKENS
         why = f"max_model_len is {length}, and one step takes {LONGEST_SINGLE_SHOT} tokens at most"
         yield error("single-shot", setting, why, f"Set {TOKENS} to one of {SIZES}, with chunked prefill.")
     if context.draft.args.get("enable_prefix_caching") is True:
         why = "prefix caching needs segments, and prefill takes the whole length in one step"
         fix = f"Set {TOKENS} to one of {SIZES} below max_model_len ({length}), or turn prefix caching off."
-        yield error("prefix-caching-single-shot", context.setting("enable_prefix_caching"), why, fix)
+        yield error("prefix-caching-single-shot", "enable_prefix_caching", why, fix)
 
 
 def decode_lengths(context: CheckContext) -> Iterator[Finding]:

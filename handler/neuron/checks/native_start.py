@@ -41,7 +41,7 @@ def cpu_compile(context: CheckContext) -> Iterator[Finding]:
         yield error("cpu-compile-target", CPU_COMPILE, why, "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge.")
     if "speculative_config" in context.draft.args:
         why = "a compile without Neuron devices has no speculation: the draft's graphs would be missing"
-        yield error("cpu-compile-speculation", context.setting("speculation"), why, LATER)
+        yield error("cpu-compile-speculation", "speculation", why, LATER)
     if not context.config.artifact_store:
         why = "what is compiled here would be lost"
         yield error("cpu-compile-store", CPU_COMPILE, why, "Set ENDPOINT_ARTIFACT_STORE.")
@@ -111,19 +111,19 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     for name, (rejected, why) in REJECTED.items():
         value = context.draft.args.get(name)
         if rejected(value):
-            yield error("not-on-native", context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+            yield error("not-on-native", name, f"{name} is {str(value)[:40]}: {why}", "Remove it.")
     if context.draft.args.get(ENVIRON_CHECK) and context.line.name == "native-0.29":
         why = "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND), and does not start"
-        yield error("not-on-native", context.setting(ENVIRON_CHECK), why, "Remove it.")
+        yield error("not-on-native", ENVIRON_CHECK, why, "Remove it.")
     if context.line.name == "native-0.29" and (context.draft.number("max_logprobs") or 0) < -1:
         why = "the least is -1, for no limit"
-        yield error("not-on-native", context.setting("max_logprobs"), why, "Give -1 or more, or remove it.")
+        yield error("not-on-native", "max_logprobs", why, "Give -1 or more, or remove it.")
     if context.line.name == "native-0.29" and (context.draft.number("prefill_context_parallel_size") or 1) > 1:
         why = "the model runner does not have prefill context parallelism"
-        yield error("not-on-native", context.setting("prefill_context_parallel_size"), why, "Remove it.")
+        yield error("not-on-native", "prefill_context_parallel_size", why, "Remove it.")
     if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
-        yield error("not-on-native", context.setting("kv_cache_dtype"), why, "Remove it.")
+        yield error("not-on-native", "kv_cache_dtype", why, "Remove it.")
     connector = _transfer(context).get("kv_connector")
     if connector is None and context.draft.args.get("kv_transfer_config") is not None:
         setting = f"{context.setting('kv_transfer_config')}.kv_connector"
@@ -151,7 +151,7 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
         yield error("degree", context.key("ep_degree"), why, "Use a degree that divides them, or remove it.")
     if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
         why = "the model has no experts, and vLLM does not start with expert parallelism"
-        yield error("degree", context.setting("enable_expert_parallel"), why, "Remove it.")
+        yield error("degree", "enable_expert_parallel", why, "Remove it.")
     role, engines = _transfer(context).get("kv_role"), context.draft.number("data_parallel_size") or 1
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):
@@ -188,7 +188,7 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
         ),
     }
     for why in (why for why, is_broken in broken.items() if is_broken):
-        yield error("decode-context-parallel", context.setting(name), f"{name} is {degree}: {why}", "Remove it.")
+        yield error("decode-context-parallel", name, f"{name} is {degree}: {why}", "Remove it.")
 
 
 def variables(context: CheckContext) -> Iterator[Finding]:
@@ -233,7 +233,7 @@ def quantization(context: CheckContext) -> Iterator[Finding]:
     chosen, asked = context.draft.override.get(QUANTIZATION), (context.config.quantization or "").lower()
     if asked not in FROM_CHECKPOINT and not asked.startswith(CONVERTED):
         why = f"the plugin has no quantization {asked[:40]}"
-        yield error("not-on-native", context.setting("quantization"), why, "Use mxfp4, mxfp8 or bf16, or remove it.")
+        yield error("not-on-native", "quantization", why, "Use mxfp4, mxfp8 or bf16, or remove it.")
     if chosen == "mxfp4":
         other = context.instance is not None and context.instance.platform != "trn3"
         model = context.facts is not None and context.facts.model_type != "gpt_oss"
@@ -244,7 +244,7 @@ def quantization(context: CheckContext) -> Iterator[Finding]:
     own = context.facts.config.get("quantization_config") if context.facts else None
     if not isinstance(own, dict) or (isinstance(overrides, dict) and "quantization_config" in overrides):
         return
-    method, setting = own.get("quant_method"), context.setting("model")
+    method, setting = own.get("quant_method"), "model"
     if method not in QUANTIZATIONS:
         why = f"the checkpoint is quantized by {str(method)[:40]}, and Neuron has {', '.join(QUANTIZATIONS)}"
         yield error("checkpoint-quantization", setting, why, "Use an unquantized checkpoint, or one of those methods.")
@@ -294,7 +294,7 @@ def vision(context: CheckContext) -> Iterator[Finding]:
         yield error("vision-buckets", f"{setting}.num_vision_tokens_buckets", why, f"Use {block} or more.")
     if context.draft.args.get("mm_encoder_only") is True and context.draft.additional.get(LANGUAGE_ONLY) is True:
         why = f"an engine is the encoder or the language model, and {LANGUAGE_ONLY} is true as well"
-        yield error("vision-role", context.setting("mm_encoder_only"), why, "Remove one of them.")
+        yield error("vision-role", "mm_encoder_only", why, "Remove one of them.")
 
 
 def _transfer(context: CheckContext) -> Mapping[str, Json]:

@@ -33,7 +33,7 @@ def platform(context: CheckContext) -> Iterator[Finding]:
         return
     why = f"{line.name} runs on {', '.join(line.platforms)}, not on {instance.name}"
     fix = f"Use an instance of {' or '.join(line.platforms)}, or another line (ENDPOINT_LINE)."
-    yield error("line-platform", context.setting("line" if context.config.line else "instance"), why, fix)
+    yield error("line-platform", "line" if context.config.line else "instance", why, fix)
 
 
 def _lnc(context: CheckContext) -> int | None:
@@ -48,7 +48,7 @@ def _lnc(context: CheckContext) -> int | None:
 def lnc(context: CheckContext) -> Iterator[Finding]:
     """The variable beats the key, the key beats the platform's default. A platform allows one or two values."""
     variable, key = context.draft.env.get(VARIABLE), context.values.given.get("logical_nc_config")
-    setting = context.setting("logical_nc_config") if context.config.logical_nc_config is not None else VARIABLE
+    setting = "logical_nc_config" if context.config.logical_nc_config is not None else VARIABLE
     if variable is not None and context.config.logical_nc_config is None:
         setting = VARIABLE
     given = context.config.neuron_env.get(VARIABLE)
@@ -87,7 +87,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
     degree = context.draft.number("tensor_parallel_size")
     if degree is None or degree < 1 or not context.line.platforms:
         return
-    setting = context.setting("tensor_parallel_size")
+    setting = "tensor_parallel_size"
     if context.instance is not None:
         lnc = _lnc(context)
         count = _cores(context.instance, lnc)
@@ -98,7 +98,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
         alone = nodes == 1 and "data_parallel_address" not in context.draft.args
         if count is not None and alone and degree <= count < degree * engines:
             why = f"{engines} engines of {degree} cores need more than the {count} of {context.instance.name}"
-            yield error("too-many-cores", context.setting("data_parallel_size"), why, "Lower one of the two.")
+            yield error("too-many-cores", "data_parallel_size", why, "Lower one of the two.")
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
@@ -188,7 +188,7 @@ def several_nodes(context: CheckContext) -> Iterator[Finding]:
     if hosted and ADDRESS in context.config.engine_args:
         yield _alone(context, ADDRESS, context.config.engine_args[ADDRESS])
     for name, value in given.items():
-        setting = context.setting(name)
+        setting = name
         if name == "node_rank":
             why = f"this container serves requests, and node {value} of an engine serves none"
             yield error("several-nodes", setting, why, "Start further nodes with `neuron-endpoint node`.")
@@ -211,8 +211,7 @@ def several_nodes(context: CheckContext) -> Iterator[Finding]:
 
 def _alone(context: CheckContext, name: str, value: Json) -> Finding:
     why = f"{name} is {shown(value)}, but the instances of an endpoint cannot reach each other: each is a single node"
-    fix = "Use a larger instance, or a cluster outside SageMaker (docs/scale.md)."
-    return error("several-nodes", context.setting(name), why, fix)
+    return error("several-nodes", name, why, "Use a larger instance, or a cluster outside SageMaker (docs/scale.md).")
 
 
 NODES: Final = (several_nodes,)

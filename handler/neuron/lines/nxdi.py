@@ -77,7 +77,7 @@ def _spell_async_scheduling(draft: PlanDraft) -> None:
     """
     if draft.line == NXDI_016.name and draft.args.setdefault("async_scheduling", False):
         why = "with it the engine reports another error in place of the worker's own"
-        draft.warn("async-scheduling", draft.config.setting("async_scheduling"), why, "Remove it.")
+        draft.warn("async-scheduling", "async_scheduling", why, "Remove it.")
 
 
 def _check_multimodal_override(draft: PlanDraft) -> None:
@@ -121,7 +121,7 @@ def _translate_sampling_variable(draft: PlanDraft) -> None:
     why = f"{SAMPLING_VARIABLE}=1 raises a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null"
     draft.warn("sampling-variable", SAMPLING_VARIABLE, why, "Set on_device_sampling to false and remove the variable.")
     if draft.config.on_device_sampling:
-        draft.conflict(SAMPLING_VARIABLE, value, draft.config.setting("on_device_sampling"), True)
+        draft.conflict(SAMPLING_VARIABLE, value, "on_device_sampling", True)
     draft.config = replace(draft.config, on_device_sampling=False)
 
 

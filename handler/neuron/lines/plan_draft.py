@@ -58,16 +58,18 @@ class PlanDraft:
         return self.config.neuron_config
 
     def error(self, code: str, setting: str, why: str, fix: str) -> None:
-        self.findings.append(Finding(code, Severity.ERROR, setting, why, fix))
+        """:param setting: a field or an engine argument, which is shown as the user named it, or any other name."""
+        self.findings.append(Finding(code, Severity.ERROR, self.config.setting(setting), why, fix))
 
     def warn(self, code: str, setting: str, why: str, fix: str) -> None:
-        self.findings.append(Finding(code, Severity.WARNING, setting, why, fix))
+        self.findings.append(Finding(code, Severity.WARNING, self.config.setting(setting), why, fix))
 
     def inform(self, code: str, setting: str, why: str, fix: str) -> None:
         self.findings.append(Finding(code, Severity.INFO, setting, why, fix))
 
     def conflict(self, setting: str, value: object, other: str, other_value: object) -> None:
-        self.findings.append(conflict(setting, value, other, other_value))
+        names = self.config.setting(setting), self.config.setting(other)
+        self.findings.append(conflict(names[0], value, names[1], other_value))
 
     def complete(self, name: str, value: Json, why: str) -> None:
         """Sets a value that the line needs and the user did not give. An INFO finding reports it."""
@@ -131,7 +133,7 @@ def spell_fork(draft: PlanDraft) -> None:
     _spell_arguments(draft)
     for key in additional_config(draft.config):
         why = f"{draft.line} does not read additional_config; the plan removes {key[:60]}, which would have no effect"
-        draft.warn("additional-config-unread", draft.config.setting("additional_config"), why, "Remove it.")
+        draft.warn("additional-config-unread", "additional_config", why, "Remove it.")
     _spell_environment(draft)
     draft.args["device"] = "neuron"
 
@@ -176,7 +178,7 @@ def pin_grammar_backend(draft: PlanDraft) -> None:
         if options.get("backend") == "auto":
             why = "auto chooses a backend for each request, but the engine keeps the first one: a request can end it"
             fix = f"Remove backend ({GRAMMAR_BACKEND} is the default), or name one backend."
-            draft.warn("grammar-backend-auto", f"{draft.config.setting(name)}.backend", why, fix)
+            draft.warn("grammar-backend-auto", f"{name}.backend", why, fix)
 
 
 def agree(draft: PlanDraft, name: str) -> None:
@@ -195,7 +197,7 @@ def agree(draft: PlanDraft, name: str) -> None:
         why = f"NeuronConfig's {key} and vLLM's {name} must agree; the plan sets {name} to {raw}"
         draft.inform("completed", setting, why, f"Set {name}.")
     elif argument is not None and argument != raw:
-        draft.conflict(setting, raw, draft.config.setting(name), argument)
+        draft.conflict(setting, raw, name, argument)
 
 
 def default_length(config: EndpointConfig, facts: ModelFacts | None) -> int:
