@@ -38,6 +38,13 @@ class EnginePlan:
         section = (additional if isinstance(additional, dict) else self.engine_args).get(name)
         return section if isinstance(section, dict) else {}
 
+    @property
+    def nxd_keys(self) -> Mapping[str, Json]:
+        """The NeuronConfig keys of NxD Inference: of a multimodal model, those of its text model."""
+        override = self.section("override_neuron_config")
+        text = override.get("text_neuron_config")
+        return text if isinstance(text, dict) else override
+
     def document(self) -> dict[str, Json]:
         return {"line": self.line, "engine_args": dict(self.engine_args), "env": dict(self.env)}
 

@@ -35,9 +35,7 @@ def length_limits(plan: EnginePlan) -> LengthLimits:
     """The limits of a plan's graphs. Speculation needs room for its tokens at the end of a sequence."""
     if not plan.line.startswith(("nxdi", "fork")):
         return UNLIMITED
-    keys = plan.section("override_neuron_config")
-    text = keys.get("text_neuron_config")
-    keys = text if isinstance(text, dict) else keys
+    keys = plan.nxd_keys
     additional = plan.engine_args.get("additional_config")
     prompt = _number(additional.get("max_prompt_length")) if isinstance(additional, dict) else None
     longest = _number(plan.engine_args.get("max_model_len"))

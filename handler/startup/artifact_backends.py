@@ -183,10 +183,7 @@ class CpuBackend(CacheBackend):
 
 
 def _sharded(plan: EnginePlan) -> bool:
-    additional = plan.engine_args.get("additional_config")
-    holder = additional if isinstance(additional, dict) else plan.engine_args  # on the fork it is an argument
-    override = holder.get("override_neuron_config")
-    return isinstance(override, dict) and override.get("save_sharded_checkpoint") is True
+    return plan.section("override_neuron_config").get("save_sharded_checkpoint") is True
 
 
 logger = logging.getLogger(__name__)

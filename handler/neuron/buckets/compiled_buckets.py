@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log2
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
@@ -24,6 +23,7 @@ from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
 from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, PREFILL_BUCKETS, SEGMENTS, TOKENS, numbers
+from handler.neuron.neuron_config.model_rules import generated_buckets
 
 SMALLEST: Final = 128
 # The instance that is planned for if none is configured: the largest one that SageMaker hosts.
@@ -122,21 +122,14 @@ def _nxdi(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, seque
     limit = keys.get("max_context_length")
     context = limit if isinstance(limit, int) else length
     whole = keys.get("enable_bucketing") is False
-    prefill = [context] if whole else numbers(keys.get("context_encoding_buckets")) or _rounded_powers(context)
-    decode = [length] if whole else numbers(keys.get("token_generation_buckets")) or _rounded_powers(length)
+    prefill = [context] if whole else numbers(keys.get("context_encoding_buckets")) or generated_buckets(context)
+    decode = [length] if whole else numbers(keys.get("token_generation_buckets")) or generated_buckets(length)
     return CompiledBuckets(
         prefill=tuple(sorted(prefill)),
         decode=tuple(sorted(decode)),
         batches=(sequences,),
         exclusive=True,
     )
-
-
-def _rounded_powers(last: int) -> list[int]:
-    """NxD Inference's own buckets. None is close to the last one: the logarithm of that is rounded."""
-    if last <= SMALLEST:
-        return [last]
-    return [2**power for power in range(int(log2(SMALLEST)), round(log2(last)))] + [last]
 
 
 def planned_buckets(plan: EnginePlan, config: EndpointConfig, length: int, sequences: int) -> CompiledBuckets | None:

@@ -133,7 +133,7 @@ def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ..
     """
     if not config.speculative_model:
         return None, ()
-    setting = config.source("speculative_model").name or "speculative_model"
+    setting = config.setting("speculative_model")
     severity = Severity.ERROR if config.instance is None else Severity.WARNING
     draft, problems = _facts(config.speculative_model)
     errors = (problem for problem in problems if problem.severity is Severity.ERROR)
@@ -160,8 +160,7 @@ def _memory(
     memory = estimate(facts, config, instance, draft=draft)
     if memory is None:
         return None, ()
-    setting = config.source("tensor_parallel_size").name or "tensor_parallel_size"
-    return memory.document(), memory_findings(memory, facts, draft, setting)
+    return memory.document(), memory_findings(memory, facts, draft, config.setting("tensor_parallel_size"))
 
 
 def _invalid(error: SettingError) -> Finding:

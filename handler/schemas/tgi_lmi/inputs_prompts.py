@@ -30,7 +30,8 @@ def prompts_of(inputs: str | Sequence[object], parameters: Parameters, engine: E
     """
     full_text, cut = parameters.return_full_text, parameters.truncate is not None
     if isinstance(inputs, str) or all(isinstance(item, str) for item in inputs):
-        texts = [(inputs, "inputs")] if isinstance(inputs, str) else _with_field_names(inputs)
+        named = ((str(text), f"inputs[{index}]") for index, text in enumerate(inputs))
+        texts = [(inputs, "inputs")] if isinstance(inputs, str) else list(named)
         prompts = [
             Prompt(_text_ids(text, where, engine, cut=cut), text if (tgi if full_text is None else full_text) else "")
             for text, where in texts
@@ -45,10 +46,6 @@ def prompts_of(inputs: str | Sequence[object], parameters: Parameters, engine: E
     if parameters.truncate is None:
         return prompts
     return [Prompt(prompt.ids[-parameters.truncate :], prompt.prefix) for prompt in prompts]
-
-
-def _with_field_names(texts: Sequence[object]) -> list[tuple[str, str]]:
-    return [(str(text), f"inputs[{index}]") for index, text in enumerate(texts)]
 
 
 def _text_ids(text: str, where: str, engine: Engine, *, cut: bool) -> list[int]:
