@@ -105,10 +105,7 @@ class Batches:
         return msgspec.structs.replace(batch, request_counts=counts, status=status)
 
     def cancel(self, identity: str) -> BatchObject:
-        """Cancels a batch. Replies that are there are kept.
-
-        :raises BatchEnded: it has ended.
-        """
+        """:raises BatchEnded: the batch has ended. Replies that are there are kept."""
         with self._runner.progress.lock:
             batch = self.store.batch(identity)
             if batch.status.ended:

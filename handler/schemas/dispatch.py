@@ -92,10 +92,7 @@ def parse(
 def parse_path(
     path: Route | MessagesRoute, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str] = NO_HEADERS
 ) -> AnyCall:
-    """Parses a body of a path of OpenAI's API or of Anthropic's.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field of the body, of OpenAI's API or of Anthropic's, is wrong. The error names it."""
     if isinstance(path, Route):
         return parse_route(path, document, engine, headers)
     fields, ignored = request_fields.resolve(Body.MESSAGE, document)
@@ -106,10 +103,7 @@ def parse_path(
 def parse_route(
     route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str] = NO_HEADERS
 ) -> AnyCall:
-    """Parses a body of an OpenAI route.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field is wrong. The error names it."""
     if route not in SPEECH and isinstance(document.get(FILE), bytes):
         raise UnsupportedMediaType("multipart/form-data")
     body = BODIES.get(route, Body.ROUTES)
@@ -158,10 +152,7 @@ def by_key(document: Mapping[str, Any], traits: Traits) -> Route | None:
 
 
 def path_of(attribute: str) -> Route | MessagesRoute:
-    """The route in the custom attribute `route=`.
-
-    :raises InvalidField: there is no such route.
-    """
+    """:raises InvalidField: the custom attribute `route=` names no route."""
     known = ", ".join((*Route, *MessagesRoute))
     try:
         if attribute in ALIASES:

@@ -21,10 +21,7 @@ HEADER = "X-Amzn-SageMaker-Session-Id"
 
 
 class SessionsDisabled(ClientError):
-    """The request has a session id or a request type, and sessions are off.
-
-    :param field: which one it has.
-    """
+    """The request has the field of a session, its id or the request type, and sessions are off."""
 
     code = "sessions_disabled"
 
@@ -60,10 +57,7 @@ class TooManySessions(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An open session.
-
-    :param expires: seconds since the epoch.
-    """
+    """An open session. `expires` is in seconds since the epoch."""
 
     identity: str
     expires: float
@@ -94,10 +88,7 @@ class Sessions:
             return len(self._open)
 
     def begin(self) -> Session:
-        """Opens a session.
-
-        :raises TooManySessions: the limit of open sessions is reached.
-        """
+        """:raises TooManySessions: the limit of open sessions is reached."""
         with self._lock:
             self._expire()
             if len(self._open) >= self._limit:
@@ -108,10 +99,7 @@ class Sessions:
             return session
 
     def check(self, identity: str) -> Session:
-        """The open session with this id.
-
-        :raises SessionNotFound: it is not open.
-        """
+        """:raises SessionNotFound: no session with this id is open."""
         with self._lock:
             found = self._open.get(identity)
             if found is not None and found.expires <= self._clock():
@@ -121,10 +109,7 @@ class Sessions:
             return found
 
     def close(self, identity: str) -> None:
-        """Closes a session.
-
-        :raises SessionNotFound: it is not open.
-        """
+        """:raises SessionNotFound: the session is not open."""
         self.check(identity)
         with self._lock:
             if self._open.pop(identity, None) is None:

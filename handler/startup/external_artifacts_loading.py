@@ -73,10 +73,7 @@ def _is_free(directory: Path, source: str) -> bool:
 
 
 def _raise_errors(findings: Sequence[Finding], setting: str) -> None:
-    """Logs the warnings among the findings.
-
-    :raises SettingErrors: there are errors among them.
-    """
+    """:raises SettingErrors: there are errors among the findings. The others are logged."""
     for finding in findings:
         if finding.severity is not Severity.ERROR:
             logger.warning("[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.fix)

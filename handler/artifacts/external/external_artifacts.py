@@ -100,10 +100,7 @@ class _ExternalExamination:
         return value
 
     def _examine(self, name: str, config: Mapping[str, Json]) -> None:
-        """Examines one compiled model.
-
-        :param name: "", or `text_model` or `vision_model` of a multimodal model.
-        """
+        """Examines one compiled model. `name` is "", or `text_model` or `vision_model` of a multimodal one."""
         prefix = f"{name}/" if name else ""
         self._examine_graph(prefix + GRAPH)
         ranks = range(0)  # those that need a weights file

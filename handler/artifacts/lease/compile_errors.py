@@ -68,10 +68,7 @@ class FailedBefore(ArtifactError):
 
 
 class NoEntry(ArtifactError):
-    """There is no entry, and the settings forbid a compile.
-
-    :param miss: the sentence that explains the miss.
-    """
+    """There is no entry, and the settings forbid a compile. `miss` is the sentence that explains the miss."""
 
     code = "artifact_missing"
 
@@ -83,10 +80,7 @@ class NoEntry(ArtifactError):
 
 
 class AcquireTimedOut(ArtifactError):
-    """The deadline of the start passed. `waited` is in seconds.
-
-    :param doing: what the start was waiting for.
-    """
+    """The deadline of the start passed after `waited` seconds. `doing` is what the start was waiting for."""
 
     code = "artifact_wait_timed_out"
 

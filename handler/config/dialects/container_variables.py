@@ -121,10 +121,7 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """Translates one variable.
-
-    :raises SettingError: the value does not fit, or the variable would change what the endpoint answers.
-    """
+    """:raises SettingError: the value does not fit, or the variable would change what the endpoint answers."""
     if name == WORKERS:
         return one_process(name, value)
     if name in FIELDS:
@@ -142,10 +139,7 @@ def translate(name: str, value: str) -> list[Assignment]:
 
 
 def one_process(setting: str, value: Json) -> list[Assignment]:
-    """Accepts one serving process.
-
-    :raises SettingError: the value is another number, or no number.
-    """
+    """:raises SettingError: the value is another number of processes than 1, or no number."""
     if converted(to_int, value, setting) != 1:
         fix = "Remove it, or set it to 1. For more requests add instances, or copies of the inference component."
         raise SettingError(setting, "one process serves the one engine, so it can only be 1", fix)

@@ -82,10 +82,7 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """Translates one variable.
-
-    :raises SettingError: the value does not fit, or the name is almost that of a known variable.
-    """
+    """:raises SettingError: the value does not fit, or the name is almost that of a known variable."""
     if name in TRANSLATED:
         return TRANSLATED[name](name, value.strip())
     reject_near_miss(name, KNOWN, WHAT)

@@ -86,10 +86,7 @@ class DeviceHealth:
 
 
 def parse(line: bytes) -> MonitorReport:
-    """Parses one line.
-
-    :raises ValueError: it is not a JSON object.
-    """
+    """:raises ValueError: the line is not a JSON object."""
     try:
         document = json.loads(line)
     except RecursionError as error:

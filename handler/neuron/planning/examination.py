@@ -55,10 +55,7 @@ class Examination:
 
 
 def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
-    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked.
-
-    :param build: as in `make_plan`.
-    """
+    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked. `build` is as in `make_plan`."""
     known = secrets(config)
     try:
         examination = _examined(config, build)

@@ -24,10 +24,7 @@ SAME: Final = ("max_tokens", "temperature", "top_p", "stream")
 
 
 def chat_document(fields: CountFields) -> Json:
-    """The chat.
-
-    :raises ClientError: a message is wrong. The error names it as the client has sent it.
-    """
+    """:raises ClientError: a message is wrong. The error names it as the client has sent it."""
     messages: list[Json] = []
     if fields.system:
         system = fields.system

@@ -80,10 +80,7 @@ Fields = TypeVar("Fields", bound=CountFields)
 
 
 def checked(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
-    """The typed body.
-
-    :raises ClientError: a field is missing, wrong, or has no effect here. The error names it.
-    """
+    """:raises ClientError: a field is missing, wrong, or has no effect here. The error names it."""
     if not document.get("messages"):
         raise MissingField("messages", 'send a list such as [{"role": "user", "content": "Hello"}]')
     if fields is MessageFields and document.get("max_tokens") is None:

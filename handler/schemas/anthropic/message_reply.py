@@ -34,10 +34,7 @@ END: Final = b"data: [DONE]"
 
 
 class MessageReply(Reply):
-    """One message, whole or as events.
-
-    :param chat: the reply to the chat.
-    """
+    """One message, whole or as events, from the reply to the chat."""
 
     __slots__ = ("_chat", "_events", "_opened")
 
@@ -69,10 +66,7 @@ class MessageReply(Reply):
 
 
 class CountReply(Reply):
-    """The number of tokens of a body.
-
-    :param tokenization: the reply of /tokenize.
-    """
+    """The number of tokens of a body, from the reply of /tokenize."""
 
     __slots__ = ("_tokenization",)
 

@@ -48,10 +48,7 @@ def characters(value: object) -> int:
 
 
 def check_integers(value: object, where: str = "") -> None:
-    """Rejects integers above 64 bits, which cannot be sent to vLLM's core.
-
-    :raises InvalidField: there is one. The error names its field.
-    """
+    """:raises InvalidField: an integer, whose field is named, is above 64 bits and cannot be sent to vLLM's core."""
     if isinstance(value, dict):
         for key, item in value.items():
             check_integers(item, f"{where}.{key}" if where else key)

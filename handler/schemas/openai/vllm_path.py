@@ -55,10 +55,7 @@ NOT_IN_BEAMS = (
 
 
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
-    """Parses a body of a route.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field is wrong. The error names it."""
     key = PROMPTS[route]
     if all(document.get(name) in (None, []) for name in (key, *OTHER_PROMPTS.get(route, ()), *CHATS)):
         raise MissingField(key, "this route requires it")

@@ -66,10 +66,7 @@ def used(directory: Path) -> int:
 
 
 def require_space(directory: Path, sizes: list[int], present: int, setting: str) -> None:
-    """Checks that files of these sizes fit. `present` bytes of them are on the disk already.
-
-    :raises NoSpace: they do not fit.
-    """
+    """:raises NoSpace: files of these sizes, of which `present` bytes are on the disk already, do not fit."""
     rounded = sum(-(-size // BLOCK) * BLOCK for size in sizes)
     needed, room = max(0, rounded - present) + RESERVE, free(directory)
     if needed > room:
