@@ -178,7 +178,7 @@ def pin_grammar_backend(draft: PlanDraft) -> None:
         if options.get("backend") == "auto":
             why = "auto chooses a backend for each request, but the engine keeps the first one: a request can end it"
             fix = f"Remove backend ({GRAMMAR_BACKEND} is the default), or name one backend."
-            draft.warn("grammar-backend-auto", f"{name}.backend", why, fix)
+            draft.warn("grammar-backend-auto", f"{draft.config.setting(name)}.backend", why, fix)
 
 
 def agree(draft: PlanDraft, name: str) -> None:
