@@ -11,7 +11,7 @@ from container.http.exchange import Exchange
 from container.inference.pipeline import ParserOf, Pipeline, body_parser, route_parser
 from container.service import Service
 from handler.engine.api_routes import ALIASES, SPEECH, Route
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.anthropic.message_fields import MessagesRoute
 
 INVOCATIONS = "/invocations"
 WEBSOCKET = "/invocations-bidirectional-stream"

@@ -32,7 +32,7 @@ from handler.engine.engine import Engine
 from handler.engine.event_loop import WorkThreads
 from handler.errors import EndpointError
 from handler.schemas import dispatch
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.anthropic.message_fields import MessagesRoute
 from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
 from handler.schemas.framing import body_size, reply_size

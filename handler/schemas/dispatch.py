@@ -16,6 +16,9 @@ if
 - `prompt` is a list of several prompts;
 - the engine's answers are not plain text (`Traits`): a reasoning parser, gpt-oss, usage with details.
 
+A message is answered as the chat that it means. vLLM 0.16 has classes for Anthropic's API, but they lose the id of a
+tool's result and the stop sequence, and know no `thinking` (vllm/entrypoints/anthropic/serving.py).
+
 All other routes use the vLLM path only. Both paths give the same answer for the same plain body; a test compares them.
 """
 
@@ -28,10 +31,10 @@ from handler.engine.api_routes import ALIASES, SPEECH, Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedMediaType, UnsupportedTask
 from handler.schemas import request_fields
-from handler.schemas.anthropic import messages
-from handler.schemas.anthropic.message_fields import VERSION_FIELD
-from handler.schemas.anthropic.messages import MessagesRoute
-from handler.schemas.framing import framed, with_ignored
+from handler.schemas.anthropic.chat_document import chat_document
+from handler.schemas.anthropic.message_fields import VERSION_FIELD, CountFields, MessageFields, MessagesRoute, checked
+from handler.schemas.anthropic.message_reply import CountReply, MessageReply
+from handler.schemas.framing import WrappedCall, framed, with_ignored
 from handler.schemas.openai import chat, completion, speech, vllm_path
 from handler.schemas.openai.speech import FILE, SEND_AUDIO
 from handler.schemas.reply import AnyCall
@@ -96,8 +99,11 @@ def parse_path(
     if isinstance(path, Route):
         return parse_route(path, document, engine, headers)
     fields, ignored = request_fields.resolve(Body.MESSAGE, document)
-    call = messages.parse(path, fields, lambda route, chat: parse_route(route, chat, engine, headers))
-    return with_ignored(call, ignored)
+    if path is MessagesRoute.COUNT:
+        counted = parse_route(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)
+        return with_ignored(WrappedCall(counted, CountReply(counted.reply)), ignored)
+    chat = parse_route(Route.CHAT, chat_document(checked(fields, MessageFields)), engine, headers)
+    return with_ignored(WrappedCall(chat, MessageReply(chat.reply)), ignored)
 
 
 def parse_route(

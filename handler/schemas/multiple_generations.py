@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from handler.engine.core_queue import join_group
 from handler.engine.engine import Engine
@@ -16,12 +15,16 @@ from handler.schemas.reply import Reply, RunningCall
 Output = tuple[str, Sequence[int], str | None, StopReason]
 
 
-class MultipleReply(Reply, Protocol):
-    """A reply that is made of several outputs."""
+class MultipleReply(Reply):
+    """A reply made of several outputs, which are in the order of the generations. It has no events."""
 
-    def receive_all(self, outputs: Sequence[Output]) -> None:
-        """Receives all outputs, in the order of the generations. Called once, before `whole`."""
-        ...
+    __slots__ = ("outputs",)
+
+    def __init__(self) -> None:
+        self.outputs: Sequence[Output] = ()
+
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class RunningGenerations:
         self._waiting -= 1
         if self._waiting == 0 and not self.ended:
             self.ended, self.requests = True, ()
-            self._reply.receive_all(self._outputs)
+            self._reply.outputs = self._outputs
             self._sink.push("", (), "stop", None)
 
     def fail(self, error: EndpointError) -> None:

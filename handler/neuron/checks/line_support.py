@@ -29,9 +29,9 @@ REASONS = {
 
 def unsupported(context: CheckContext) -> Iterator[Finding]:
     """Yields an error for each setting that needs a feature which the line does not have."""
-    for request in requested_features(context.config):
-        if not context.line.has(request.feature):
-            yield rejection(context, request.feature, request.field)
+    for field, feature in requested_features(context.config):
+        if not context.line.has(feature):
+            yield rejection(context, feature, field)
     chunks_raw = context.plugin and chunks(context.draft) and not context.config.enable_chunked_prefill
     if chunks_raw and not context.line.has(Feature.CHUNKED_PREFILL):
         setting = SCHEDULER if SCHEDULER in context.config.neuron_env else context.key("chunked_prefill_config")

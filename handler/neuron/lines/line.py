@@ -51,14 +51,6 @@ class Feature(StrEnum):
     RAW = "a raw NeuronConfig"
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureRequest:
-    """A field that requests a feature."""
-
-    field: str
-    feature: Feature
-
-
 FeatureRule = Callable[[object], Feature | None]
 
 
@@ -134,17 +126,17 @@ RULES: Final[dict[str, FeatureRule]] = {
 }
 
 
-def requested_features(config: EndpointConfig) -> Iterator[FeatureRequest]:
-    """Every feature that a configuration requests, with the field that requests it."""
+def requested_features(config: EndpointConfig) -> Iterator[tuple[str, Feature]]:
+    """Every feature that a configuration requests, after the field that requests it."""
     for field, rule in RULES.items():
         feature = rule(getattr(config, field))
         if feature is not None:
-            yield FeatureRequest(field, feature)
+            yield field, feature
     if config.speculative_model is not None or config.speculation is not None:
         method = config.speculation or "draft_model"
         field = "speculation" if config.speculation is not None else "speculative_model"
         if method in METHODS:
-            yield FeatureRequest(field, METHODS[method])
+            yield field, METHODS[method]
 
 
 class ConfigKeys(StrEnum):

@@ -115,7 +115,7 @@ def _of_nxd_inference(config: EndpointConfig) -> bool:
     own = (KEYS | PLUGIN).keys() - NATIVE_KEYS.keys()
     if raw.keys() & own or nested - NATIVE_SAMPLING_KEYS.keys() - set(SWALLOWED):
         return True
-    features = {request.feature for request in requested_features(config)}
+    features = {feature for _, feature in requested_features(config)}
     return bool(features & NXDI_016.features - NATIVE_029.features)
 
 
