@@ -46,19 +46,20 @@ class MultipleCall:
         return running
 
 
+@dataclass(slots=True)
 class RunningGenerations:
     """Runs the generations of one request as one. The first failure ends the others."""
 
-    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "requests")
+    reply: MultipleReply
+    sink: Sink
+    waiting: int
+    tokens: TokenCounts
+    outputs: list[Output] = field(init=False)
+    ended: bool = False
+    requests: Sequence[RunningCall] = ()
 
-    def __init__(self, reply: MultipleReply, sink: Sink, parts: int, tokens: TokenCounts) -> None:
-        self._tokens = tokens
-        self._reply = reply
-        self._sink = sink
-        self._outputs: list[Output] = [("", (), None, None)] * parts
-        self._waiting = parts
-        self.ended = False
-        self.requests: Sequence[RunningCall] = ()
+    def __post_init__(self) -> None:
+        self.outputs = [("", (), None, None)] * self.waiting
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         join_group()
@@ -66,18 +67,18 @@ class RunningGenerations:
             request.begin(seconds, late)
 
     def push(self, place: int, output: Output) -> None:
-        self._outputs[place] = output
-        self._tokens.output += len(output[1])
-        self._waiting -= 1
-        if self._waiting == 0 and not self.ended:
+        self.outputs[place] = output
+        self.tokens.output += len(output[1])
+        self.waiting -= 1
+        if self.waiting == 0 and not self.ended:
             self.ended, self.requests = True, ()
-            self._reply.outputs = self._outputs
-            self._sink.push("", (), "stop", None)
+            self.reply.outputs = self.outputs
+            self.sink.push("", (), "stop", None)
 
     def fail(self, error: EndpointError) -> None:
         if not self.ended:
             self.cancel()
-            self._sink.fail(error)
+            self.sink.fail(error)
 
     def cancel(self) -> None:
         self.ended = True
@@ -86,17 +87,15 @@ class RunningGenerations:
             request.cancel()
 
 
+@dataclass(slots=True)
 class GenerationPart:
     """The sink of one generation."""
 
-    __slots__ = ("_place", "_running")
-
-    def __init__(self, running: RunningGenerations, place: int) -> None:
-        self._running = running
-        self._place = place
+    running: RunningGenerations
+    place: int
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
-        self._running.push(self._place, (text, token_ids, finish_reason, stop_reason))
+        self.running.push(self.place, (text, token_ids, finish_reason, stop_reason))
 
     def fail(self, error: EndpointError) -> None:
-        self._running.fail(error)
+        self.running.fail(error)

@@ -61,9 +61,9 @@ class ArtifactBackend:
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
         content = _sharded(plan)
         checkpoint = identify(DirectoryObjects(self.model), content=content)
-        others = identify_companions(self.companions, self.config.scratch, content=content)
+        companions = identify_companions(self.companions, self.config.scratch, content=content)
         versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), current_environment()
-        return KeyInputs(plan, versions, platform, checkpoint, environ, others.adapters, others.draft, others.quantized)
+        return KeyInputs(plan, versions, platform, checkpoint, environ, *companions)
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
@@ -177,9 +177,9 @@ class CpuBackend(CacheBackend):
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         checkpoint = identify(DirectoryObjects(self.model), content=False)
-        others = identify_companions(self.companions, self.config.scratch, content=False)
+        adapters, draft, _ = identify_companions(self.companions, self.config.scratch, content=False)
         target = CompileTarget("cpu", None, tuple(cpu_features()))
-        return KeyInputs(plan, cpu_versions(), target, checkpoint, current_environment(), others.adapters, others.draft)
+        return KeyInputs(plan, cpu_versions(), target, checkpoint, current_environment(), adapters, draft)
 
 
 def _sharded(plan: EnginePlan) -> bool:

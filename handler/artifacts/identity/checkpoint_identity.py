@@ -73,17 +73,10 @@ def identify(
     return CheckpointIdentity(config, digest(merged), dict(zip(names, contents, strict=True)) if content else {})
 
 
-@dataclass(frozen=True, slots=True)
-class CompanionIdentities:
-    """The identities of all companions. See `KeyInputs`."""
-
-    adapters: dict[str, CheckpointIdentity] = field(default_factory=dict)
-    draft: CheckpointIdentity | None = None
-    quantized: CheckpointIdentity | None = None
-
-
-def identify_companions(companions: Companions, scratch: Path, *, content: bool) -> CompanionIdentities:
-    """Reads the companions from their directories on this machine.
+def identify_companions(
+    companions: Companions, scratch: Path, *, content: bool
+) -> tuple[dict[str, CheckpointIdentity], CheckpointIdentity | None, CheckpointIdentity | None]:
+    """The identities of adapters, draft and quantized weights, from their directories on this machine.
 
     Quantized weights below `scratch` that were not downloaded are results of the compile itself: the model and the
     configuration already identify them.
@@ -98,7 +91,7 @@ def identify_companions(companions: Companions, scratch: Path, *, content: bool)
     quantized = None
     if companions.quantized is not None and _is_input(companions, Path(companions.quantized), scratch):
         quantized = _of(companions.quantized, "quantized_checkpoints_path", content=content, configured=False)
-    return CompanionIdentities(adapters, draft or None, quantized)
+    return adapters, draft or None, quantized
 
 
 def _is_input(companions: Companions, path: Path, scratch: Path) -> bool:
