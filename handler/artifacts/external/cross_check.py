@@ -15,7 +15,7 @@ from handler.config.endpoint_config import DTYPES
 from handler.config.field_metadata import KeyWriter
 from handler.config.fields import keys_written_by
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.engine_plan import EnginePlan
 
 MISSING = object()
@@ -62,8 +62,7 @@ def cross_check(
         return (unreadable,)
     vision = saved_neuron_config(saved, "vision_config") or {}
     compared = [(config, *field) for field in _requested_fields(plan, lnc)]
-    requested_vision = plan.section("override_neuron_config").get("vision_neuron_config")
-    for name, value in requested_vision.items() if isinstance(requested_vision, dict) else ():
+    for name, value in mapping(plan.section("override_neuron_config").get("vision_neuron_config")).items():
         compared.append((vision, name, f"vision_neuron_config.{name}", value))
     findings = [
         _finding(setting, name, holder.get(name), requested)

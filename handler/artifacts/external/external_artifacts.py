@@ -9,14 +9,13 @@ no versions and no digests. So the files are checked as far as possible, and the
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from handler.artifacts.identity.checkpoint_identity import reader
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
+from handler.json_value import Json, json_object, mapping, whole_number
 from handler.storage.object_store import ObjectStore
 from handler.storage.safetensors_header import BrokenFile, ReadRange, read_header
 from handler.storage.storage_errors import TooLarge
@@ -59,8 +58,7 @@ def saved_neuron_config(document: Mapping[str, Json], part: str) -> Mapping[str,
 
     :param part: `text_config` or `vision_config`.
     """
-    inner = document.get(part)
-    for holder in (inner if isinstance(inner, dict) else {}, document):
+    for holder in (mapping(document.get(part)), document):
         config = holder.get("neuron_config")
         if isinstance(config, dict):
             return config
@@ -91,10 +89,10 @@ class _ExternalExamination:
             self._report("artifacts-no-config", f"{self._files.uri} has no {CONFIG}", "Give the compile's directory.")
             return {}
         try:
-            value: Json = json.loads(self._files.get(CONFIG, limit=LARGEST_CONFIG)[0])
-        except (ValueError, RecursionError, TooLarge):
+            value = json_object(self._files.get(CONFIG, limit=LARGEST_CONFIG)[0])
+        except TooLarge:
             value = None
-        if not isinstance(value, dict):
+        if value is None:
             self._report("artifacts-broken-config", f"{CONFIG} is not a JSON object", "Compile again.")
             return {}
         return value
@@ -147,8 +145,8 @@ class _ExternalExamination:
 
 
 def _int(config: Mapping[str, Json], name: str, default: int) -> int:
-    value = config.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+    value = whole_number(config.get(name))
+    return value if value is not None and value >= 0 else default
 
 
 def check_torchscript(read: ReadRange, size: int) -> None:

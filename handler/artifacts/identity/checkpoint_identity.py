@@ -6,7 +6,6 @@ shapes shares the graph.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from blake3 import blake3
 
 from handler.artifacts.identity.canonical_json import digest
 from handler.errors import SettingError
-from handler.json_value import Json
+from handler.json_value import Json, json_object
 from handler.model.companions import Companions
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.storage.directory_objects import DirectoryObjects
@@ -110,13 +109,10 @@ def _of(where: str, setting: str, *, content: bool, configured: bool) -> Checkpo
 def _config(files: ObjectStore, setting: str) -> dict[str, Json]:
     for name in CONFIGS:
         try:
-            body, _ = files.get(name)
-            value: Json = json.loads(body)
+            value = json_object(files.get(name)[0])
         except NotFound:
             continue
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
+        if value is None:
             raise SettingError(setting, f"{files.uri}/{name} is not a JSON object", "Upload it again.")
         return value
     raise SettingError(setting, f"{files.uri} has none of {', '.join(CONFIGS)}", "Give the checkpoint's directory.")

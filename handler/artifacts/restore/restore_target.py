@@ -25,6 +25,7 @@ from blake3 import blake3
 
 from handler.artifacts.restore.model_paths import CONFIG
 from handler.artifacts.store.manifest import FileEntry, Manifest
+from handler.json_value import Json, json_object
 from handler.storage.safe_paths import confined_all
 from handler.storage.transfer.download_directory import TargetRefused, boot_id
 from handler.storage.transfer.transfer import FilePart
@@ -153,12 +154,11 @@ class RestoreTarget:
                 return False
         return True
 
-    def _read_stamp(self) -> dict[str, object] | None:
+    def _read_stamp(self) -> dict[str, Json] | None:
         try:
-            stamp = json.loads(self._stamp.read_bytes())
-        except (OSError, ValueError):
+            return json_object(self._stamp.read_bytes())
+        except OSError:
             return None
-        return stamp if isinstance(stamp, dict) else None
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{suffix}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from handler.errors import SettingError
-from handler.json_value import Json
+from handler.json_value import Json, json_object
 from handler.regular_files import open_regular, regular_files
 from handler.storage.retry import SMALL_FILES
 from handler.storage.s3_client import list_objects, make_client
@@ -132,21 +131,14 @@ def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
     content = files.read(name)
     if content is None:
         return None
-    try:
-        value: Json = json.loads(content)
-    except (ValueError, RecursionError):
-        raise _no_object(files, name) from None
-    if not isinstance(value, dict):
-        raise _no_object(files, name)
+    value = json_object(content)
+    if value is None:
+        raise SettingError(SETTING, f"{files.where}/{name} is not a JSON object", "Upload the original file again.")
     return value
 
 
 def unreadable(path: Path, error: OSError) -> SettingError:
     return SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Put a plain, readable file there.")
-
-
-def _no_object(files: CheckpointFiles, name: str) -> SettingError:
-    return SettingError(SETTING, f"{files.where}/{name} is not a JSON object", "Upload the original file again.")
 
 
 def _check_size(where: str, size: int) -> None:

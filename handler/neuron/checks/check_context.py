@@ -11,6 +11,7 @@ from handler.config.fields import field_of_key, field_of_native_key
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.engine_plan import text_keys
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
@@ -108,9 +109,8 @@ def unsupported_model(context: CheckContext, why: str, fix: str) -> Finding:
 
 def effective(draft: PlanDraft) -> dict[str, Json]:
     """The NeuronConfig that the plugin would build: its defaults, then the override."""
-    text = draft.override.get("text_neuron_config")
-    override = text if isinstance(text, dict) else draft.override
-    return {**_defaults(draft), **{key: value for key, value in override.items() if key not in PLUGIN}}
+    given = text_keys(draft.override)
+    return {**_defaults(draft), **{key: value for key, value in given.items() if key not in PLUGIN}}
 
 
 def effective_vision(draft: PlanDraft) -> dict[str, Json] | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.json_value import mapping
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.sampling_limits import KEY, MOST
 
@@ -153,8 +154,7 @@ def on_device(context: CheckContext) -> Iterator[Finding]:
 
 def global_topk(context: CheckContext) -> Iterator[Finding]:
     """top_k is clamped to the smaller of global_topk and 256."""
-    sampling = context.values.given.get(KEY)
-    value = sampling.get("global_topk") if isinstance(sampling, dict) else None
+    value = mapping(context.values.given.get(KEY)).get("global_topk")
     plain = context.config.global_topk is not None
     setting = "global_topk" if plain else f"{context.key(KEY)}.global_topk"
     if context.nxd and isinstance(value, int) and value > MOST:

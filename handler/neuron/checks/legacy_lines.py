@@ -116,11 +116,11 @@ def disaggregation(context: CheckContext) -> Iterator[Finding]:
     """Both sides need the other's address (examples/offline_inference/neuron_di.py of the fork)."""
     if context.config.disaggregation is None or not context.line.name.startswith("fork"):
         return
-    setting, transfer = "disaggregation", context.draft.args.get("kv_transfer_config")
+    setting = "disaggregation"
     if (context.config.instance or "").startswith("ml."):
         why = "a prefill and a decode instance must reach each other, and the instances of an endpoint cannot"
         yield error("several-nodes", setting, why, "Remove it, or use a cluster outside SageMaker (docs/scale.md).")
-    elif not isinstance(transfer, dict) or not transfer.get("kv_ip"):
+    elif not context.draft.nested("kv_transfer_config").get("kv_ip"):
         why = "the address of the other side is not configured"
         yield error("disaggregation-without-address", setting, why, "Set kv_ip in kv_transfer_config.")
 

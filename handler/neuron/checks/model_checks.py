@@ -12,6 +12,7 @@ from handler.config.loading.model_file_rules import MOUNT
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.line import ConfigKeys, Feature
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.neuron.lines.plan_draft import speculative_keys
 
 # The variables of directories that a compile or an engine writes.
 WRITTEN: Final = ("BASE_COMPILE_WORK_DIR", "NEURON_COMPILE_CACHE_URL", "NEURON_LIBTORCH_CACHE_ROOT")
@@ -34,8 +35,7 @@ def speculative_edge(context: CheckContext) -> Iterator[Finding]:
 
 def other_method(context: CheckContext) -> Iterator[Finding]:
     """A method that only vLLM itself has, for the CPU line."""
-    given = context.config.engine_args.get("speculative_config")
-    method = given.get("method") if isinstance(given, dict) else None
+    method = speculative_keys(context.config).get("method")
     if method is None or not context.line.platforms:
         return
     why = f"{context.line.name} does not have the speculation method '{str(method)[:40]}'"

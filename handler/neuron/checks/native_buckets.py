@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.json_value import whole_numbers
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
@@ -20,7 +21,6 @@ from handler.neuron.lines.native.native_prefill import (
     SEGMENT_SIZES,
     SEGMENTS,
     TOKENS,
-    numbers,
 )
 from handler.neuron.neuron_config.keys import DECODE_STEP
 
@@ -33,7 +33,7 @@ def ascending(context: CheckContext) -> Iterator[Finding]:
     """Every list of buckets has whole numbers above 0, each larger than the one before."""
     for key in (PREFILL_BUCKETS, SEQUENCE_BUCKETS, SEGMENTS, DECODE_BUCKETS):
         given = context.draft.override.get(key)
-        sizes = numbers(given)
+        sizes = whole_numbers(given)
         if isinstance(given, list) and (not sizes or len(sizes) < len(given) or not _ascend(sizes)):
             why = f"{str(given)[:60]} must be whole numbers above 0 in ascending order, and at least one"
             yield error("bucket-order", context.key(key), why, "Sort the buckets, and remove the others.")
@@ -45,7 +45,7 @@ def _ascend(sizes: list[int]) -> bool:
 
 def segments(context: CheckContext) -> Iterator[Finding]:
     """A segment is one size, and the scheduler's step too."""
-    sizes, tokens = numbers(context.draft.override.get(SEGMENTS)), context.draft.number(TOKENS)
+    sizes, tokens = whole_numbers(context.draft.override.get(SEGMENTS)), context.draft.number(TOKENS)
     block = max(context.draft.number("block_size") or PLUGIN_BLOCK, 1)
     wrong = [size for size in sizes if size not in SEGMENT_SIZES or size % block]
     if wrong:
@@ -65,8 +65,8 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
     tokens, length = draft.number(TOKENS), draft.number("max_model_len")
     if tokens is None or length is None:
         return
-    setting, given = TOKENS, numbers(draft.override.get(PREFILL_BUCKETS))
-    own = numbers(draft.override.get(SEGMENTS))
+    setting, given = TOKENS, whole_numbers(draft.override.get(PREFILL_BUCKETS))
+    own = whole_numbers(draft.override.get(SEGMENTS))
     if tokens < (draft.number("max_num_seqs") or 1):
         why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
         where = setting if TOKENS in draft.config.engine_args else "max_num_seqs"
@@ -103,7 +103,7 @@ def _single_shot(context: CheckContext, length: int) -> Iterator[Finding]:
 
 
 def decode_lengths(context: CheckContext) -> Iterator[Finding]:
-    lengths = numbers(context.draft.override.get(DECODE_BUCKETS))
+    lengths = whole_numbers(context.draft.override.get(DECODE_BUCKETS))
     longest = context.draft.number("max_model_len")
     if not lengths or longest is None:
         return
@@ -114,7 +114,7 @@ def decode_lengths(context: CheckContext) -> Iterator[Finding]:
 
 def sequences(context: CheckContext) -> Iterator[Finding]:
     """The largest batch that is compiled must equal the most that the scheduler may ask for."""
-    buckets, limit = numbers(context.draft.override.get(SEQUENCE_BUCKETS)), context.draft.number("max_num_seqs")
+    buckets, limit = whole_numbers(context.draft.override.get(SEQUENCE_BUCKETS)), context.draft.number("max_num_seqs")
     if buckets and limit is not None and buckets[-1] != limit:
         yield _largest(context, SEQUENCE_BUCKETS, buckets[-1], "max_num_seqs")
 

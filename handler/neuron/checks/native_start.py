@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json
+from handler.json_value import Json, mapping, whole_numbers
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
-from handler.neuron.lines.native.native_prefill import TOKENS, numbers
+from handler.neuron.lines.native.native_prefill import TOKENS
 from handler.neuron.lines.native.native_sampling import pools
 from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE, NATIVE_BLOCK
 from handler.neuron.neuron_config.keys import DEGREES
@@ -124,7 +124,7 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", "kv_cache_dtype", why, "Remove it.")
-    connector = _transfer(context).get("kv_connector")
+    connector = context.draft.nested("kv_transfer_config").get("kv_connector")
     if connector is None and context.draft.args.get("kv_transfer_config") is not None:
         setting = f"{context.setting('kv_transfer_config')}.kv_connector"
         yield error("not-on-native", setting, "vLLM does not start without a connector", f"Use {CONNECTORS[0]}.")
@@ -152,7 +152,8 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
     if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
         why = "the model has no experts, and vLLM does not start with expert parallelism"
         yield error("degree", "enable_expert_parallel", why, "Remove it.")
-    role, engines = _transfer(context).get("kv_role"), context.draft.number("data_parallel_size") or 1
+    engines = context.draft.number("data_parallel_size") or 1
+    role = context.draft.nested("kv_transfer_config").get("kv_role")
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):
             why = f"{key} works on a decode server with a data_parallel_size of 2 or more"
@@ -166,7 +167,8 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
     if degree is None or degree <= 1:
         return
     heads, kv_heads = (context.facts.heads, context.facts.kv_heads) if context.facts else (0, 0)
-    connector = _transfer(context).get("kv_connector", CONNECTORS[0])
+    transfer = draft.nested("kv_transfer_config")
+    connector = transfer.get("kv_connector", CONNECTORS[0])
     block = draft.number("block_size") or NATIVE_BLOCK
     step = min(draft.number(TOKENS) or 0, draft.number("max_model_len") or 0)
     stride, threshold = degree * block, draft.number("long_prefill_token_threshold") or 0
@@ -184,7 +186,7 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
             bool(step % stride or threshold % stride)
         ),
         f"with {connector} dcp_kv_cache_interleave_size must be the block size ({block})": (
-            "kv_connector" in _transfer(context) and (draft.number("dcp_kv_cache_interleave_size") or block) != block
+            "kv_connector" in transfer and (draft.number("dcp_kv_cache_interleave_size") or block) != block
         ),
     }
     for why in (why for why, is_broken in broken.items() if is_broken):
@@ -275,9 +277,7 @@ def vision(context: CheckContext) -> Iterator[Finding]:
         VISION_SECTIONS.get(context.line.name, VISION_SECTION),
         context.draft.number("tensor_parallel_size") or 1,
     )
-    content: Json = context.draft.additional.get(name)
-    section = content if isinstance(content, dict) else {}
-    setting = context.setting(VISION_SECTION)
+    section, setting = mapping(context.draft.additional.get(name)), context.setting(VISION_SECTION)
     tp, dp = (value if isinstance(value := section.get(key), int) else 1 for key in ("tp_size", "dp_size"))
     if tp < 1 or dp < 1 or (tp * dp != ranks if tp > 1 and dp > 1 else ranks % max(tp, dp)):
         why = f"tp_size {tp} and dp_size {dp} do not make up the {ranks} ranks of tensor_parallel_size"
@@ -288,18 +288,13 @@ def vision(context: CheckContext) -> Iterator[Finding]:
     if buckets and longest:
         why = "num_vision_tokens_buckets and max_vision_seq_len are two ways to say the same"
         yield error("vision-buckets", f"{setting}.max_vision_seq_len", why, "Keep one of them.")
-    most = max(numbers(buckets), default=longest if isinstance(longest, int) else block)
+    most = max(whole_numbers(buckets), default=longest if isinstance(longest, int) else block)
     if most < block:
         why = f"the longest bucket has {most} tokens, fewer than vision_attention_block_size ({block})"
         yield error("vision-buckets", f"{setting}.num_vision_tokens_buckets", why, f"Use {block} or more.")
     if context.draft.args.get("mm_encoder_only") is True and context.draft.additional.get(LANGUAGE_ONLY) is True:
         why = f"an engine is the encoder or the language model, and {LANGUAGE_ONLY} is true as well"
         yield error("vision-role", "mm_encoder_only", why, "Remove one of them.")
-
-
-def _transfer(context: CheckContext) -> Mapping[str, Json]:
-    given = context.draft.args.get("kv_transfer_config")
-    return given if isinstance(given, dict) else {}
 
 
 def native_start(context: CheckContext) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
@@ -52,8 +52,7 @@ def silent(context: CheckContext) -> Iterator[Finding]:
     for key, why in reasons.items():
         if why and (key not in BUCKETS or given.get("enable_bucketing") is False):
             yield warning("silent-neuron-key", context.key(key), why, "Remove it, or correct the other.")
-    draft, own = context.draft.override.get("draft_overrides"), values.text("torch_dtype")
-    dtype = draft.get("torch_dtype") if isinstance(draft, dict) else None
+    own, dtype = values.text("torch_dtype"), mapping(context.draft.override.get("draft_overrides")).get("torch_dtype")
     if isinstance(dtype, str) and dtype.removeprefix("torch.") != own:
         why = f"the draft's torch_dtype {dtype[:20]} is not the model's, {own}, and the plugin raises an error"
         yield error("draft-dtype", context.key("draft_overrides"), why, "Remove it there.")

@@ -14,7 +14,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.errors import SettingError
-from handler.json_value import Json
+from handler.json_value import Json, whole_number
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_catalogue import InstanceType
@@ -41,8 +41,8 @@ def _lnc(context: CheckContext) -> int | None:
     text = context.draft.env.get(VARIABLE, "").strip()
     if text.isascii() and text.isdigit() and len(text) < 4:
         return int(text)
-    value = context.values.given.get("logical_nc_config", context.values.given.get("logical_neuron_cores"))
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    given = context.values.given
+    return whole_number(given.get("logical_nc_config", given.get("logical_neuron_cores")))
 
 
 def lnc(context: CheckContext) -> Iterator[Finding]:
@@ -171,8 +171,8 @@ def distribution(context: CheckContext) -> dict[str, Json]:
     extra = context.config.engine_args
     found: dict[str, Json] = {}
     for name, single in COUNTS.items():
-        value = extra.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > single:
+        value = whole_number(extra.get(name))
+        if value is not None and value > single:
             found[name] = value
     if extra.get(BACKEND) in BACKENDS:
         found[BACKEND] = extra[BACKEND]

@@ -25,9 +25,9 @@ def spell_transfer(draft: PlanDraft, transfer: Mapping[str, Json]) -> bool:
 
     :param transfer: the line's `kv_transfer_config`. The user's own gives the addresses (`kv_ip`, `kv_port`).
     """
-    role, configured = draft.config.disaggregation, draft.args.get("kv_transfer_config")
+    role = draft.config.disaggregation
     if role in ROLES:
-        own = configured if isinstance(configured, dict) else {}
+        own = draft.nested("kv_transfer_config")
         draft.args["kv_transfer_config"] = {**transfer, "kv_role": ROLES[role], **own}
     elif role is not None:
         why = f"'{role[:40]}' is not a role of disaggregated inference"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
+from handler.neuron.engine_plan import text_keys
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
 from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_plugin
@@ -131,9 +132,7 @@ def _complete_prompt_length(draft: PlanDraft) -> None:
     On vLLM 0.13 the plugin then rejects a prompt that is too long. On 0.16 it cannot, because the module that it
     changes is gone (plugin 0.5.0, platform_overrides.py:72). Our own limit protects the engine (`length_limits`).
     """
-    text = draft.override.get("text_neuron_config")
-    keys = text if isinstance(text, dict) else draft.override
-    context, limit = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
+    context, limit = text_keys(draft.override).get("max_context_length"), draft.additional.get("max_prompt_length")
     length = draft.number("max_model_len")
     if limit is None:
         if isinstance(context, int) and context != length:

@@ -12,7 +12,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import nxd_key
 from handler.config.finding import Finding, Severity, conflict
 from handler.errors import SettingError
-from handler.json_value import Json
+from handler.json_value import Json, mapping, whole_number
 from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import instance_catalogue as catalogue
@@ -85,8 +85,11 @@ class PlanDraft:
 
     def number(self, name: str) -> int | None:
         """An engine argument that is a whole number."""
-        value = self.args.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return whole_number(self.args.get(name))
+
+    def nested(self, name: str) -> dict[str, Json]:
+        """An engine argument that is an object; empty if there is none."""
+        return mapping(self.args.get(name))
 
     def plan(self) -> EnginePlan:
         return EnginePlan(self.line, dict(self.args), dict(self.env))
@@ -94,14 +97,12 @@ class PlanDraft:
 
 def additional_config(config: EndpointConfig) -> dict[str, Json]:
     """`additional_config` without its NeuronConfig sections, which the loader reads as settings of their own."""
-    additional = config.engine_args.get("additional_config")
-    return additional if isinstance(additional, dict) else {}
+    return mapping(config.engine_args.get("additional_config"))
 
 
 def speculative_keys(config: EndpointConfig) -> dict[str, Json]:
     """The keys of `speculative_config` that have no field. With `method` in it, it is for a method of vLLM's own."""
-    speculative = config.engine_args.get("speculative_config")
-    return speculative if isinstance(speculative, dict) else {}
+    return mapping(config.engine_args.get("speculative_config"))
 
 
 def vllm_arguments(config: EndpointConfig) -> dict[str, Json]:
@@ -246,8 +247,7 @@ def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
     rope, old, existing = text.get("rope_parameters"), text.get("rope_scaling"), draft.args.get("hf_overrides")
     if not isinstance(rope, dict) or not rope or (existing is not None and not isinstance(existing, dict)):
         return
-    kind, theta = rope.get("rope_type", "default"), rope.get("rope_theta")
-    scaling = old if isinstance(old, dict) else {}
+    kind, theta, scaling = rope.get("rope_type", "default"), rope.get("rope_theta"), mapping(old)
     if theta == text.get("rope_theta") and kind in ("default", scaling.get("rope_type", scaling.get("type"))):
         return  # both spellings
     problem = ""

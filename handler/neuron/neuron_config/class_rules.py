@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.json_value import whole_number
 from handler.neuron.checkpoint.model_facts import number, text_part
 from handler.neuron.neuron_config.config_values import BrokenRule, ConfigRule, ConfigValues, option, rule
 
@@ -48,8 +49,8 @@ def above(code: str, key: str, limit: str, why: str, fix: str) -> ConfigRule:
 
 
 def _sizes(values: ConfigValues, key: str) -> list[int]:
-    value = values.get(key)
-    return [value] if isinstance(value, int) and not isinstance(value, bool) else values.numbers(key) or []
+    value = whole_number(values.get(key))
+    return [value] if value is not None else values.numbers(key) or []
 
 
 def batch_buckets_alone(values: ConfigValues) -> BrokenRule | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from handler.json_value import Json
+from handler.json_value import Json, mapping, whole_number, whole_numbers
 from handler.neuron.neuron_config.keys import KEYS
 
 # Key -> the key whose value is its default (NxDI models/config.py).
@@ -47,16 +47,15 @@ class ConfigValues:
 
     def nested(self, key: str) -> dict[str, Json]:
         """A nested configuration; empty if there is none."""
-        value = self.get(key)
-        return value if isinstance(value, dict) else {}
+        return mapping(self.get(key))
 
     def flag(self, key: str) -> bool:
         value = self.get(key)
         return value if isinstance(value, bool) else False
 
     def number(self, key: str) -> int:
-        value = self.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
+        value = whole_number(self.get(key))
+        if value is not None:
             return value
         if key in FOLLOWS:
             return self.number(FOLLOWS[key])
@@ -72,7 +71,7 @@ class ConfigValues:
         value = self.get(key)
         if not isinstance(value, list):
             return None
-        numbers = [item for item in value if isinstance(item, int) and not isinstance(item, bool)]
+        numbers = whole_numbers(value)
         return numbers if len(numbers) == len(value) else None
 
     def degree(self, key: str) -> int:

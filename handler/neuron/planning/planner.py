@@ -12,6 +12,7 @@ from dataclasses import replace
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity, conflict
+from handler.json_value import mapping
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
 from handler.neuron.checks.check_list import CHECKS
@@ -110,8 +111,7 @@ def _of_nxd_inference(config: EndpointConfig) -> bool:
         return True
     if any("override" in config.raw_key(key).lower() for key in raw):
         return True
-    sampling = raw.get("on_device_sampling_config")
-    nested = (sampling if isinstance(sampling, dict) else {}).keys() & SAMPLING_KEYS.keys()
+    nested = mapping(raw.get("on_device_sampling_config")).keys() & SAMPLING_KEYS.keys()
     own = (KEYS | PLUGIN).keys() - NATIVE_KEYS.keys()
     if raw.keys() & own or nested - NATIVE_SAMPLING_KEYS.keys() - set(SWALLOWED):
         return True
