@@ -22,6 +22,7 @@ from handler.schemas.reply import AnyCall, Call, Reply, RunningCall
 
 # Takes whether the answer is streamed. Returns the seconds left, and the error for an answer that is too late.
 RequestDeadline = Callable[[bool], tuple[float, EndpointError]]
+# Set in the thread of a sync hook, and in the task of an async hook.
 REQUEST_DEADLINE: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
 
 

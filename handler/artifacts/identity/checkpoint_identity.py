@@ -125,8 +125,7 @@ def _shape(files: ObjectStore, info: ObjectInfo, setting: str) -> dict[str, Json
     try:
         tensors = read_header(reader(files, info.key), info.size)
     except BrokenFile as error:
-        fix = "Upload it again. It may be cut off."
-        raise SettingError(setting, f"{files.uri}/{info.key} {error}", fix) from error
+        raise SettingError(setting, f"{files.uri}/{info.key} {error}", "Upload it again. It may be cut off.") from error
     return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}
 
 

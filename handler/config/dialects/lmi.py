@@ -41,8 +41,7 @@ def _only(*values: str, reason: str) -> Translator:
 def _rolling_batch(name: str, value: str) -> list[Assignment]:
     if value.strip().lower() == "disable":
         return [assign("max_num_seqs", 1, name)]
-    reason = "the engine is vLLM with continuous batching"
-    return _only("auto", "vllm", "tnx", reason=reason)(name, value)
+    return _only("auto", "vllm", "tnx", reason="the engine is vLLM with continuous batching")(name, value)
 
 
 def _on_device_generation(name: str, value: str) -> list[Assignment]:

@@ -168,11 +168,10 @@ def global_topk(context: CheckContext) -> Iterator[Finding]:
 def speculation_on_cpu(context: CheckContext) -> Iterator[Finding]:
     """Fused speculation checks its tokens on the device (NxDI models/model_base.py asserts it)."""
     if context.nxd and context.values.speculates and KEY in context.values.given and context.values.given[KEY] is None:
-        why = "speculation needs sampling on the device, and the settings choose CPU sampling"
         yield error(
             "needs-on-device-sampling",
             context.key(KEY),
-            why,
+            "speculation needs sampling on the device, and the settings choose CPU sampling",
             "Set on_device_sampling to true, or remove the draft model.",
         )
 

@@ -49,11 +49,10 @@ def draft_model(context: CheckContext) -> Iterator[Finding]:
         and "speculative_config" in context.draft.args
         and context.config.speculation in (None, "draft_model")
     ):
-        why = "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same"
         yield info(
             "draft-model-undocumented",
             "speculative_model",
-            why,
+            "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same",
             "Measure the speed before you rely on it, or use EAGLE.",
         )
 

@@ -103,8 +103,7 @@ def _spell_chunked_prefill(draft: PlanDraft) -> None:
     spell_blocks(draft)
     if draft.number("max_num_batched_tokens") is None:
         length = draft.number("max_model_len") or DEFAULT_CHUNK
-        why = "chunked prefill needs a chunk size"
-        draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), why)
+        draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), "chunked prefill needs a chunk size")
     if draft.override.get("chunked_prefill_config") is None:
         draft.override["chunked_prefill_config"] = {"max_num_seqs": draft.args.get("max_num_seqs")}
         why = "the plugin requires a chunked_prefill_config; the plan writes one with the number of sequences"

@@ -70,10 +70,9 @@ def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
         return None
     if config.num_speculative_tokens is None or config.num_speculative_tokens < 1:
         why = "speculation needs the number of tokens that the draft proposes"
-        setting = "num_speculative_tokens"
         draft.error(
             "speculation-without-length",
-            setting,
+            "num_speculative_tokens",
             why,
             "Set num_speculative_tokens, for example to a value from 3 to 7.",
         )

@@ -113,8 +113,7 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     except SettingError as error:
         return None, tuple(_invalid(problem) for problem in each(error))
     except EndpointError as error:
-        fix = "Nothing of it was read."
-        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
+        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, "Nothing of it was read."),)
     if facts is not None:
         return facts, ()
     why = f"{model} is not on this machine, so checks that need its shape, such as memory, were not made"

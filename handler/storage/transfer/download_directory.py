@@ -33,8 +33,7 @@ class NoSpace(SettingError):
             problem = f"{directory} filled up while the artifacts were written ({reason}; {free / 1e6:,.0f} MB free)"
         else:
             problem = f"the artifacts need {needed / 1e6:,.0f} MB more and {directory} has {free / 1e6:,.0f} MB free"
-        fix = "Give a directory on a larger volume, or a larger volume to the endpoint."
-        super().__init__(setting, problem, fix)
+        super().__init__(setting, problem, "Give a directory on a larger volume, or a larger volume to the endpoint.")
 
 
 class TargetRefused(SettingError):
