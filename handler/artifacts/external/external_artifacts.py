@@ -40,13 +40,11 @@ class ExternalArtifacts:
     """The result of an examination. `config` is neuron_config.json; empty if it is missing or broken.
 
     :param findings: errors keep the artifacts from loading; warnings tell what may surprise.
-    :param not_vouched: the facts that cannot be known from the files.
     """
 
     where: str
     config: Mapping[str, Json]
     findings: tuple[Finding, ...]
-    not_vouched: tuple[str, ...] = NOT_VOUCHED
 
     @property
     def loadable(self) -> bool:

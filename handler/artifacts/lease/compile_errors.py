@@ -72,10 +72,10 @@ class NoEntry(ArtifactError):
 
     code = "artifact_missing"
 
-    def __init__(self, store: str, miss: str, setting: str) -> None:
+    def __init__(self, store: str, miss: str) -> None:
         super().__init__(
-            f"{store} does not have the artifacts for this configuration. {miss} Publish them there, or set {setting} "
-            "to 'compile'."
+            f"{store} does not have the artifacts for this configuration. {miss} Publish them there, or set "
+            "ENDPOINT_ON_MISS to 'compile'."
         )
 
 

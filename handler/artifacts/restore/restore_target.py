@@ -71,12 +71,12 @@ class RestoreContents:
 class RestoreTarget:
     """The paths of one restore.
 
-    :raises TargetRefused: `target` is below `forbidden`.
+    :raises TargetRefused: `target` is below `/opt/ml/model`.
     """
 
-    def __init__(self, target: Path, contents: RestoreContents, forbidden: Path = READ_ONLY) -> None:
+    def __init__(self, target: Path, contents: RestoreContents) -> None:
         self.path = target.parent.resolve() / target.name
-        _require_outside(forbidden, self.path, target, SETTING)
+        _require_outside(READ_ONLY, self.path, target, SETTING)
         self._contents = contents
         self.partial = self._beside(f"partial-{contents.identity[:16]}")
         self.lock = self._beside("lock")
