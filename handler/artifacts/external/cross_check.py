@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handler.artifacts.external.external_artifacts import saved_neuron_config
+from handler.artifacts.external.external_artifacts import SETTING, saved_neuron_config
 from handler.artifacts.identity.canonical_json import normal
 from handler.config.endpoint_config import DTYPES
 from handler.config.field_metadata import KeyWriter
@@ -52,14 +52,9 @@ def cross_check(
     """
     config = saved_neuron_config(saved, "text_config")
     if config is None:
-        unreadable = Finding(
-            code="artifacts-without-neuron-config",
-            severity=Severity.ERROR,
-            setting="NEURON_COMPILED_ARTIFACTS",
-            why="neuron_config.json has no 'neuron_config', so the compiled configuration is unknown",
-            fix="Compile again, or give the directory that the compile wrote.",
-        )
-        return (unreadable,)
+        why = "neuron_config.json has no 'neuron_config', so the compiled configuration is unknown"
+        fix = "Compile again, or give the directory that the compile wrote."
+        return (Finding("artifacts-without-neuron-config", Severity.ERROR, SETTING, why, fix),)
     vision = saved_neuron_config(saved, "vision_config") or {}
     compared = [(config, *field) for field in _requested_fields(plan, lnc)]
     for name, value in mapping(plan.section("override_neuron_config").get("vision_neuron_config")).items():
@@ -133,14 +128,12 @@ def _dtype(name: str) -> str:
 
 
 def _finding(setting: str, name: str, saved: object, requested: object) -> Finding:
-    return Finding(
-        code=f"artifacts-differ-{name.replace('_', '-')}",
-        severity=Severity.ERROR,
-        setting=setting,
-        why=f"the compiled artifacts have {name} = {_shown(saved)}, but {_shown(requested)} is requested; the plugin "
-        "loads them unchanged and ignores the setting",
-        fix=f"Set it to {_shown(saved)}, or compile again.",
+    why = (
+        f"the compiled artifacts have {name} = {_shown(saved)}, but {_shown(requested)} is requested; the plugin "
+        "loads them unchanged and ignores the setting"
     )
+    fix = f"Set it to {_shown(saved)}, or compile again."
+    return Finding(f"artifacts-differ-{name.replace('_', '-')}", Severity.ERROR, setting, why, fix)
 
 
 def _shown(value: object) -> str:

@@ -105,13 +105,12 @@ class _ExternalExamination:
             count = count or _int(config, "world_size", 0) or _int(config, "tp_degree", 1)
             ranks = range(first, first + min(count, 4096))
         elif config:
-            self._report(
-                "artifacts-sharded-on-load",
+            why = (
                 f"according to {prefix}{CONFIG} no shards were saved, so every start shards the checkpoint at the "
-                "model's path (a 405B model takes 187 s that way, 108 s from shards)",
-                "Compile with save_sharded_checkpoint.",
-                Severity.WARNING,
+                "model's path (a 405B model takes 187 s that way, 108 s from shards)"
             )
+            fix = "Compile with save_sharded_checkpoint."
+            self._report("artifacts-sharded-on-load", why, fix, Severity.WARNING)
         present = [rank for rank in ranks if prefix + SHARD.format(rank) in self._sizes]
         for rank in present:
             self._read(prefix + SHARD.format(rank), read_header, "artifacts-broken-shard")

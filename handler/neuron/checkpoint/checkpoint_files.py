@@ -143,8 +143,5 @@ def unreadable(path: Path, error: OSError) -> SettingError:
 
 def _check_size(where: str, size: int) -> None:
     if size > LARGEST_JSON:
-        raise SettingError(
-            SETTING,
-            f"{where} has {size:,} bytes, too many for a JSON file of a model",
-            "Upload the original file again.",
-        )
+        problem = f"{where} has {size:,} bytes, too many for a JSON file of a model"
+        raise SettingError(SETTING, problem, "Upload the original file again.")

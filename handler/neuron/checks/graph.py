@@ -168,12 +168,9 @@ def global_topk(context: CheckContext) -> Iterator[Finding]:
 def speculation_on_cpu(context: CheckContext) -> Iterator[Finding]:
     """Fused speculation checks its tokens on the device (NxDI models/model_base.py asserts it)."""
     if context.nxd and context.values.speculates and KEY in context.values.given and context.values.given[KEY] is None:
-        yield error(
-            "needs-on-device-sampling",
-            context.key(KEY),
-            "speculation needs sampling on the device, and the settings choose CPU sampling",
-            "Set on_device_sampling to true, or remove the draft model.",
-        )
+        why = "speculation needs sampling on the device, and the settings choose CPU sampling"
+        fix = "Set on_device_sampling to true, or remove the draft model."
+        yield error("needs-on-device-sampling", context.key(KEY), why, fix)
 
 
 SAMPLING: Final = (on_device, global_topk, speculation_on_cpu)

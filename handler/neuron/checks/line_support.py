@@ -93,12 +93,8 @@ def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
         near = difflib.get_close_matches(key.rpartition(".")[2], rejection.accepted, n=1)
         accepted = ", ".join(rejection.accepted[:12])
         fix = f"Did you mean {near[0]}?" if near else f"Use {accepted}, or remove it." if accepted else "Remove it."
-        yield error(
-            "rejected-by-vllm",
-            f"{context.setting(name)}{dot}{key}",
-            why,
-            f"Remove it, or set {needs} with it." if needs else fix,
-        )
+        fix = f"Remove it, or set {needs} with it." if needs else fix
+        yield error("rejected-by-vllm", f"{context.setting(name)}{dot}{key}", why, fix)
 
 
 LINE_SUPPORT: Final = (unsupported, argument_of_another_version, rejected_by_vllm)

@@ -44,17 +44,11 @@ def other_method(context: CheckContext) -> Iterator[Finding]:
 
 
 def draft_model(context: CheckContext) -> Iterator[Finding]:
-    if (
-        context.plugin
-        and "speculative_config" in context.draft.args
-        and context.config.speculation in (None, "draft_model")
-    ):
-        yield info(
-            "draft-model-undocumented",
-            "speculative_model",
-            "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same",
-            "Measure the speed before you rely on it, or use EAGLE.",
-        )
+    with_draft = context.config.speculation in (None, "draft_model")
+    if context.plugin and with_draft and "speculative_config" in context.draft.args:
+        why = "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same"
+        fix = "Measure the speed before you rely on it, or use EAGLE."
+        yield info("draft-model-undocumented", "speculative_model", why, fix)
 
 
 def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:

@@ -70,12 +70,8 @@ def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
         return None
     if config.num_speculative_tokens is None or config.num_speculative_tokens < 1:
         why = "speculation needs the number of tokens that the draft proposes"
-        draft.error(
-            "speculation-without-length",
-            "num_speculative_tokens",
-            why,
-            "Set num_speculative_tokens, for example to a value from 3 to 7.",
-        )
+        fix = "Set num_speculative_tokens, for example to a value from 3 to 7."
+        draft.error("speculation-without-length", "num_speculative_tokens", why, fix)
         return None
     return {
         **speculative_keys(config),
