@@ -109,8 +109,8 @@ def unsupported_model(context: CheckContext, why: str, fix: str) -> Finding:
 
 def effective(draft: PlanDraft) -> dict[str, Json]:
     """The NeuronConfig that the plugin would build: its defaults, then the override."""
-    given = text_keys(draft.override)
-    return {**_defaults(draft), **{key: value for key, value in given.items() if key not in PLUGIN}}
+    keys = text_keys(draft.override)
+    return {**_defaults(draft), **{key: value for key, value in keys.items() if key not in PLUGIN}}
 
 
 def effective_vision(draft: PlanDraft) -> dict[str, Json] | None:

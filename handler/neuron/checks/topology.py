@@ -41,8 +41,8 @@ def _lnc(context: CheckContext) -> int | None:
     text = context.draft.env.get(VARIABLE, "").strip()
     if text.isascii() and text.isdigit() and len(text) < 4:
         return int(text)
-    given = context.values.given
-    return whole_number(given.get("logical_nc_config", given.get("logical_neuron_cores")))
+    keys = context.values.given
+    return whole_number(keys.get("logical_nc_config", keys.get("logical_neuron_cores")))
 
 
 def lnc(context: CheckContext) -> Iterator[Finding]:

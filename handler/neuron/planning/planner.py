@@ -75,8 +75,8 @@ def make_plan(
     values = ConfigValues(keys, facts.config if facts else {})
     context = CheckContext(draft, resolved, values, version, ConfigValues(vision) if vision else None, draft_model)
     findings += draft.findings
-    found = (finding for check in CHECKS for finding in check(context))
-    findings += [replace(finding, setting=config.setting(finding.setting)) for finding in found]
+    of_checks = (finding for check in CHECKS for finding in check(context))
+    findings += [replace(finding, setting=config.setting(finding.setting)) for finding in of_checks]
     if build is not None and context.nxd and not any(finding.severity is Severity.ERROR for finding in findings):
         raised = build(keys)
         findings += [raised] if raised is not None else []
