@@ -41,7 +41,7 @@ def command(
     from rich.console import Console
     from rich.progress import Progress
 
-    from handler.batches.batch_rows import decoded_row, succeeded_row
+    from handler.batches.batch_input import decoded_row, succeeded_row
     from handler.config.loading.config_loader import load
     from model_packaging.examination_report import named
 
@@ -100,8 +100,7 @@ def _answers(
 
     :raises ClickException: the engine did not start.
     """
-    from handler.batches.batch_input import read_lines
-    from handler.batches.batch_rows import decoded_row
+    from handler.batches.batch_input import decoded_row, read_lines
     from handler.batches.batches import WINDOW, Batches, BatchFields
     from handler.engine.event_loop import LoopThread
     from handler.startup.admission import Admission

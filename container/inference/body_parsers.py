@@ -14,7 +14,7 @@ from container.requests.request_record import record_of
 from container.service import Service
 from handler.engine.api_routes import Route
 from handler.schemas import dispatch
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.anthropic.message_fields import MessagesRoute
 from handler.schemas.dispatch import Parse
 from handler.schemas.openai.model_names import without_unknown_model
 from handler.schemas.tgi_lmi.request_options import RequestOptions

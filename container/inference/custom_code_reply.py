@@ -20,7 +20,7 @@ from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_conte
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_errors import InvalidReply, ReplyHeadersTooLong
-from handler.custom_code.request_deadline import REQUEST_DEADLINE
+from handler.custom_code.engine_model import REQUEST_DEADLINE
 
 # Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
 MOST_REPLY_HEADERS = 4096 - 256

@@ -15,7 +15,7 @@ from container.inference.pipeline import Pipeline
 from container.service import Service
 from handler.engine.api_routes import ALIASES, SPEECH, Route
 from handler.errors import UpgradeRequired
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.anthropic.message_fields import MessagesRoute
 
 INVOCATIONS = "/invocations"
 WEBSOCKET = "/invocations-bidirectional-stream"

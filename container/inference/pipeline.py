@@ -27,14 +27,13 @@ from handler.engine.event_loop import WorkThreads
 from handler.errors import EndpointError
 from handler.schemas.batch import Batch, lines_of
 from handler.schemas.dispatch import Parse
-from handler.schemas.framing import unframed
+from handler.schemas.framing import body_size, reply_size, unframed
 from handler.schemas.json_body import decode
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall, RunningCall
 from handler.schemas.request_fields import MAX_UNKNOWN
-from handler.schemas.work_size import body_size, reply_size
-from handler.sessions.session_errors import HEADER as SESSION_HEADER
+from handler.sessions.session_store import HEADER as SESSION_HEADER
 
 FORM_TYPES = LINE_TYPES | {FORM}
 STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))

@@ -13,8 +13,7 @@ from container.http.reply_head import Header
 from container.service import Service
 from handler.errors import InvalidField, MissingField
 from handler.schemas.reply import encode
-from handler.sessions.session_errors import HEADER, SessionsDisabled
-from handler.sessions.session_store import Sessions
+from handler.sessions.session_store import HEADER, Sessions, SessionsDisabled
 
 NEW_HEADER = "X-Amzn-SageMaker-New-Session-Id"
 CLOSED_HEADER = "X-Amzn-SageMaker-Closed-Session-Id"

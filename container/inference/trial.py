@@ -15,9 +15,9 @@ from handler.engine.event_loop import WorkThreads
 from handler.engine.generation.generation import StopReason
 from handler.errors import ClientError, EndpointError, EngineFailed
 from handler.schemas.dispatch import Parse
+from handler.schemas.framing import body_size
 from handler.schemas.json_body import decode
 from handler.schemas.reply import AnyCall
-from handler.schemas.work_size import body_size
 
 
 class TrialSink(CallSink):

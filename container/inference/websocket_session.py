@@ -18,9 +18,9 @@ from container.requests.error_responses import unexpected
 from container.requests.request_record import RequestRecord
 from container.service import Service
 from handler.errors import Draining, EndpointError
+from handler.schemas.framing import body_size, reply_size
 from handler.schemas.json_body import decode
 from handler.schemas.reply import encode
-from handler.schemas.work_size import body_size, reply_size
 from handler.startup.lifecycle import ServingStatus
 
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from container.openapi.bodies import ref
 from handler import errors
-from handler.batches.batch_errors import BatchEnded, BatchesOff
+from handler.batches.batch_objects import BatchEnded, BatchesOff
 from handler.custom_code import code_errors as custom
 from handler.engine.adapters import adapter_errors as adapters
 from handler.errors import EndpointError
-from handler.sessions import session_errors as sessions
+from handler.sessions import session_store as sessions
 from handler.startup.multi_model import model_errors as models
 
 Errors = tuple[type[EndpointError], ...]

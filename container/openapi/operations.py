@@ -15,9 +15,9 @@ from container.requests.deadline import TIMEOUT_HEADER
 from container.requests.request_body import FORM
 from container.routes.adapter_routes import ALIAS_HEADER
 from handler.engine.api_routes import ALIASES, SPEECH, Route
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.anthropic.message_fields import MessagesRoute
 from handler.schemas.reply import JSON_LINES, SSE
-from handler.sessions.session_errors import HEADER as SESSION_HEADER
+from handler.sessions.session_store import HEADER as SESSION_HEADER
 
 JSON: Final = "application/json"
 LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}

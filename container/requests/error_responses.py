@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from handler import errors
-from handler.schemas.anthropic.message_errors import error_document
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.anthropic.message_fields import MessagesRoute
+from handler.schemas.anthropic.message_reply import error_document
 from handler.schemas.reply import encode
 
 logger = logging.getLogger(__name__)

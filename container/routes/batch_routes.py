@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 from container.requests.request_body import FORM
 from container.routes.json_views import body_fields, number, reply
 from container.service import Service
-from handler.batches.batch_errors import BatchesOff, RecordDamaged
+from handler.batches.batch_objects import BatchesOff, RecordDamaged
 from handler.batches.batches import Batches, BatchFields
 from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedMediaType
 

@@ -1,4 +1,4 @@
-"""Binds the port, and runs the acceptor's process: gunicorn's master starts it, starts it again if it ends, and ends it.
+"""Binds the port, and runs the acceptor's process: gunicorn's master starts it, again if it ends, and ends it.
 
 The port is bound before the server is imported: SageMaker counts from the container's start, and the imports of Flask
 and of the routes are most of the time until gunicorn could bind it. Until then the kernel queues the connections.

@@ -37,7 +37,7 @@ SIGN_OF_LIFE_SECONDS = 1.0
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
 # delays the tokens of all others by as much; measured in benchmarks/README.md.
 SWITCH_INTERVAL = 0.0005
-# Of a drain: how often connections of WebSockets are looked at, and seconds for the last replies to reach their clients.
+# Of a drain: how often connections of WebSockets are looked at, and seconds for the last replies to reach clients.
 LAST_LOOKS, LAST_REPLIES_SECONDS = 20, 1.5
 
 

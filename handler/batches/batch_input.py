@@ -1,14 +1,18 @@
-"""Reads the input of a batch: each line is a request with an id of its own."""
+"""The lines of a batch's files: a request with an id of its own in the input, a reply or an error in the output."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from handler.engine.api_routes import Route
 from handler.errors import InvalidBody, InvalidField
 from handler.schemas.json_body import decode
+from handler.schemas.reply import encode
 
 MAX_LINES: Final = 50_000  # OpenAI's
 MAX_CUSTOM_ID: Final = 512
@@ -71,3 +75,33 @@ def _line(number: int, line: bytes, endpoint: Route) -> BatchLine:
     if not isinstance(body, dict):
         raise wrong("'body' must be an object")
     return BatchLine(custom_id, body)
+
+
+def reply_row(custom_id: str, status: int, body: object) -> bytes:
+    """The line of a request that has a reply."""
+    return _row(custom_id, {"status_code": status, "request_id": uuid.uuid4().hex, "body": body}, None)
+
+
+def expired_row(custom_id: str) -> bytes:
+    """The line of a request that was not run in time."""
+    problem = {"code": "batch_expired", "message": "This request was not run before the batch expired."}
+    return _row(custom_id, None, problem)
+
+
+def _row(custom_id: str, response: object, error: object) -> bytes:
+    identity = f"batch_req_{uuid.uuid4().hex}"
+    return encode({"id": identity, "custom_id": custom_id, "response": response, "error": error})
+
+
+def decoded_row(line: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.json.decode(line)
+    return row
+
+
+def succeeded_row(row: dict[str, Any]) -> bool:
+    return row["error"] is None and row["response"]["status_code"] == 200
+
+
+def batch_errors(code: str, message: str) -> dict[str, Any]:
+    """The `errors` of a batch that has failed."""
+    return {"object": "list", "data": [{"code": code, "message": message, "line": None, "param": None}]}

@@ -1,4 +1,4 @@
-"""The objects of OpenAI's Files and Batch APIs, as clients see them and as the store keeps them."""
+"""The objects of OpenAI's Files and Batch APIs, as clients see them and as the store keeps them, and their errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 import msgspec
+
+from handler.errors import ClientError, ServerError
 
 FILE_PREFIX: Final = "file-"
 BATCH_PREFIX: Final = "batch_"
@@ -90,3 +92,34 @@ class BatchObject(msgspec.Struct, frozen=True, kw_only=True):
 def new_id(prefix: str) -> str:
     """A new id. Ids sort by the time at which they were made."""
     return f"{prefix}{time.time_ns() // 1_000_000:012x}{uuid.uuid4().hex[:20]}"
+
+
+class BatchesOff(ClientError):
+    """The endpoint has no place for files and batches."""
+
+    status = 404
+    code = "batches_off"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Files and batches are off on this endpoint: set ENDPOINT_BATCH_STORE to a directory or s3://bucket/prefix."
+        )
+
+
+class BatchEnded(ClientError):
+    """A batch that has ended cannot be cancelled."""
+
+    status = 409
+    code = "batch_ended"
+
+    def __init__(self, identity: str, status: str) -> None:
+        super().__init__(f"The batch '{identity}' cannot be cancelled: it is {status}.", param="batch_id")
+
+
+class RecordDamaged(ServerError):
+    """The record of a file or a batch is not one."""
+
+    code = "record_damaged"
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"'{key}' in ENDPOINT_BATCH_STORE cannot be read: {problem}. Delete it.")

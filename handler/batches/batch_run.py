@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from handler.batches.batch_input import BatchLine
+from handler.batches.batch_input import BatchLine, decoded_row, expired_row, reply_row, succeeded_row
 from handler.batches.batch_objects import BatchObject, BatchStatus, RequestCounts
-from handler.batches.batch_rows import decoded_row, expired_row, reply_row, succeeded_row
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
 from handler.engine.core_queue import GROUP, RequestGroup

@@ -16,10 +16,8 @@ from typing import Final
 
 import msgspec
 
-from handler.batches.batch_errors import RecordDamaged
-from handler.batches.batch_input import INPUT, read_lines
-from handler.batches.batch_objects import BatchObject, BatchStatus
-from handler.batches.batch_rows import batch_errors, decoded_row, succeeded_row
+from handler.batches.batch_input import INPUT, batch_errors, decoded_row, read_lines, succeeded_row
+from handler.batches.batch_objects import BatchObject, BatchStatus, RecordDamaged
 from handler.batches.batch_run import PAUSE, BatchProgress, BatchRun, is_ready
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route

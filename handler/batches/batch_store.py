@@ -17,8 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from handler.batches.batch_errors import RecordDamaged
-from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, FileObject, new_id
+from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, FileObject, RecordDamaged, new_id
 from handler.errors import NothingStored
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import NotFound
@@ -52,10 +51,7 @@ class BatchStore:
         return added
 
     def file(self, identity: str, param: str = "file_id") -> FileObject:
-        """:raises NothingStored: there is no such file.
-
-        :raises RecordDamaged: its record cannot be read.
-        """
+        """:raises NothingStored, RecordDamaged: there is no such file, or its record cannot be read."""
         return self._record(FileObject, identity, f"files/{identity}/file.json", param)
 
     def content(self, identity: str, param: str = "file_id") -> Iterator[bytes]:
@@ -80,10 +76,7 @@ class BatchStore:
         self._objects.put(f"batches/{batch.id}/batch.json", msgspec.json.encode(batch))
 
     def batch(self, identity: str) -> BatchObject:
-        """:raises NothingStored: there is no such batch.
-
-        :raises RecordDamaged: its record cannot be read.
-        """
+        """:raises NothingStored, RecordDamaged: there is no such batch, or its record cannot be read."""
         return self._record(BatchObject, identity, f"batches/{identity}/batch.json", "batch_id")
 
     def batch_ids(self) -> list[str]:

@@ -9,9 +9,16 @@ from typing import Any, Final
 
 import msgspec
 
-from handler.batches.batch_errors import BatchEnded
 from handler.batches.batch_input import INPUT, ROUTES, read_lines
-from handler.batches.batch_objects import BATCH_PREFIX, BatchObject, BatchStatus, FileObject, RequestCounts, new_id
+from handler.batches.batch_objects import (
+    BATCH_PREFIX,
+    BatchEnded,
+    BatchObject,
+    BatchStatus,
+    FileObject,
+    RequestCounts,
+    new_id,
+)
 from handler.batches.batch_runner import BatchRunner
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
@@ -98,10 +105,7 @@ class Batches:
         return msgspec.structs.replace(batch, request_counts=counts, status=status)
 
     def cancel(self, identity: str) -> BatchObject:
-        """Cancels a batch. Replies that are there are kept.
-
-        :raises BatchEnded: it has ended.
-        """
+        """:raises BatchEnded: the batch has ended. Replies that are there are kept."""
         with self._runner.progress.lock:
             batch = self.store.batch(identity)
             if batch.status.ended:

@@ -63,10 +63,7 @@ def sourced(
 
 
 def converted(convert: Callable[[Value], Converted], value: Value, setting: str) -> Converted:
-    """Converts a value.
-
-    :raises SettingError: the value does not fit. The error names the setting.
-    """
+    """:raises SettingError: the value cannot be converted. The error names the setting."""
     try:
         return convert(value)
     except BadValue as bad:

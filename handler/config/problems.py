@@ -86,10 +86,7 @@ def unknown(setting: str, name: str, known: Iterable[str], prefix: str, what: st
 
 
 def reject_near_miss(name: str, known: Collection[str], what: str) -> None:
-    """Rejects a variable whose name differs from a known one by one or two letters.
-
-    :raises SettingError: the error suggests the known name.
-    """
+    """:raises SettingError: the name differs from a known one, which the error suggests, by one or two letters."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.92)
     if near and name not in known:
         raise SettingError(name, f"is not {what}", f"Did you mean {near[0]}?")

@@ -1,9 +1,10 @@
-"""The engine as custom code sees it. The default `model_fn` returns it."""
+"""The engine as custom code sees it. The default `model_fn` returns it. A context variable has a request's deadline."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 import msgspec
 
 from handler.custom_code.code_contract import CodeReply
-from handler.custom_code.request_deadline import deadline_arguments
 from handler.engine.engine import Engine
 from handler.engine.engine_request import EngineRequest
 from handler.engine.generation.generation import Generation
@@ -19,6 +19,18 @@ from handler.errors import EndpointError, InvalidField
 from handler.schemas import dispatch
 from handler.schemas.openai import chat, completion
 from handler.schemas.reply import AnyCall, Call, Reply, RunningCall
+
+# Takes whether the answer is streamed. Returns the seconds left, and the error for an answer that is too late.
+RequestDeadline = Callable[[bool], tuple[float, EndpointError]]
+# Set in the thread of a sync hook, and in the task of an async hook.
+REQUEST_DEADLINE: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
+
+
+def deadline_arguments(*, stream: bool) -> tuple[float, EndpointError] | tuple[()]:
+    """The arguments for `EngineRequest.begin`. None outside of a request."""
+    deadline = REQUEST_DEADLINE.get()
+    return () if deadline is None else deadline(stream)
+
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 CompletionStep = tuple[str, Sequence[int], str | None, int | str | None]

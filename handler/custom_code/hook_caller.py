@@ -22,10 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A function of custom code.
-
-    :param takes_context: whether its last argument is the context.
-    """
+    """A function of custom code. With `takes_context` its last argument is the context."""
 
     name: str
     function: Callable[..., Any]
@@ -54,10 +51,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class HookCaller:
-    """Calls hooks.
-
-    :param loop: runs async functions.
-    """
+    """Calls hooks. `loop` runs async functions."""
 
     loop: LoopThread = field(default_factory=lambda: LoopThread.start("custom-code"))
 

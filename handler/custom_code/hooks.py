@@ -106,12 +106,7 @@ class HookedCode:
         return encode(result)
 
 
-def load_hooks(
-    source: CodeSource,
-    engine: EngineModel | None,
-    environ: Mapping[str, str] = os.environ,
-    module: ModuleType | None = None,
-) -> HookedCode:
+def load_hooks(source: CodeSource, engine: EngineModel | None, module: ModuleType | None = None) -> HookedCode:
     """Imports the module, and loads its model once.
 
     :param module: the module, if it is imported already.
@@ -141,5 +136,5 @@ def load_hooks(
     run("pre_model_fn", model_dir)
     model = run("model_fn", model_dir)
     run("model_warmup_fn", model_dir, model)
-    accept = environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV, content_types.JSON)
+    accept = os.environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV, content_types.JSON)
     return HookedCode(hooks, model, model_dir, engine, accept, caller)

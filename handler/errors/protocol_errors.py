@@ -150,11 +150,11 @@ class BodiesTooLarge(ClientError):
 
     status = 429
     code = "too_many_body_bytes"
+    retry_after = 1
 
-    def __init__(self, limit_bytes: int, retry_after: int = 1) -> None:
-        self.retry_after = retry_after
+    def __init__(self, limit_bytes: int) -> None:
         super().__init__(
             f"The bodies of all requests may have {limit_bytes:,} bytes together (ENDPOINT_BODY_BUDGET); this one is "
-            f"too much now: try again in {retry_after} s, or send a smaller body.",
+            f"too much now: try again in {self.retry_after} s, or send a smaller body.",
             param="body",
         )

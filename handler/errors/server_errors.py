@@ -1,8 +1,8 @@
-"""Errors of the endpoint while it serves: it is not ready, its engine failed, or the deadline passed."""
+"""Errors that end a start, and those of the endpoint while it serves."""
 
 from __future__ import annotations
 
-from handler.errors.base import ServerError
+from handler.errors.base import EndpointError, ServerError
 
 
 class NotReady(ServerError):
@@ -63,3 +63,33 @@ class DeadlineExceeded(ServerError):
         self.seconds = seconds
         fix = "request fewer tokens" if stream else "request fewer tokens, or set 'stream' to true"
         super().__init__(f"The request did not finish before its deadline of {seconds:g} s: {fix}.")
+
+
+class SettingError(EndpointError):
+    """A setting that cannot work. It ends the process at once, rather than failing a health check an hour later.
+
+    :param setting: the variable or the configuration key at fault.
+    """
+
+    code = "invalid_setting"
+
+    def __init__(self, setting: str, problem: str, fix: str) -> None:
+        self.setting, self.problem, self.fix = setting, problem, fix
+        super().__init__(f"{setting}: {problem}. {fix}", param=setting)
+
+
+class NoDirectory(SettingError):
+    """A path that is no directory on this machine, wherever a command or a setting takes one."""
+
+    def __init__(self, setting: str, path: object, fix: str = "Give a directory, s3://bucket/prefix or a hub id."):
+        super().__init__(setting, f"there is no directory {str(path)[:200]}", fix)
+
+
+class StartFailed(ServerError):
+    """A stage of the start failed for a reason that is not a setting."""
+
+    code = "start_failed"
+
+    def __init__(self, stage: str, reason: str) -> None:
+        self.stage, self.reason = stage, reason
+        super().__init__(f"The start failed at '{stage}': {reason}")

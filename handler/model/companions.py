@@ -76,7 +76,9 @@ def fetch_companions(
     for name, address in config.lora_modules.items() if compiled_in else ():
         setting = config.source("lora_modules").name or "lora_modules"
         adapters[name] = local(address, setting)
-        _require_adapter(name, Path(adapters[name]), setting)
+        if not (Path(adapters[name]) / ADAPTER_CONFIG).is_file():
+            why = f"adapter '{name[:60]}' at {adapters[name]} has no {ADAPTER_CONFIG}"
+            raise SettingError(setting, why, "Give the directory or s3:// prefix that PEFT saved the adapter to.")
     draft = optional(config.speculative_model, "speculative_model")
     quantized = optional(config.quantized_checkpoints_path, "quantized_checkpoints_path")
     if adapters:
@@ -112,12 +114,6 @@ def _write_zero_adapter(source: Path, target: Path) -> bool:
         zeros.write(prefix + adapter.read(int.from_bytes(prefix, "little")))
         zeros.truncate(weights.stat().st_size)
     return True
-
-
-def _require_adapter(name: str, path: Path, setting: str) -> None:
-    if not (path / ADAPTER_CONFIG).is_file():
-        why = f"adapter '{name[:60]}' at {path} has no {ADAPTER_CONFIG}"
-        raise SettingError(setting, why, "Give the directory or s3:// prefix that PEFT saved the adapter to.")
 
 
 def _write(path: Path, document: dict[str, Json]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 
 # Has the native plugin compile on a host without devices, and the compiler's target, which it then needs.
 CPU_COMPILE: Final = "VLLM_NEURON_CPU_COMPILE"
@@ -35,11 +35,21 @@ class EnginePlan:
     def section(self, name: str) -> Mapping[str, Json]:
         """A section of `additional_config`, or the fork's engine argument of that name; empty if there is none."""
         additional = self.engine_args.get("additional_config")
-        section = (additional if isinstance(additional, dict) else self.engine_args).get(name)
-        return section if isinstance(section, dict) else {}
+        return mapping((additional if isinstance(additional, dict) else self.engine_args).get(name))
+
+    @property
+    def nxd_keys(self) -> Mapping[str, Json]:
+        """The NeuronConfig keys of NxD Inference: of a multimodal model, those of its text model."""
+        return text_keys(self.section("override_neuron_config"))
 
     def document(self) -> dict[str, Json]:
         return {"line": self.line, "engine_args": dict(self.engine_args), "env": dict(self.env)}
+
+
+def text_keys(override: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The NeuronConfig keys of a model: of a multimodal one, those of its text model."""
+    text = override.get("text_neuron_config")
+    return text if isinstance(text, dict) else override
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from handler.json_value import Json
+from handler.json_value import Json, mapping, whole_number, whole_numbers
 from handler.neuron.engine_plan import EnginePlan
 
 
@@ -35,11 +35,8 @@ def length_limits(plan: EnginePlan) -> LengthLimits:
     """The limits of a plan's graphs. Speculation needs room for its tokens at the end of a sequence."""
     if not plan.line.startswith(("nxdi", "fork")):
         return UNLIMITED
-    keys = plan.section("override_neuron_config")
-    text = keys.get("text_neuron_config")
-    keys = text if isinstance(text, dict) else keys
-    additional = plan.engine_args.get("additional_config")
-    prompt = _number(additional.get("max_prompt_length")) if isinstance(additional, dict) else None
+    keys = plan.nxd_keys
+    prompt = _number(mapping(plan.engine_args.get("additional_config")).get("max_prompt_length"))
     longest = _number(plan.engine_args.get("max_model_len"))
     contexts = [_number(keys.get("max_context_length")), prompt]
     sequences = [_number(keys.get("seq_len")), longest]
@@ -56,19 +53,18 @@ def length_limits(plan: EnginePlan) -> LengthLimits:
 
 
 def _speculated(plan: EnginePlan, keys: Mapping[str, Json]) -> int:
-    speculation = plan.engine_args.get("speculative_config")
-    tokens = speculation.get("num_speculative_tokens") if isinstance(speculation, dict) else None
+    tokens = mapping(plan.engine_args.get("speculative_config")).get("num_speculative_tokens")
     tokens = tokens or plan.engine_args.get("num_speculative_tokens")
     return max(_number(tokens) or 0, _number(keys.get("speculation_length")) or 0)
 
 
 def _number(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    number = whole_number(value)
+    return number if number is not None and number > 0 else None
 
 
 def _largest(value: Json) -> int | None:
-    numbers = [number for item in value if (number := _number(item))] if isinstance(value, list) else []
-    return max(numbers) if numbers else None
+    return max((number for number in whole_numbers(value) if number > 0), default=None)
 
 
 def _least(values: list[int | None]) -> int | None:

@@ -94,7 +94,7 @@ OPTIMUM_SETTINGS: Final = dict.fromkeys(NATIVE_ON_CPU | NATIVE_SETTINGS.keys(), 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
     """The limits of a plan's engine. If the user names compiled artifacts, their limits apply instead."""
     if plan.line.startswith("nxdi"):
-        return _nxd(plan.section("override_neuron_config"), {}, PLUGIN_ON_CPU)
+        return _nxd(plan.nxd_keys, {}, PLUGIN_ON_CPU)
     if plan.line.startswith("native"):
         return _native(plan.section("neuron_config"), plan.engine_args.get("async_scheduling") is False)
     if plan.line == "optimum":
@@ -107,7 +107,7 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
         speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
         # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
         greedy: dict[str, Json] = {"top_k": 1, "do_sample": False}
-        return _nxd(plan.section("override_neuron_config"), greedy if speculates else {}, FORK_ON_CPU)
+        return _nxd(plan.nxd_keys, greedy if speculates else {}, FORK_ON_CPU)
     # vLLM's CPU kernels for LoRA fail at the log probabilities of a prompt beside other requests, and end the core
     # (vllm/lora/punica_wrapper/punica_cpu.py, 0.16.0).
     return LORA_ON_CPU if plan.engine_args.get("enable_lora") else ON_CPU
@@ -115,9 +115,6 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
 
 def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: SamplingLimits) -> SamplingLimits:
     """The limits of NxD Inference. Its default uses each request's parameters; any configuration replaces it."""
-    text = keys.get("text_neuron_config")
-    if isinstance(text, dict):
-        keys = text
     sampling = keys.get(KEY, default or {"dynamic": True})
     if not isinstance(sampling, dict):
         return on_cpu

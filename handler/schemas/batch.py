@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
 from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
 from handler.schemas.dispatch import Parse
-from handler.schemas.framing import ignored_fields
+from handler.schemas.framing import body_size, ignored_fields, reply_size
 from handler.schemas.json_body import decode
 from handler.schemas.reply import AnyCall, RunningCall, encode
-from handler.schemas.work_size import body_size, reply_size
 
 # Each line has a reply, an empty one too: 3 MiB of empty lines would be 519 MiB of replies.
 MAX_LINES = 16_384
@@ -46,6 +46,7 @@ class RunSized(Protocol):
     def __call__(self, size: float, function: Callable[..., Any], /, *arguments: object) -> Awaitable[Any]: ...
 
 
+@dataclass(slots=True)
 class Batch:
     """The lines of one body. Every method runs on the engine's loop.
 
@@ -57,26 +58,16 @@ class Batch:
     :ivar ignored: the fields of its lines that have no effect, in their order.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        parse: Parse,
-        window: int,
-        left: Callable[[], float],
-        late: EndpointError,
-        begin: Callable[[RunningCall], object],
-        run_sized: RunSized,
-    ) -> None:
-        self._engine = engine
-        self._parse = parse
-        self._window = window
-        self._left = left
-        self._late = late
-        self._begin_call = begin
-        self._run_sized = run_sized
-        self._ended: asyncio.Queue[LineSink | None] = asyncio.Queue()
-        self._running: dict[int, RunningCall] = {}
-        self.ignored: dict[str, None] = {}
+    engine: Engine
+    parse: Parse
+    window: int
+    left: Callable[[], float]
+    late: EndpointError
+    begin: Callable[[RunningCall], object]
+    run_sized: RunSized
+    ignored: dict[str, None] = field(default_factory=dict)
+    _ended: asyncio.Queue[LineSink | None] = field(default_factory=asyncio.Queue)
+    _running: dict[int, RunningCall] = field(default_factory=dict)
 
     def leave(self, reason: str) -> None:
         """Ends the batch because the client has disconnected."""
@@ -90,7 +81,7 @@ class Batch:
         replies = [b""] * len(lines)
         try:
             for index, line in enumerate(lines):
-                while len(self._running) >= self._window:
+                while len(self._running) >= self.window:
                     if not await self._take(replies):
                         return None
                 try:
@@ -107,20 +98,20 @@ class Batch:
         return replies
 
     async def _begin(self, index: int, line: bytes) -> None:
-        if not self._left():
-            raise self._late
-        size = body_size(line, self._engine)
-        sink, request, ignored = await self._run_sized(size, self._request, index, line)
+        if not self.left():
+            raise self.late
+        size = body_size(line, self.engine)
+        sink, request, ignored = await self.run_sized(size, self._request, index, line)
         self.ignored.update(dict.fromkeys(ignored))
         self._running[sink.index] = request
-        self._begin_call(request)
+        self.begin(request)
 
     def _request(self, index: int, line: bytes) -> tuple[LineSink, RunningCall, tuple[str, ...]]:
-        call = self._parse(decode(line), self._engine)
+        call = self.parse(decode(line), self.engine)
         if call.stream:
             raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
         sink = LineSink(index, call, self._ended.put_nowait)
-        return sink, call.request(self._engine, sink), ignored_fields(call)
+        return sink, call.request(self.engine, sink), ignored_fields(call)
 
     async def _take(self, replies: list[bytes]) -> bool:
         line = await self._ended.get()
@@ -130,7 +121,7 @@ class Batch:
         if isinstance(line.error, EngineFailed | Draining):
             raise line.error
         if line.error is None:
-            replies[line.index] = await self._run_sized(line.size, line.reply.whole, *line.output)
+            replies[line.index] = await self.run_sized(line.size, line.reply.whole, *line.output)
         else:
             replies[line.index] = _error(line.error)
         return True

@@ -16,6 +16,9 @@ if
 - `prompt` is a list of several prompts;
 - the engine's answers are not plain text (`Traits`): a reasoning parser, gpt-oss, usage with details.
 
+A message is answered as the chat that it means. vLLM 0.16 has classes for Anthropic's API, but they lose the id of a
+tool's result and the stop sequence, and know no `thinking` (vllm/entrypoints/anthropic/serving.py).
+
 All other routes use the vLLM path only. Both paths give the same answer for the same plain body; a test compares them.
 """
 
@@ -28,10 +31,10 @@ from handler.engine.api_routes import ALIASES, SPEECH, Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedMediaType, UnsupportedTask
 from handler.schemas import request_fields
-from handler.schemas.anthropic import messages
-from handler.schemas.anthropic.message_fields import VERSION_FIELD
-from handler.schemas.anthropic.messages import MessagesRoute
-from handler.schemas.framing import framed, with_ignored
+from handler.schemas.anthropic.chat_document import chat_document
+from handler.schemas.anthropic.message_fields import VERSION_FIELD, CountFields, MessageFields, MessagesRoute, checked
+from handler.schemas.anthropic.message_reply import CountReply, MessageReply
+from handler.schemas.framing import WrappedCall, framed, with_ignored
 from handler.schemas.openai import chat, completion, speech, vllm_path
 from handler.schemas.openai.speech import FILE, SEND_AUDIO
 from handler.schemas.reply import AnyCall
@@ -92,24 +95,21 @@ def parse(
 def parse_path(
     path: Route | MessagesRoute, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str] = NO_HEADERS
 ) -> AnyCall:
-    """Parses a body of a path of OpenAI's API or of Anthropic's.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field of the body, of OpenAI's API or of Anthropic's, is wrong. The error names it."""
     if isinstance(path, Route):
         return parse_route(path, document, engine, headers)
     fields, ignored = request_fields.resolve(Body.MESSAGE, document)
-    call = messages.parse(path, fields, lambda route, chat: parse_route(route, chat, engine, headers))
-    return with_ignored(call, ignored)
+    if path is MessagesRoute.COUNT:
+        counted = parse_route(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)
+        return with_ignored(WrappedCall(counted, CountReply(counted.reply)), ignored)
+    chat = parse_route(Route.CHAT, chat_document(checked(fields, MessageFields)), engine, headers)
+    return with_ignored(WrappedCall(chat, MessageReply(chat.reply)), ignored)
 
 
 def parse_route(
     route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str] = NO_HEADERS
 ) -> AnyCall:
-    """Parses a body of an OpenAI route.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field is wrong. The error names it."""
     if route not in SPEECH and isinstance(document.get(FILE), bytes):
         raise UnsupportedMediaType("multipart/form-data")
     body = BODIES.get(route, Body.ROUTES)
@@ -158,10 +158,7 @@ def by_key(document: Mapping[str, Any], traits: Traits) -> Route | None:
 
 
 def path_of(attribute: str) -> Route | MessagesRoute:
-    """The route in the custom attribute `route=`.
-
-    :raises InvalidField: there is no such route.
-    """
+    """:raises InvalidField: the custom attribute `route=` names no route."""
     known = ", ".join((*Route, *MessagesRoute))
     try:
         if attribute in ALIASES:

@@ -1,7 +1,11 @@
-"""Frames the JSON documents of a stream: as server-sent events, or as lines (LMI's `application/jsonlines`)."""
+"""Frames the JSON documents of a stream: as server-sent events, or as lines (LMI's `application/jsonlines`).
+
+And how much work a body and a reply are, in bytes: whoever serves a loop does what is much in a thread.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -9,7 +13,7 @@ from typing import ClassVar, Final
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Sink, StopReason
 from handler.errors import EndpointError
-from handler.schemas.reply import DONE, JSON_LINES, AnyCall, Reply, RunningCall
+from handler.schemas.reply import DONE, JSON_LINES, AnyCall, Call, Reply, RunningCall
 
 DATA: Final = b"data: "
 
@@ -80,3 +84,18 @@ class JsonLines(Reply):
 def lines(events: bytes) -> bytes:
     """Converts complete events to lines. JSON text contains no line end, so the bytes separate the events."""
     return events.removesuffix(DONE).replace(b"\n\ndata: ", b"\n").removeprefix(DATA).replace(b"\n\n", b"\n")
+
+
+# The size of what takes long for another reason than its bytes.
+LARGE: Final = math.inf
+
+
+def body_size(body: bytes, engine: Engine) -> float:
+    """A tokenizer that is not compiled takes long for any body."""
+    return len(body) if engine.prompts.compiled else LARGE
+
+
+def reply_size(call: AnyCall) -> float:
+    """Plain text is small. Log probabilities and several sequences are not."""
+    inner = unframed(call)
+    return 0 if isinstance(inner, Call) and inner.generation.scores is None else LARGE

@@ -25,10 +25,7 @@ BRACKETS: Final = re.compile(rb"[\[\]{}]")
 
 
 def decode(body: bytes) -> Document:
-    """The JSON object in a body.
-
-    :raises InvalidBody: the message describes the problem, without quoting the body.
-    """
+    """:raises InvalidBody: the body is no JSON object. The message describes the problem, without quoting the body."""
     if not body.strip():
         raise InvalidBody("it is empty")
     _check_size(body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from handler.engine.core_queue import join_group
 from handler.engine.engine import Engine
@@ -16,12 +15,16 @@ from handler.schemas.reply import Reply, RunningCall
 Output = tuple[str, Sequence[int], str | None, StopReason]
 
 
-class MultipleReply(Reply, Protocol):
-    """A reply that is made of several outputs."""
+class MultipleReply(Reply):
+    """A reply made of several outputs, which are in the order of the generations. It has no events."""
 
-    def receive_all(self, outputs: Sequence[Output]) -> None:
-        """Receives all outputs, in the order of the generations. Called once, before `whole`."""
-        ...
+    __slots__ = ("outputs",)
+
+    def __init__(self) -> None:
+        self.outputs: Sequence[Output] = ()
+
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +46,20 @@ class MultipleCall:
         return running
 
 
+@dataclass(slots=True)
 class RunningGenerations:
     """Runs the generations of one request as one. The first failure ends the others."""
 
-    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "requests")
+    reply: MultipleReply
+    sink: Sink
+    waiting: int
+    tokens: TokenCounts
+    outputs: list[Output] = field(init=False)
+    ended: bool = False
+    requests: Sequence[RunningCall] = ()
 
-    def __init__(self, reply: MultipleReply, sink: Sink, parts: int, tokens: TokenCounts) -> None:
-        self._tokens = tokens
-        self._reply = reply
-        self._sink = sink
-        self._outputs: list[Output] = [("", (), None, None)] * parts
-        self._waiting = parts
-        self.ended = False
-        self.requests: Sequence[RunningCall] = ()
+    def __post_init__(self) -> None:
+        self.outputs = [("", (), None, None)] * self.waiting
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         join_group()
@@ -63,18 +67,18 @@ class RunningGenerations:
             request.begin(seconds, late)
 
     def push(self, place: int, output: Output) -> None:
-        self._outputs[place] = output
-        self._tokens.output += len(output[1])
-        self._waiting -= 1
-        if self._waiting == 0 and not self.ended:
+        self.outputs[place] = output
+        self.tokens.output += len(output[1])
+        self.waiting -= 1
+        if self.waiting == 0 and not self.ended:
             self.ended, self.requests = True, ()
-            self._reply.receive_all(self._outputs)
-            self._sink.push("", (), "stop", None)
+            self.reply.outputs = self.outputs
+            self.sink.push("", (), "stop", None)
 
     def fail(self, error: EndpointError) -> None:
         if not self.ended:
             self.cancel()
-            self._sink.fail(error)
+            self.sink.fail(error)
 
     def cancel(self) -> None:
         self.ended = True
@@ -83,17 +87,15 @@ class RunningGenerations:
             request.cancel()
 
 
+@dataclass(slots=True)
 class GenerationPart:
     """The sink of one generation."""
 
-    __slots__ = ("_place", "_running")
-
-    def __init__(self, running: RunningGenerations, place: int) -> None:
-        self._running = running
-        self._place = place
+    running: RunningGenerations
+    place: int
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
-        self._running.push(self._place, (text, token_ids, finish_reason, stop_reason))
+        self.running.push(self.place, (text, token_ids, finish_reason, stop_reason))
 
     def fail(self, error: EndpointError) -> None:
-        self._running.fail(error)
+        self.running.fail(error)

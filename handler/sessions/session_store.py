@@ -1,4 +1,4 @@
-"""The open sessions, with a limit on their number. Each expires at a time that is set when it begins.
+"""The open sessions, with a limit on their number, and their errors. Each expires at a time that is set when it begins.
 
 The state of a session is the key-value cache of its conversation, which the engine finds again by the prompt's prefix.
 So only the session ids and their expiry are stored. SageMaker sends all requests of a session to the same instance
@@ -15,15 +15,49 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from handler.sessions.session_errors import SessionNotFound, TooManySessions
+from handler.errors import ClientError
+
+HEADER = "X-Amzn-SageMaker-Session-Id"
+
+
+class SessionsDisabled(ClientError):
+    """The request has the field of a session, its id or the request type, and sessions are off."""
+
+    code = "sessions_disabled"
+
+    def __init__(self, field: str) -> None:
+        super().__init__(
+            f"Sessions are disabled on this endpoint: leave {field} out, or set ENDPOINT_ENABLE_SESSIONS=true.",
+            param=field,
+        )
+
+
+class SessionNotFound(ClientError):
+    """The session never existed, was closed, has expired, or belonged to a process that has ended.
+
+    A 400, as in aws/model-hosting-container-standards (sagemaker/sessions/transform.py).
+    """
+
+    code = "session_not_found"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The session {why}: start a new one with the session id 'NEW_SESSION'.", param=HEADER)
+
+
+class TooManySessions(ClientError):
+    """The limit of open sessions is reached."""
+
+    status = 429
+    code = "too_many_sessions"
+
+    def __init__(self, limit: int, retry_after: int) -> None:
+        self.limit, self.retry_after = limit, retry_after
+        super().__init__(f"{limit} sessions are open, which is the limit: close one, or try again in {retry_after} s.")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An open session.
-
-    :param expires: seconds since the epoch.
-    """
+    """An open session. `expires` is in seconds since the epoch."""
 
     identity: str
     expires: float
@@ -54,10 +88,7 @@ class Sessions:
             return len(self._open)
 
     def begin(self) -> Session:
-        """Opens a session.
-
-        :raises TooManySessions: the limit of open sessions is reached.
-        """
+        """:raises TooManySessions: the limit of open sessions is reached."""
         with self._lock:
             self._expire()
             if len(self._open) >= self._limit:
@@ -68,10 +99,7 @@ class Sessions:
             return session
 
     def check(self, identity: str) -> Session:
-        """The open session with this id.
-
-        :raises SessionNotFound: it is not open.
-        """
+        """:raises SessionNotFound: no session with this id is open."""
         with self._lock:
             found = self._open.get(identity)
             if found is not None and found.expires <= self._clock():
@@ -81,10 +109,7 @@ class Sessions:
             return found
 
     def close(self, identity: str) -> None:
-        """Closes a session.
-
-        :raises SessionNotFound: it is not open.
-        """
+        """:raises SessionNotFound: the session is not open."""
         self.check(identity)
         with self._lock:
             if self._open.pop(identity, None) is None:

@@ -41,10 +41,7 @@ class Admission:
         return min(MAX_RETRY_AFTER, max(1, math.ceil(self._interval * self.limit * FREE_SHARE)))
 
     def enter(self) -> None:
-        """Counts a request.
-
-        :raises TooManyRequests: the limit is reached.
-        """
+        """:raises TooManyRequests: as many requests as the limit are counted already."""
         with self._changed:
             if self._count >= self.limit:
                 raise TooManyRequests(self.limit, self.retry_after)

@@ -1,26 +1,37 @@
-"""How each line compiles and loads artifacts: their keys, where they are compiled, how an engine finds them."""
+"""How each line compiles and loads artifacts: their keys, where they are compiled, how an engine finds them.
+
+Without a store, what NxD Inference compiles is kept in the scratch directory. By itself its loader compiles beside the
+model, which is read-only on SageMaker, at every start (vllm-project/vllm-neuron,
+worker/neuronx_distributed_model_loader.py; the fork's too). It also loads any directory without a check, so the
+directory's name is the artifacts' key, and a directory that a killed compile left is removed.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from handler.artifacts.compile_caches.native_cache import NativeCache
 from handler.artifacts.compile_caches.neff_cache import NeffCache, environment
-from handler.artifacts.compile_caches.neff_layout import NATIVE
-from handler.artifacts.compile_caches.neff_store import NeffStore
+from handler.artifacts.compile_caches.neff_store import NATIVE, NeffStore
 from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCache
+from handler.artifacts.external.external_artifacts import describe
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
+from handler.artifacts.identity.canonical_json import digest
 from handler.artifacts.identity.checkpoint_identity import identify, identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.companions import Companions
+from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
+from handler.neuron.lines.fork import SUFFIX
 from handler.processes import current_environment
 from handler.storage.directory_objects import DirectoryObjects
 
@@ -50,9 +61,9 @@ class ArtifactBackend:
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
         content = _sharded(plan)
         checkpoint = identify(DirectoryObjects(self.model), content=content)
-        others = identify_companions(self.companions, self.config.scratch, content=content)
+        companions = identify_companions(self.companions, self.config.scratch, content=content)
         versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), current_environment()
-        return KeyInputs(plan, versions, platform, checkpoint, environ, others.adapters, others.draft, others.quantized)
+        return KeyInputs(plan, versions, platform, checkpoint, environ, *companions)
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
@@ -166,13 +177,39 @@ class CpuBackend(CacheBackend):
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         checkpoint = identify(DirectoryObjects(self.model), content=False)
-        others = identify_companions(self.companions, self.config.scratch, content=False)
+        adapters, draft, _ = identify_companions(self.companions, self.config.scratch, content=False)
         target = CompileTarget("cpu", None, tuple(cpu_features()))
-        return KeyInputs(plan, cpu_versions(), target, checkpoint, current_environment(), others.adapters, others.draft)
+        return KeyInputs(plan, cpu_versions(), target, checkpoint, current_environment(), adapters, draft)
 
 
 def _sharded(plan: EnginePlan) -> bool:
-    additional = plan.engine_args.get("additional_config")
-    holder = additional if isinstance(additional, dict) else plan.engine_args  # on the fork it is an argument
-    override = holder.get("override_neuron_config")
-    return isinstance(override, dict) and override.get("save_sharded_checkpoint") is True
+    return plan.section("override_neuron_config").get("save_sharded_checkpoint") is True
+
+
+logger = logging.getLogger(__name__)
+
+
+def compiles_in_scratch(config: EndpointConfig, plan: EnginePlan) -> bool:
+    """Whether a start without a store compiles into the scratch directory."""
+    saves = plan.line.startswith(("nxdi", "fork")) and not plan.line.endswith(SUFFIX)
+    return saves and not config.artifact_store and not config.compiled_artifacts
+
+
+def with_scratch_artifacts(
+    config: EndpointConfig, plan: EnginePlan, model: Model, companions: Companions
+) -> EnginePlan:
+    """The plan of an engine that loads what an earlier start compiled with the same key, or compiles there."""
+    if not compiles_in_scratch(config, plan):
+        return plan
+    backend = artifact_backend(config, plan, Path(model.path), companions)
+    # A hub id has no files yet: its plan, which names it, is the key.
+    key = backend.keys(backend.key_inputs(plan))[0].digest if model.size else digest(plan.document())
+    directory = config.scratch / "compiled" / key[:32]
+    artifacts = describe(DirectoryObjects(directory)) if directory.is_dir() else None
+    if artifacts is not None and artifacts.loadable:
+        logger.info("loading what an earlier start compiled: %s", directory)
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+        kept = "they are lost with this instance: ENDPOINT_ARTIFACT_STORE would keep them"
+        logger.warning("the artifacts are compiled into %s, and %s", directory, kept)
+    return backend.to_compile(plan, directory)

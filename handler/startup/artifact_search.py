@@ -167,10 +167,7 @@ def engine_with_neff_cache(
 
 
 def open_store(state: ServingState) -> ArtifactStore:
-    """Opens the configured artifact store.
-
-    :raises SettingError: the store or the signing key is not valid.
-    """
+    """:raises SettingError: the artifact store or the signing key is not valid."""
     config = state.config
     assert config.artifact_store is not None, "called without a store"
     return ArtifactStore.open(config.artifact_store, signer(config.artifact_signing_key or ""))

@@ -56,10 +56,7 @@ def prepared_code(state: ServingState, model: Model) -> CodeSource | None:
 
 
 def load_custom_code(state: ServingState, source: CodeSource | None) -> None:
-    """Loads the custom code, if there is any.
-
-    :raises SettingError: the code cannot be loaded.
-    """
+    """:raises SettingError: the custom code cannot be loaded."""
     if source is None:
         return
     state.lifecycle.stage(f"load {source.file.name}")

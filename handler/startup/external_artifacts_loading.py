@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from handler.artifacts.external.cross_check import cross_check
-from handler.artifacts.external.external_artifacts import describe
+from handler.artifacts.external.external_artifacts import NOT_VOUCHED, describe
 from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
 from handler.artifacts.restore.restore_target import require_scratch
 from handler.config.finding import Finding, Severity
@@ -53,8 +53,7 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     with shown(state.lifecycle, "fetch artifacts") as progress:
         directory = fetch_external_artifacts(config.compiled_artifacts, target, setting, of_bytes(progress))
     artifacts = describe(DirectoryObjects(directory))
-    unknown = "; ".join(artifacts.not_vouched)
-    logger.info("the external artifacts at %s cannot be checked for: %s", artifacts.where, unknown)
+    logger.info("the external artifacts at %s cannot be checked for: %s", artifacts.where, "; ".join(NOT_VOUCHED))
     _raise_errors(artifacts.findings, setting)
     instance = this_machine(config)
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (str(instance.lnc[0]) if instance else None)
@@ -73,10 +72,7 @@ def _is_free(directory: Path, source: str) -> bool:
 
 
 def _raise_errors(findings: Sequence[Finding], setting: str) -> None:
-    """Logs the warnings among the findings.
-
-    :raises SettingErrors: there are errors among them.
-    """
+    """:raises SettingErrors: there are errors among the findings. The others are logged."""
     for finding in findings:
         if finding.severity is not Severity.ERROR:
             logger.warning("[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.fix)

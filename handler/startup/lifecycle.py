@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -63,53 +63,34 @@ class TimedStep:
     rate: float = 0.0
 
 
+@dataclass(slots=True)
 class Lifecycle:
     """The state of the endpoint. The start, the watchdog and signals change it; every request reads it. Thread-safe.
 
     :param stage_ended: called with each finished stage and its seconds.
     :param became_ready: called once.
     :param failed: called once, with the reason.
+    :ivar status: the state now. Only the methods change it.
     :ivar changed: called after each change of the state or the stage, before the other functions.
     :ivar served: whether the endpoint has been ready.
     :ivar stages: the finished stages of the start, in order, each with its seconds.
     :ivar steps: the steps that run beside each other, by name, in the order in which they began.
     """
 
-    __slots__ = (
-        "_became_ready",
-        "_failed",
-        "_lock",
-        "_prefix",
-        "_stage_ended",
-        "_status",
-        "began",
-        "changed",
-        "served",
-        "stages",
-        "steps",
-    )
+    stage_ended: Callable[[str, float], None] = lambda stage, seconds: None
+    became_ready: Callable[[], None] = lambda: None
+    failed: Callable[[str], None] = lambda reason: None
+    changed: Callable[[], None] = lambda: None
+    began: float = field(default_factory=time.monotonic)
+    served: bool = False
+    stages: tuple[tuple[str, float], ...] = ()
+    steps: dict[str, TimedStep] = field(default_factory=dict)
+    status: Status = field(init=False)
+    _prefix: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __init__(
-        self,
-        stage_ended: Callable[[str, float], None] = lambda stage, seconds: None,
-        became_ready: Callable[[], None] = lambda: None,
-        failed: Callable[[str], None] = lambda reason: None,
-    ) -> None:
-        self._stage_ended = stage_ended
-        self._became_ready = became_ready
-        self._failed = failed
-        self._lock = threading.Lock()
-        self.changed: Callable[[], None] = lambda: None
-        self.began = time.monotonic()
-        self.served = False
-        self.stages: tuple[tuple[str, float], ...] = ()
-        self.steps: dict[str, TimedStep] = {}
-        self._prefix = ""
-        self._status = Status(ServingStatus.STARTING, "bind port", self.began)
-
-    @property
-    def status(self) -> Status:
-        return self._status
+    def __post_init__(self) -> None:
+        self.status = Status(ServingStatus.STARTING, "bind port", self.began)
 
     def stage(self, name: str) -> None:
         """Begins the next stage of the start."""
@@ -135,34 +116,34 @@ class Lifecycle:
         with self._lock:
             if step in self.steps:
                 self.steps = {**self.steps, step: replace(self.steps[step], done=done, total=total, rate=rate)}
-            if step in ("", self._status.stage):
-                self._status = replace(self._status, done=done, total=total, rate=rate, waiting=waiting)
+            if step in ("", self.status.stage):
+                self.status = replace(self.status, done=done, total=total, rate=rate, waiting=waiting)
 
     def ready(self) -> None:
         if self._end_stage(ServingStatus.READY, "ready"):
-            self._became_ready()
+            self.became_ready()
 
     def drain(self) -> None:
         """Rejects new requests from now on, after SIGTERM. A failed endpoint stays failed."""
         with self._lock:
-            if self._status.state is not ServingStatus.FAILED:
-                self._status = Status(ServingStatus.DRAINING, "draining", time.monotonic())
+            if self.status.state is not ServingStatus.FAILED:
+                self.status = Status(ServingStatus.DRAINING, "draining", time.monotonic())
         self.changed()
 
     def fail(self, reason: str) -> None:
         with self._lock:
-            if self._status.state is ServingStatus.FAILED:
+            if self.status.state is ServingStatus.FAILED:
                 return
-            self._status = Status(ServingStatus.FAILED, self._status.stage, time.monotonic(), reason=reason)
+            self.status = Status(ServingStatus.FAILED, self.status.stage, time.monotonic(), reason=reason)
         self.changed()
-        self._failed(reason)
+        self.failed(reason)
 
     def timeline(self) -> list[TimedStep]:
         """The steps and stages of the start, in the order in which they began; the stage that runs, or failed, too.
 
         A stage waited for the one before it. A stage that only waited for a step of its name is left out.
         """
-        status, steps = self._status, self.steps
+        status, steps = self.status, self.steps
         rows, began = list(steps.values()), self.began
         before: tuple[str, ...] = ()
         for stage, seconds in self.stages:
@@ -176,7 +157,7 @@ class Lifecycle:
 
     def require_ready(self) -> None:
         """:raises NotReady, Draining, EngineFailed: no request can be accepted now."""
-        status = self._status
+        status = self.status
         if status.state is ServingStatus.STARTING:
             raise NotReady(status.stage)
         if status.state is ServingStatus.DRAINING:
@@ -188,12 +169,12 @@ class Lifecycle:
     def _end_stage(self, state: ServingStatus, name: str) -> bool:
         """Ends the current stage and begins the next. False if the endpoint is not starting any more."""
         with self._lock:
-            if self._status.state is not ServingStatus.STARTING:
+            if self.status.state is not ServingStatus.STARTING:
                 return False
-            before, now = self._status, time.monotonic()
-            self._status = Status(state, name, now)
+            before, now = self.status, time.monotonic()
+            self.status = Status(state, name, now)
             self.stages += ((before.stage, now - before.since),)
             self.served = state is ServingStatus.READY
         self.changed()
-        self._stage_ended(before.stage, now - before.since)
+        self.stage_ended(before.stage, now - before.since)
         return True

@@ -83,10 +83,7 @@ class ServingState:
         return None if self.engine is None else self.engine.adapters
 
     def model(self, name: str) -> LoadedModel | Adapter:
-        """The model or adapter of this name.
-
-        :raises ModelNotLoaded: there is neither.
-        """
+        """:raises ModelNotLoaded: there is neither a model nor an adapter of this name."""
         self.require_engine()
         adapters = self.adapters
         if adapters is None or name not in adapters.names():

@@ -27,6 +27,7 @@ from handler.processes import current_environment
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
+from handler.startup.artifact_backends import compiles_in_scratch, with_scratch_artifacts
 from handler.startup.artifact_search import engine_by_artifacts, engine_with_neff_cache
 from handler.startup.checked_plan import checked_plan, require_line, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, names_requirements, prepared_code
@@ -36,7 +37,6 @@ from handler.startup.multi_model.memory_budget import need_of
 from handler.startup.multi_model.model_registry import ModelRegistry
 from handler.startup.multi_model.model_start import start as start_model
 from handler.startup.progress_display import of_bytes, shown
-from handler.startup.scratch_artifacts import compiles_in_scratch, with_scratch_artifacts
 from handler.startup.serving_state import ServingState
 from handler.startup.start_diagnosis import explained_start_failure
 from handler.startup.start_steps import StartSteps, Step

@@ -30,10 +30,7 @@ class StepsEnded(Exception):
 
 
 class StartSteps:
-    """The steps of one start. The first failure ends all of them.
-
-    :param lifecycle: is told when each step begins and ends.
-    """
+    """The steps of one start. The first failure ends all of them. The lifecycle is told when each begins and ends."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle

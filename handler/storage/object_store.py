@@ -81,10 +81,7 @@ class ObjectStore(Protocol):
         """Yields every object whose key begins with `prefix`, sorted by key."""
 
     def head(self, key: str) -> ObjectInfo:
-        """Returns the metadata of one object.
-
-        :raises NotFound: there is no such object.
-        """
+        """:raises NotFound: there is no such object."""
 
     def location(self, key: str) -> Location:
         """Returns where the bytes of an object are, for code that reads them itself. The object need not exist."""

@@ -190,8 +190,6 @@ def _check_room(target: Path, needed: int) -> None:
     existing = next(parent for parent in target.parents if parent.exists())
     free = shutil.disk_usage(existing).free
     if needed > free:
-        raise SettingError(
-            "ENDPOINT_SCRATCH",
-            f"the model needs {needed / 1e9:.1f} GB and {existing} has {free / 1e9:.1f} GB free",
-            "Give a directory on a larger volume, or a larger volume to the endpoint.",
-        )
+        problem = f"the model needs {needed / 1e9:.1f} GB and {existing} has {free / 1e9:.1f} GB free"
+        fix = "Give a directory on a larger volume, or a larger volume to the endpoint."
+        raise SettingError("ENDPOINT_SCRATCH", problem, fix)

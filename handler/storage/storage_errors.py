@@ -20,10 +20,7 @@ class ArtifactError(ServerError):
 
 
 class LocatedError(ArtifactError):
-    """An error of one object, file or bucket, which the message names first.
-
-    :cvar text: the message, with `{where}` and `{problem}`.
-    """
+    """An error of an object, file or bucket, which the message, `text` with `{where}` and `{problem}`, names first."""
 
     text: ClassVar[str]
 
@@ -181,10 +178,7 @@ class DigestMismatch(ArtifactError):
 
 
 class EntryDamaged(ArtifactError):
-    """Objects of an entry are damaged or missing.
-
-    :param entries: the URIs of the manifests.
-    """
+    """Objects of an entry are damaged or missing. `entries` are the URIs of the manifests."""
 
     code = "artifact_entry_damaged"
 

@@ -12,7 +12,7 @@ from random import Random
 
 from greenlet import greenlet
 
-from handler.artifacts.lease.clock import Cancel
+from handler.artifacts.lease.lease import Cancel
 
 EPOCH = 1_800_000_000.0
 # S3 refuses requests of a machine whose date is off by 15 minutes. Seconds.

@@ -136,8 +136,8 @@ def limit_exporter_logs() -> None:
 def carrier(environ: Mapping[str, Any], attributes: Mapping[str, str]) -> dict[str, str]:
     """Headers `traceparent`, and `tracestate` if there is one. Empty: the request begins a new trace.
 
-    They come from W3C's headers, X-Ray's header or the custom attributes: SageMaker passes on only its own headers, so a
-    client of InvokeEndpoint sends the context in `CustomAttributes`.
+    They come from W3C's headers, X-Ray's header or the custom attributes: SageMaker passes on only its own headers, so
+    a client of InvokeEndpoint sends the context in `CustomAttributes`.
 
     :param environ: the WSGI environment.
     :param attributes: the custom attributes.

@@ -1,6 +1,6 @@
 """Collects what the native plugin compiles and traces as an artifact, and restores it.
 
-Both are below VLLM_CACHE_ROOT: a directory for each compiled graph (`neff_layout`), and from version 0.29 on the
+Both are below VLLM_CACHE_ROOT: a directory for each compiled graph (`neff_store`), and from version 0.29 on the
 Precompile Cache of traces, with which a warm start does not trace the model again (AWS Neuron documentation, "How to
 use the Precompile Cache"). Its files have no documented names, so an entry has everything below the root but logs,
 locks and vLLM's records of model classes.
@@ -12,7 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from handler.artifacts.compile_caches.neff_layout import NATIVE
+from handler.artifacts.compile_caches.neff_store import NATIVE
 from handler.storage.storage_errors import NotFound
 
 # The directory of an entry that has the traces. The directories beside it have one compiled graph each.

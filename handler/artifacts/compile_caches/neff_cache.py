@@ -24,8 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from handler.artifacts.compile_caches.neff_layout import NEURONX_CC, CacheLayout
-from handler.artifacts.compile_caches.neff_store import NeffStore, StoredModule
+from handler.artifacts.compile_caches.neff_store import NEURONX_CC, CacheLayout, NeffStore, StoredModule
 from handler.storage.storage_errors import ArtifactError
 from handler.storage.transfer.download_directory import free
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handler.artifacts.external.external_artifacts import saved_neuron_config
+from handler.artifacts.external.external_artifacts import SETTING, saved_neuron_config
 from handler.artifacts.identity.canonical_json import normal
 from handler.config.endpoint_config import DTYPES
 from handler.config.field_metadata import KeyWriter
 from handler.config.fields import keys_written_by
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.engine_plan import EnginePlan
 
 MISSING = object()
@@ -52,18 +52,13 @@ def cross_check(
     """
     config = saved_neuron_config(saved, "text_config")
     if config is None:
-        unreadable = Finding(
-            code="artifacts-without-neuron-config",
-            severity=Severity.ERROR,
-            setting="NEURON_COMPILED_ARTIFACTS",
-            why="neuron_config.json has no 'neuron_config', so the compiled configuration is unknown",
-            fix="Compile again, or give the directory that the compile wrote.",
-        )
-        return (unreadable,)
+        why = "neuron_config.json has no 'neuron_config', so the compiled configuration is unknown"
+        fix = "Compile again, or give the directory that the compile wrote."
+        return (Finding("artifacts-without-neuron-config", Severity.ERROR, SETTING, why, fix),)
     vision = saved_neuron_config(saved, "vision_config") or {}
     compared = [(config, *field) for field in _requested_fields(plan, lnc)]
-    requested_vision = _vision_override(plan)
-    compared += [(vision, name, f"vision_neuron_config.{name}", value) for name, value in requested_vision.items()]
+    for name, value in mapping(plan.section("override_neuron_config").get("vision_neuron_config")).items():
+        compared.append((vision, name, f"vision_neuron_config.{name}", value))
     findings = [
         _finding(setting, name, holder.get(name), requested)
         for holder, name, setting, requested in compared
@@ -78,13 +73,8 @@ def cross_check(
 def _batching(config: Mapping[str, Json], plan: EnginePlan) -> Iterator[Finding]:
     """Compares `max_num_seqs` with `batch_size`. With chunked prefill the two differ: there `batch_size` is 1."""
     requested = plan.engine_args.get("max_num_seqs")
-    if (
-        not isinstance(requested, int)
-        or "batch_size" in _text_override(plan)
-        or plan.engine_args.get("enable_chunked_prefill")
-    ):
-        return
-    if config.get("batch_size") != requested:
+    overridden = "batch_size" in _text_override(plan) or plan.engine_args.get("enable_chunked_prefill")
+    if isinstance(requested, int) and not overridden and config.get("batch_size") != requested:
         yield _finding("max_num_seqs", "batch_size", config.get("batch_size"), requested)
 
 
@@ -138,14 +128,12 @@ def _dtype(name: str) -> str:
 
 
 def _finding(setting: str, name: str, saved: object, requested: object) -> Finding:
-    return Finding(
-        code=f"artifacts-differ-{name.replace('_', '-')}",
-        severity=Severity.ERROR,
-        setting=setting,
-        why=f"the compiled artifacts have {name} = {_shown(saved)}, but {_shown(requested)} is requested; the plugin "
-        "loads them unchanged and ignores the setting",
-        fix=f"Set it to {_shown(saved)}, or compile again.",
+    why = (
+        f"the compiled artifacts have {name} = {_shown(saved)}, but {_shown(requested)} is requested; the plugin "
+        "loads them unchanged and ignores the setting"
     )
+    fix = f"Set it to {_shown(saved)}, or compile again."
+    return Finding(f"artifacts-differ-{name.replace('_', '-')}", Severity.ERROR, setting, why, fix)
 
 
 def _shown(value: object) -> str:
@@ -153,30 +141,16 @@ def _shown(value: object) -> str:
 
 
 def _text_override(plan: EnginePlan) -> dict[str, Json]:
-    """Returns the override for the text model: the whole override, or its text part for a multimodal model."""
-    override = _raw(plan)
-    text = override.get("text_neuron_config")
-    return text if isinstance(text, dict) else {k: v for k, v in override.items() if not k.endswith("_neuron_config")}
-
-
-def _vision_override(plan: EnginePlan) -> dict[str, Json]:
-    vision = _raw(plan).get("vision_neuron_config")
-    return vision if isinstance(vision, dict) else {}
-
-
-def _raw(plan: EnginePlan) -> dict[str, Json]:
-    additional = plan.engine_args.get("additional_config")
-    for holder in (additional if isinstance(additional, dict) else {}, plan.engine_args):
-        override = holder.get("override_neuron_config")
-        if isinstance(override, dict):
-            return override
-    return {}
+    """The override of the text model, also if only the vision model has one of its own."""
+    return {name: value for name, value in plan.nxd_keys.items() if not name.endswith("_neuron_config")}
 
 
 def _requested_fields(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Json]]:
     """Yields key of NeuronConfig, setting and value. An override takes precedence over an engine argument."""
     override = _text_override(plan)
-    for name, argument in _from_arguments():
+    # What the plugin fills from an engine argument when no override does (vllm-project/vllm-neuron,
+    # worker/neuronx_distributed_model_loader.py, `_get_default_neuron_config`).
+    for name, argument in (*keys_written_by(KeyWriter.PLUGIN).items(), ("max_context_length", "max_model_len")):
         value = plan.engine_args.get(argument)
         if name in override or value is None or value == "auto" or _depends(name, plan):
             continue
@@ -187,13 +161,6 @@ def _requested_fields(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, 
     requested = lnc if lnc is not None else override.get("logical_nc_config")
     if requested is not None:
         yield "logical_nc_config", "logical_nc_config", requested
-
-
-def _from_arguments() -> Iterator[tuple[str, str]]:
-    """NeuronConfig's key, and the engine argument that the plugin fills it from when no override does
-    (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, `_get_default_neuron_config`)."""
-    yield from keys_written_by(KeyWriter.PLUGIN).items()
-    yield "max_context_length", "max_model_len"
 
 
 def _depends(name: str, plan: EnginePlan) -> bool:

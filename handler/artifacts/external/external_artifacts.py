@@ -9,14 +9,13 @@ no versions and no digests. So the files are checked as far as possible, and the
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from handler.artifacts.identity.checkpoint_identity import reader
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
+from handler.json_value import Json, json_object, mapping, whole_number
 from handler.storage.object_store import ObjectStore
 from handler.storage.safetensors_header import BrokenFile, ReadRange, read_header
 from handler.storage.storage_errors import TooLarge
@@ -41,13 +40,11 @@ class ExternalArtifacts:
     """The result of an examination. `config` is neuron_config.json; empty if it is missing or broken.
 
     :param findings: errors keep the artifacts from loading; warnings tell what may surprise.
-    :param not_vouched: the facts that cannot be known from the files.
     """
 
     where: str
     config: Mapping[str, Json]
     findings: tuple[Finding, ...]
-    not_vouched: tuple[str, ...] = NOT_VOUCHED
 
     @property
     def loadable(self) -> bool:
@@ -59,8 +56,7 @@ def saved_neuron_config(document: Mapping[str, Json], part: str) -> Mapping[str,
 
     :param part: `text_config` or `vision_config`.
     """
-    inner = document.get(part)
-    for holder in (inner if isinstance(inner, dict) else {}, document):
+    for holder in (mapping(document.get(part)), document):
         config = holder.get("neuron_config")
         if isinstance(config, dict):
             return config
@@ -91,19 +87,16 @@ class _ExternalExamination:
             self._report("artifacts-no-config", f"{self._files.uri} has no {CONFIG}", "Give the compile's directory.")
             return {}
         try:
-            value: Json = json.loads(self._files.get(CONFIG, limit=LARGEST_CONFIG)[0])
-        except (ValueError, RecursionError, TooLarge):
+            value = json_object(self._files.get(CONFIG, limit=LARGEST_CONFIG)[0])
+        except TooLarge:
             value = None
-        if not isinstance(value, dict):
+        if value is None:
             self._report("artifacts-broken-config", f"{CONFIG} is not a JSON object", "Compile again.")
             return {}
         return value
 
     def _examine(self, name: str, config: Mapping[str, Json]) -> None:
-        """Examines one compiled model.
-
-        :param name: "", or `text_model` or `vision_model` of a multimodal model.
-        """
+        """Examines one compiled model. `name` is "", or `text_model` or `vision_model` of a multimodal one."""
         prefix = f"{name}/" if name else ""
         self._examine_graph(prefix + GRAPH)
         ranks = range(0)  # those that need a weights file
@@ -112,13 +105,12 @@ class _ExternalExamination:
             count = count or _int(config, "world_size", 0) or _int(config, "tp_degree", 1)
             ranks = range(first, first + min(count, 4096))
         elif config:
-            self._report(
-                "artifacts-sharded-on-load",
+            why = (
                 f"according to {prefix}{CONFIG} no shards were saved, so every start shards the checkpoint at the "
-                "model's path (a 405B model takes 187 s that way, 108 s from shards)",
-                "Compile with save_sharded_checkpoint.",
-                Severity.WARNING,
+                "model's path (a 405B model takes 187 s that way, 108 s from shards)"
             )
+            fix = "Compile with save_sharded_checkpoint."
+            self._report("artifacts-sharded-on-load", why, fix, Severity.WARNING)
         present = [rank for rank in ranks if prefix + SHARD.format(rank) in self._sizes]
         for rank in present:
             self._read(prefix + SHARD.format(rank), read_header, "artifacts-broken-shard")
@@ -150,8 +142,8 @@ class _ExternalExamination:
 
 
 def _int(config: Mapping[str, Json], name: str, default: int) -> int:
-    value = config.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+    value = whole_number(config.get(name))
+    return value if value is not None and value >= 0 else default
 
 
 def check_torchscript(read: ReadRange, size: int) -> None:

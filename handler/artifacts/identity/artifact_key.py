@@ -14,7 +14,7 @@ from math import prod
 from handler.artifacts.identity import key_exclusions
 from handler.artifacts.identity.canonical_json import canonical, digest, normal
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.engine_plan import EnginePlan
 
 # Increased when the meaning of a field changes, so that old entries are not found instead of misread.
@@ -133,8 +133,7 @@ def _neuron_config(arguments: dict[str, Json], fields: dict[str, Json]) -> dict[
     A null value is kept: `on_device_sampling_config = null` means sampling on the CPU.
     """
     merged: dict[str, Json] = {}
-    additional = arguments.pop("additional_config", None)
-    additional = dict(additional) if isinstance(additional, dict) else {}
+    additional = dict(mapping(arguments.pop("additional_config", None)))
     for place in (arguments, additional):
         for name in CONFIGS:
             config = place.pop(name, None)

@@ -6,7 +6,6 @@ shapes shares the graph.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from blake3 import blake3
 
 from handler.artifacts.identity.canonical_json import digest
 from handler.errors import SettingError
-from handler.json_value import Json
+from handler.json_value import Json, json_object
 from handler.model.companions import Companions
 from handler.neuron.checkpoint.checkpoint_files import SAFETENSORS, holds_weights
 from handler.storage.directory_objects import DirectoryObjects
@@ -73,17 +72,10 @@ def identify(
     return CheckpointIdentity(config, digest(merged), dict(zip(names, contents, strict=True)) if content else {})
 
 
-@dataclass(frozen=True, slots=True)
-class CompanionIdentities:
-    """The identities of all companions. See `KeyInputs`."""
-
-    adapters: dict[str, CheckpointIdentity] = field(default_factory=dict)
-    draft: CheckpointIdentity | None = None
-    quantized: CheckpointIdentity | None = None
-
-
-def identify_companions(companions: Companions, scratch: Path, *, content: bool) -> CompanionIdentities:
-    """Reads the companions from their directories on this machine.
+def identify_companions(
+    companions: Companions, scratch: Path, *, content: bool
+) -> tuple[dict[str, CheckpointIdentity], CheckpointIdentity | None, CheckpointIdentity | None]:
+    """The identities of adapters, draft and quantized weights, from their directories on this machine.
 
     Quantized weights below `scratch` that were not downloaded are results of the compile itself: the model and the
     configuration already identify them.
@@ -98,7 +90,7 @@ def identify_companions(companions: Companions, scratch: Path, *, content: bool)
     quantized = None
     if companions.quantized is not None and _is_input(companions, Path(companions.quantized), scratch):
         quantized = _of(companions.quantized, "quantized_checkpoints_path", content=content, configured=False)
-    return CompanionIdentities(adapters, draft or None, quantized)
+    return adapters, draft or None, quantized
 
 
 def _is_input(companions: Companions, path: Path, scratch: Path) -> bool:
@@ -117,13 +109,10 @@ def _of(where: str, setting: str, *, content: bool, configured: bool) -> Checkpo
 def _config(files: ObjectStore, setting: str) -> dict[str, Json]:
     for name in CONFIGS:
         try:
-            body, _ = files.get(name)
-            value: Json = json.loads(body)
+            value = json_object(files.get(name)[0])
         except NotFound:
             continue
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
+        if value is None:
             raise SettingError(setting, f"{files.uri}/{name} is not a JSON object", "Upload it again.")
         return value
     raise SettingError(setting, f"{files.uri} has none of {', '.join(CONFIGS)}", "Give the checkpoint's directory.")
@@ -136,8 +125,7 @@ def _shape(files: ObjectStore, info: ObjectInfo, setting: str) -> dict[str, Json
     try:
         tensors = read_header(reader(files, info.key), info.size)
     except BrokenFile as error:
-        fix = "Upload it again. It may be cut off."
-        raise SettingError(setting, f"{files.uri}/{info.key} {error}", fix) from error
+        raise SettingError(setting, f"{files.uri}/{info.key} {error}", "Upload it again. It may be cut off.") from error
     return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}
 
 

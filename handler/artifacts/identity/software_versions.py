@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError
+from collections.abc import Callable
 from importlib.metadata import version as installed
 from pathlib import Path
 
 from handler.neuron.hardware.current_machine import CPUINFO, cpu_flags
+from handler.neuron.hardware.installed_packages import installed_versions
 
-# The name of each package in a key, and the distributions that may provide it. The first installed one counts.
+# The name of each package in a key, and the distributions that may provide it.
 NEURON = {
     "neuronx-cc": ("neuronx-cc",),
     "torch-neuronx": ("torch-neuronx",),
@@ -53,26 +53,14 @@ def neuron_versions(version: Callable[[str], str] = installed) -> dict[str, str]
 
     Before SDK 2.28, nki is part of neuronx-cc. The native plugin does not use NxD.
     """
-    return _versions(NEURON, version)
+    return installed_versions(NEURON, version)
 
 
 def cpu_versions(version: Callable[[str], str] = installed) -> dict[str, str]:
     """Returns the versions that torch.compile's caches depend on: those of vLLM, torch and Python."""
-    return {**_versions(CPU, version), "python": ".".join(platform.python_version_tuple()[:2])}
+    return {**installed_versions(CPU, version), "python": ".".join(platform.python_version_tuple()[:2])}
 
 
 def cpu_features(cpuinfo: Path = CPUINFO) -> list[str]:
     """Returns this machine's architecture, then the instruction sets that compiled code depends on."""
     return [platform.machine(), *sorted(cpu_flags(cpuinfo).intersection(CPU_FEATURES))]
-
-
-def _versions(names: Mapping[str, tuple[str, ...]], version: Callable[[str], str]) -> dict[str, str]:
-    versions = {}
-    for name, distributions in names.items():
-        for distribution in distributions:
-            try:
-                versions[name] = version(distribution)
-                break
-            except PackageNotFoundError:
-                continue
-    return versions

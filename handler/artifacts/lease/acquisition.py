@@ -20,9 +20,8 @@ from random import Random
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.identity.miss_report import equal_fields, explain
-from handler.artifacts.lease.clock import Clock, RealClock
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, NoEntry
-from handler.artifacts.lease.lease import SECONDS, Contender, LeaseState
+from handler.artifacts.lease.lease import SECONDS, Clock, Contender, LeaseState, RealClock
 from handler.artifacts.lease.leased_compile import EventListener, LeasedCompile
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.store import object_names
@@ -60,7 +59,6 @@ class AcquisitionOptions:
         the mean, so that a fleet that started together does not poll together. 1,000 instances send 100 requests a
         second.
     :param machine: the machine that compiles (instance type, host name), for manifests, leases and messages.
-    :param setting: the setting that `on_miss` is from, for error messages.
     :param environ: the process's variables. Their secrets are removed from the record of a failed compile.
     """
 
@@ -68,7 +66,6 @@ class AcquisitionOptions:
     lease: float = SECONDS
     poll: float = 10.0
     machine: Mapping[str, str] = field(default_factory=dict)
-    setting: str = "ENDPOINT_ON_MISS"
     environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -153,7 +150,7 @@ class Acquisition:
             return entries
         first = missing[0]
         if self._options.on_miss is OnMiss.FAIL:
-            raise NoEntry(self._store.uri, self._explain(first), self._options.setting)
+            raise NoEntry(self._store.uri, self._explain(first))
         self._failures.require_none(first, self._options.machine_name)
         if self._polled is None or self._polled[0] != first:
             self._polled = first, self._contender(first)

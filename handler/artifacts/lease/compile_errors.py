@@ -68,25 +68,19 @@ class FailedBefore(ArtifactError):
 
 
 class NoEntry(ArtifactError):
-    """There is no entry, and the settings forbid a compile.
-
-    :param miss: the sentence that explains the miss.
-    """
+    """There is no entry, and the settings forbid a compile. `miss` is the sentence that explains the miss."""
 
     code = "artifact_missing"
 
-    def __init__(self, store: str, miss: str, setting: str) -> None:
+    def __init__(self, store: str, miss: str) -> None:
         super().__init__(
-            f"{store} does not have the artifacts for this configuration. {miss} Publish them there, or set {setting} "
-            "to 'compile'."
+            f"{store} does not have the artifacts for this configuration. {miss} Publish them there, or set "
+            "ENDPOINT_ON_MISS to 'compile'."
         )
 
 
 class AcquireTimedOut(ArtifactError):
-    """The deadline of the start passed. `waited` is in seconds.
-
-    :param doing: what the start was waiting for.
-    """
+    """The deadline of the start passed after `waited` seconds. `doing` is what the start was waiting for."""
 
     code = "artifact_wait_timed_out"
 

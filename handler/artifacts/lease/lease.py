@@ -16,16 +16,66 @@ released lease stays as an object, so that fencing numbers only grow.
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from collections.abc import Callable
 from enum import Enum
+from typing import Protocol
 
 import msgspec
 
-from handler.artifacts.lease.clock import Cancel, Clock
 from handler.artifacts.lease.compile_errors import LeaseLost
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ArtifactError, Conflict, NotFound, TooLarge
+
+# Ends what `Clock.every` started. Returns when a running call has returned.
+Cancel = Callable[[], None]
+
+
+class Clock(Protocol):
+    """A source of time. All times are in seconds."""
+
+    def now(self) -> float:
+        """Returns monotonic time, for durations on this machine. It is never compared with another machine's."""
+
+    def date(self) -> float:
+        """Returns this machine's time since the epoch."""
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Cancel:
+        """Calls a function in the background, each time `seconds` after its last call has returned."""
+
+
+class RealClock:
+    """This machine's clocks. Each `every` has a thread of its own."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def date(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Cancel:
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(seconds):
+                call()
+
+        thread = threading.Thread(target=run, name="every", daemon=True)
+        thread.start()
+
+        def cancel() -> None:
+            ended.set()
+            thread.join()
+
+        return cancel
+
 
 SECONDS = 60.0
 # The share of a duration by which a holder gives up before a contender takes over, and the renewals per duration.

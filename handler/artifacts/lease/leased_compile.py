@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.clock import Clock
 from handler.artifacts.lease.compile_errors import CompileFailed
-from handler.artifacts.lease.lease import Lease
+from handler.artifacts.lease.lease import Clock, Lease
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs

@@ -8,12 +8,13 @@ requests (RequestTimeTooSkewed).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.clock import Clock
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, FailedBefore
+from handler.artifacts.lease.lease import Clock
 from handler.artifacts.lease.log_redaction import redacted, tail
 from handler.artifacts.store import object_names
 from handler.artifacts.store.manifest_signature import Signature, Signer
@@ -53,6 +54,7 @@ class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 _FAILURES = msgspec.json.Decoder(_Failure)
 
 
+@dataclass(frozen=True, slots=True)
 class NegativeEntries:
     """The recorded failures of one store. What is not valid, or not signed where it should be, counts as none.
 
@@ -60,15 +62,10 @@ class NegativeEntries:
     :param signer: if given, failures are signed, and only those with its signature count.
     """
 
-    def __init__(
-        self,
-        objects: ObjectStore,
-        clock: Clock,
-        environ: Mapping[str, str] | None = None,
-        signer: Signer | None = None,
-    ) -> None:
-        self._objects, self._clock, self._environ = objects, clock, environ or {}
-        self._signer = signer
+    objects: ObjectStore
+    clock: Clock
+    environ: Mapping[str, str] = field(default_factory=dict)
+    signer: Signer | None = None
 
     def require_none(self, key: ArtifactKey, machine: str = "") -> None:
         """Returns if this machine may compile the key.
@@ -83,22 +80,22 @@ class NegativeEntries:
             return
         left = min(failure.seconds, SECONDS) - age
         if left > 0:
-            where = self._objects.location(name_of(key)).uri
+            where = self.objects.location(name_of(key)).uri
             raise FailedBefore(where, failure.reason, failure.machine, age, left, failure.log)
 
     def _read(self, key: ArtifactKey) -> tuple[_Failure | None, float]:
         """The recorded failure, and its age in seconds."""
         name = name_of(key)
         try:
-            body, _ = self._objects.get(name, limit=LARGEST)
+            body, _ = self.objects.get(name, limit=LARGEST)
             failure = _FAILURES.decode(body)
-            if self._signer is not None:
-                self._signer.check(failure.signed_bytes(), failure.signature, self._objects.location(name).uri)
-            written = self._objects.head(name).modified
+            if self.signer is not None:
+                self.signer.check(failure.signed_bytes(), failure.signature, self.objects.location(name).uri)
+            written = self.objects.head(name).modified
         except (NotFound, TooLarge, SignatureRefused, msgspec.DecodeError, UnicodeDecodeError):
             return None, 0.0
         # The store's time is of the last write, so a copy of an old entry would look new. The entry's own is signed.
-        age = self._clock.date() - min(written, failure.failed)
+        age = self.clock.date() - min(written, failure.failed)
         return (None, 0.0) if failure.key != key.digest or age < -MAX_SKEW else (failure, max(0.0, age))
 
     def write(self, key: ArtifactKey, error: CompileFailed, machine: str = "") -> None:
@@ -112,16 +109,16 @@ class NegativeEntries:
             seconds = SHORT if len(crashed_on) < INSTANCES else error.seconds
         failure = _Failure(
             key=key.digest,
-            reason=redacted(error.reason, self._environ)[:LONGEST_REASON],
-            log=tail(error.log, self._environ),
+            reason=redacted(error.reason, self.environ)[:LONGEST_REASON],
+            log=tail(error.log, self.environ),
             machine=machine,
-            failed=self._clock.date(),
+            failed=self.clock.date(),
             seconds=SECONDS if seconds is None else min(seconds, SECONDS),
             crashed_on=crashed_on,
         )
-        if self._signer is not None:
-            failure = msgspec.structs.replace(failure, signature=self._signer.sign(failure.signed_bytes()))
-        self._objects.put(name_of(key), msgspec.json.encode(failure))
+        if self.signer is not None:
+            failure = msgspec.structs.replace(failure, signature=self.signer.sign(failure.signed_bytes()))
+        self.objects.put(name_of(key), msgspec.json.encode(failure))
 
 
 def name_of(key: ArtifactKey) -> str:

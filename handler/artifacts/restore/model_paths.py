@@ -17,6 +17,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from handler.json_value import Json, json_object, mapping
 from handler.storage.storage_errors import InvalidManifest
 
 CONFIG = "neuron_config.json"
@@ -46,50 +47,41 @@ class ModelPaths:
             if name.rpartition("/")[2] != CONFIG:
                 continue
             path = directory / name
-            try:
-                document = json.loads(path.read_bytes())
-            except (ValueError, RecursionError) as error:
-                raise InvalidManifest(f"of {path}", f"the file is not JSON: {error}") from error
-            if not isinstance(document, dict):
+            document = json_object(path.read_bytes())
+            if document is None:
                 raise InvalidManifest(f"of {path}", "the file is not a JSON object")
             if self._apply(document):
                 # The format of NxDI (`InferenceConfig.to_json_string`).
                 scratch.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
                 scratch.replace(path)
 
-    def _apply(self, document: dict[str, object]) -> bool:
-        speculation = document.get("fused_spec_config")
-        changes: list[tuple[object, str, str | None]] = [(document, "_name_or_path", self.model)]
-        changes += [(document.get(part), "_name_or_path", self.model) for part in PARTS_OF_THE_MODEL]
-        changes += [(document.get("neuron_config"), "quantized_checkpoints_path", self.quantized_checkpoints)]
-        if isinstance(speculation, dict):
-            changes += [(speculation, "draft_model_path", self.draft)]
-            changes += [(speculation.get("draft_config"), "_name_or_path", self.draft)]
-        inner = document.get("neuron_config")
-        lora = inner.get("lora_config") if isinstance(inner, dict) else None
-        if isinstance(lora, dict):
-            changes += [(lora, "lora_ckpt_json", self.adapter_file)]
-        changed = _make_readable(inner)
-        draft = speculation.get("draft_config") if isinstance(speculation, dict) else None
-        changed |= _make_readable(draft.get("neuron_config") if isinstance(draft, dict) else None)
+    def _apply(self, document: dict[str, Json]) -> bool:
+        config, speculation = mapping(document.get("neuron_config")), mapping(document.get("fused_spec_config"))
+        draft = mapping(speculation.get("draft_config"))
+        changes = [
+            (document, "_name_or_path", self.model),
+            *((mapping(document.get(part)), "_name_or_path", self.model) for part in PARTS_OF_THE_MODEL),
+            (config, "quantized_checkpoints_path", self.quantized_checkpoints),
+            (speculation, "draft_model_path", self.draft),
+            (draft, "_name_or_path", self.draft),
+            (mapping(config.get("lora_config")), "lora_ckpt_json", self.adapter_file),
+        ]
+        changed = _make_readable(config)
+        changed |= _make_readable(mapping(draft.get("neuron_config")))
         for holder, name, value in changes:
-            if value is None or not isinstance(holder, dict) or holder.get(name) in {None, "", value}:
-                continue
-            holder[name] = value
-            changed = True
+            if value is not None and holder.get(name) not in (None, "", value):
+                holder[name] = value
+                changed = True
         return changed
 
 
-def _make_readable(neuron_config: object) -> bool:
+def _make_readable(neuron_config: dict[str, Json]) -> bool:
     """Removes what NxDI cannot read again. Returns whether that changed it."""
-    if not isinstance(neuron_config, dict):
-        return False
-    changed = False
-    cache, lora = neuron_config.get("kv_quant_config"), neuron_config.get("lora_config")
-    if isinstance(cache, dict) and not cache.keys() <= {"direct_cast"}:
+    cache, lora = mapping(neuron_config.get("kv_quant_config")), mapping(neuron_config.get("lora_config"))
+    changed = not cache.keys() <= {"direct_cast"}
+    if changed:
         neuron_config["kv_quant_config"] = {"direct_cast": cache.get("direct_cast", True)}
-        changed = True
-    if isinstance(lora, dict) and lora.get("lora_ckpt_json"):
+    if lora.get("lora_ckpt_json"):
         changed |= bool(lora.get("lora_ckpt_paths") or lora.get("lora_ckpt_paths_cpu"))
         lora.update(lora_ckpt_paths=None, lora_ckpt_paths_cpu=None)
     return changed

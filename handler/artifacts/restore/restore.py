@@ -31,10 +31,7 @@ from handler.storage.transfer.transfer_progress import ProgressListener, Transfe
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """The options of a restore.
-
-    :param threads: the number of concurrent connections, each with 1 MiB of memory.
-    """
+    """The options of a restore. `threads` is the number of concurrent connections, each with 1 MiB of memory."""
 
     threads: int = field(default_factory=threads_here)
     retry: Retry = DOWNLOADS

@@ -25,6 +25,7 @@ from blake3 import blake3
 
 from handler.artifacts.restore.model_paths import CONFIG
 from handler.artifacts.store.manifest import FileEntry, Manifest
+from handler.json_value import Json, json_object
 from handler.storage.safe_paths import confined_all
 from handler.storage.transfer.download_directory import TargetRefused, boot_id
 from handler.storage.transfer.transfer import FilePart
@@ -70,12 +71,12 @@ class RestoreContents:
 class RestoreTarget:
     """The paths of one restore.
 
-    :raises TargetRefused: `target` is below `forbidden`.
+    :raises TargetRefused: `target` is below `/opt/ml/model`.
     """
 
-    def __init__(self, target: Path, contents: RestoreContents, forbidden: Path = READ_ONLY) -> None:
+    def __init__(self, target: Path, contents: RestoreContents) -> None:
         self.path = target.parent.resolve() / target.name
-        _require_outside(forbidden, self.path, target, SETTING)
+        _require_outside(READ_ONLY, self.path, target, SETTING)
         self._contents = contents
         self.partial = self._beside(f"partial-{contents.identity[:16]}")
         self.lock = self._beside("lock")
@@ -153,12 +154,11 @@ class RestoreTarget:
                 return False
         return True
 
-    def _read_stamp(self) -> dict[str, object] | None:
+    def _read_stamp(self) -> dict[str, Json] | None:
         try:
-            stamp = json.loads(self._stamp.read_bytes())
-        except (OSError, ValueError):
+            return json_object(self._stamp.read_bytes())
+        except OSError:
             return None
-        return stamp if isinstance(stamp, dict) else None
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{suffix}")

@@ -95,10 +95,7 @@ class ArtifactStore:
         return self.objects.location(object_names.object_name(digest))
 
     def pin(self, key: str, kind: str) -> None:
-        """Protects an entry from deletion.
-
-        :raises NotFound: there is no such entry.
-        """
+        """Protects an entry from deletion, or raises NotFound if there is none."""
         self.objects.head(object_names.manifest_name(kind, key))
         self.objects.put(object_names.pin_name(kind, key), b"")
 

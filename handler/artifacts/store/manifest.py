@@ -112,7 +112,6 @@ class Manifest:
     created: float
     compile_seconds: float | None = None
     machine: Mapping[str, str] = field(default_factory=dict)
-    schema: int = SCHEMA
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
@@ -160,7 +159,7 @@ def encode(manifest: Manifest, signer: Signer | None = None) -> bytes:
     body = msgspec.json.encode(document)
     _decode_document(body, "(to be written)")
     signature = signer.sign(body) if signer else None
-    return msgspec.json.encode(_Envelope(manifest.schema, msgspec.Raw(body), signature))
+    return msgspec.json.encode(_Envelope(SCHEMA, msgspec.Raw(body), signature))
 
 
 def decode(body: bytes, where: str, signer: Signer | None = None) -> Manifest:

@@ -15,7 +15,6 @@ from typing import Final
 from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
-from handler.config.problems import reject_near_miss
 from handler.config.values import to_int
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -112,7 +111,8 @@ FAMILIES: Final[Mapping[str, str]] = {
 }
 SERVING = "SERVING_"  # Deep Java Library's server: a key of serving.properties each
 # Only long names: a name close to a short one may be another tool's, not a typing error.
-GUARDED: Final = tuple(name for name in (*FIELDS, *ARGUMENTS) if name.startswith(("HF_", "HUGGING")))
+GUARDED_PREFIXES: Final = ("HF_", "HUGGING")
+GUARDED: Final = tuple(name for name in (*FIELDS, *ARGUMENTS) if name.startswith(GUARDED_PREFIXES))
 
 
 def reads(name: str) -> bool:
@@ -121,10 +121,7 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """Translates one variable.
-
-    :raises SettingError: the value does not fit, or the variable would change what the endpoint answers.
-    """
+    """:raises SettingError: the value does not fit, or the variable would change what the endpoint answers."""
     if name == WORKERS:
         return one_process(name, value)
     if name in FIELDS:
@@ -142,20 +139,8 @@ def translate(name: str, value: str) -> list[Assignment]:
 
 
 def one_process(setting: str, value: Json) -> list[Assignment]:
-    """Accepts one serving process.
-
-    :raises SettingError: the value is another number, or no number.
-    """
+    """:raises SettingError: the value is another number of processes than 1, or no number."""
     if converted(to_int, value, setting) != 1:
         fix = "Remove it, or set it to 1. For more requests add instances, or copies of the inference component."
         raise SettingError(setting, "one process serves the one engine, so it can only be 1", fix)
     return []
-
-
-def reject_misspelling(name: str) -> None:
-    """Rejects a variable whose name is probably a typing error.
-
-    :raises SettingError: the name is almost that of a known variable.
-    """
-    if name.startswith(("HF_", "HUGGING")):
-        reject_near_miss(name, GUARDED, "a variable that this endpoint reads")

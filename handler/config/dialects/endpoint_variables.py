@@ -29,10 +29,7 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """Translates one variable.
-
-    :raises SettingError: there is no such field, or the value does not fit.
-    """
+    """:raises SettingError: there is no such field, or the value does not fit."""
     if name in OF_SAGEMAKER:
         return [unused(name, OF_SAGEMAKER[name])]
     field = name.removeprefix(PREFIX).lower()

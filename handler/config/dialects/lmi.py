@@ -187,18 +187,12 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """Translates one variable.
-
-    :raises SettingError: the option is unknown or not supported, or the value does not fit.
-    """
+    """:raises SettingError: the option is unknown or not supported, or the value does not fit."""
     return _option(name, name.removeprefix(PREFIX), value, PREFIX, str.upper)
 
 
 def translate_key(key: str, value: str) -> list[Assignment]:
-    """Translates one key of serving.properties.
-
-    :raises SettingError: the key is unknown or not supported, or the value does not fit.
-    """
+    """:raises SettingError: the key of serving.properties is unknown or not supported, or the value does not fit."""
     if key.startswith(FILE_PREFIX):
         return _option(key, key.removeprefix(FILE_PREFIX), value, FILE_PREFIX, str)
     assignments = _server(key, key.lower(), value)

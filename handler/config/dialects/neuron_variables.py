@@ -74,7 +74,7 @@ TRANSLATED: Mapping[str, Translator] = {
     "DISABLE_NEURON_CUSTOM_SCHEDULER": if_true(Assignment("enable_chunked_prefill", True)),
     FRAMEWORK_VARIABLE: _framework,
 }
-KNOWN = (*TRANSLATED, *PASSED_ON)
+KNOWN, WHAT = (*TRANSLATED, *PASSED_ON), "a variable of the Neuron software"
 
 
 def reads(name: str) -> bool:
@@ -82,22 +82,11 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """Translates one variable.
-
-    :raises SettingError: the value does not fit, or the name is almost that of a known variable.
-    """
+    """:raises SettingError: the value does not fit, or the name is almost that of a known variable."""
     if name in TRANSLATED:
         return TRANSLATED[name](name, value.strip())
-    reject_misspelling(name)
+    reject_near_miss(name, KNOWN, WHAT)
     return [_pass_on(name, value)]
-
-
-def reject_misspelling(name: str) -> None:
-    """Rejects a variable whose name is probably a typing error.
-
-    :raises SettingError: the name is almost that of a known variable.
-    """
-    reject_near_miss(name, KNOWN, "a variable of the Neuron software")
 
 
 def _pass_on(name: str, value: str) -> Assignment:

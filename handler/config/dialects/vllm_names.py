@@ -57,10 +57,7 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """Translates one variable.
-
-    :raises SettingError: there is no such argument, or the value does not fit.
-    """
+    """:raises SettingError: there is no such argument, or the value does not fit."""
     optimum = name.startswith(OPTIMUM_PREFIX)
     prefix = OPTIMUM_PREFIX if optimum else PREFIX
     argument = canonical(name.removeprefix(prefix))

@@ -25,7 +25,7 @@ from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.model_file_rules import is_data
 from handler.config.loading.setting_files import Setting, of_artifacts, of_model_directory, of_named_document
-from handler.config.problems import MASK, SettingErrors, masked
+from handler.config.problems import MASK, SettingErrors, masked, reject_near_miss
 from handler.config.value_source import Origin, Overridden, ValueSource
 from handler.config.values import clean
 from handler.errors import SettingError
@@ -102,9 +102,10 @@ def translate_variable(name: str, value: str) -> list[Assignment]:
             if not value.strip() and not name.startswith(vllm_names.OPTIMUM_PREFIX):
                 return []
             return dialect.translate(name, converted(clean, value, name))
-    containers.reject_misspelling(name)
+    if name.startswith(containers.GUARDED_PREFIXES):
+        reject_near_miss(name, containers.GUARDED, "a variable that this endpoint reads")
     if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
-        neuron.reject_misspelling(name)
+        reject_near_miss(name, neuron.KNOWN, neuron.WHAT)
     return []
 
 

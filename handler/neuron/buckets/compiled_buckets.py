@@ -12,18 +12,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log2
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.json_value import Json
+from handler.json_value import Json, whole_numbers
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import lookup
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
-from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, PREFILL_BUCKETS, SEGMENTS, TOKENS, numbers
+from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, PREFILL_BUCKETS, SEGMENTS, TOKENS
+from handler.neuron.neuron_config.model_rules import generated_buckets
 
 SMALLEST: Final = 128
 # The instance that is planned for if none is configured: the largest one that SageMaker hosts.
@@ -106,12 +106,12 @@ def powers(first: int, last: int) -> tuple[int, ...]:
 def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets:
     budget = args.get(TOKENS)
     tokens = min(budget, length) if isinstance(budget, int) else length
-    segments = numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
-    prefill = segments[-1:] or numbers(keys.get(PREFILL_BUCKETS)) or powers(SMALLEST, tokens)
+    segments = whole_numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
+    prefill = segments[-1:] or whole_numbers(keys.get(PREFILL_BUCKETS)) or powers(SMALLEST, tokens)
     return CompiledBuckets(
         prefill=tuple(prefill),
-        decode=(*numbers(keys.get(DECODE_BUCKETS)), length),
-        batches=tuple(numbers(keys.get(SEQUENCE_BUCKETS)) or powers(1, sequences)),
+        decode=(*whole_numbers(keys.get(DECODE_BUCKETS)), length),
+        batches=tuple(whole_numbers(keys.get(SEQUENCE_BUCKETS)) or powers(1, sequences)),
         segmented=bool(segments),
     )
 
@@ -122,21 +122,14 @@ def _nxdi(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, seque
     limit = keys.get("max_context_length")
     context = limit if isinstance(limit, int) else length
     whole = keys.get("enable_bucketing") is False
-    prefill = [context] if whole else numbers(keys.get("context_encoding_buckets")) or _rounded_powers(context)
-    decode = [length] if whole else numbers(keys.get("token_generation_buckets")) or _rounded_powers(length)
+    prefill = [context] if whole else whole_numbers(keys.get("context_encoding_buckets")) or generated_buckets(context)
+    decode = [length] if whole else whole_numbers(keys.get("token_generation_buckets")) or generated_buckets(length)
     return CompiledBuckets(
         prefill=tuple(sorted(prefill)),
         decode=tuple(sorted(decode)),
         batches=(sequences,),
         exclusive=True,
     )
-
-
-def _rounded_powers(last: int) -> list[int]:
-    """NxD Inference's own buckets. None is close to the last one: the logarithm of that is rounded."""
-    if last <= SMALLEST:
-        return [last]
-    return [2**power for power in range(int(log2(SMALLEST)), round(log2(last)))] + [last]
 
 
 def planned_buckets(plan: EnginePlan, config: EndpointConfig, length: int, sequences: int) -> CompiledBuckets | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from handler.errors import SettingError
-from handler.json_value import Json
+from handler.json_value import Json, json_object
 from handler.regular_files import open_regular, regular_files
 from handler.storage.retry import SMALL_FILES
 from handler.storage.s3_client import list_objects, make_client
@@ -143,11 +142,11 @@ def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
     if content is None:
         return None
     try:
-        value: Json = json.loads(content.decode())
-    except (ValueError, RecursionError):
-        raise _no_object(files, name) from None
-    if not isinstance(value, dict):
-        raise _no_object(files, name)
+        value = json_object(content.decode())
+    except UnicodeDecodeError:
+        value = None
+    if value is None:
+        raise SettingError(SETTING, f"{files.where}/{name} is not a JSON object in plain UTF-8", AGAIN)
     return value
 
 
@@ -155,14 +154,7 @@ def unreadable(path: Path, error: OSError) -> SettingError:
     return SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Put a plain, readable file there.")
 
 
-def _no_object(files: CheckpointFiles, name: str) -> SettingError:
-    return SettingError(SETTING, f"{files.where}/{name} is not a JSON object in plain UTF-8", AGAIN)
-
-
 def _check_size(where: str, size: int) -> None:
     if size > LARGEST_JSON:
-        raise SettingError(
-            SETTING,
-            f"{where} has {size:,} bytes, too many for a JSON file of a model",
-            "Upload the original file again.",
-        )
+        problem = f"{where} has {size:,} bytes, too many for a JSON file of a model"
+        raise SettingError(SETTING, problem, "Upload the original file again.")

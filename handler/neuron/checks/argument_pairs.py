@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,11 +44,6 @@ def _number(context: CheckContext, name: str, default: int = 1) -> int:
     return default if number is None else number
 
 
-def _object(context: CheckContext, name: str) -> Mapping[str, Json]:
-    value: Json = context.draft.args.get(name)
-    return value if isinstance(value, dict) else {}
-
-
 def _context_degree(context: CheckContext) -> str | None:
     degree, ranks = _number(context, "decode_context_parallel_size"), _number(context, "tensor_parallel_size")
     if not degree:
@@ -69,7 +64,7 @@ def _device_ids(context: CheckContext) -> str | None:
 
 
 def _reasoning_marks(context: CheckContext) -> str | None:
-    reasoning = _object(context, "reasoning_config")
+    reasoning = context.draft.nested("reasoning_config")
     parsed = reasoning.get("reasoning_parser") or context.draft.args.get("reasoning_parser")
     marked = all(reasoning.get(mark) for mark in ("reasoning_start_str", "reasoning_end_str"))
     if context.vllm != "0.24.0" or "reasoning_config" not in context.draft.args or parsed or marked:
@@ -106,12 +101,12 @@ def _media_adapters(context: CheckContext) -> str | None:
 
 
 def _encoder_role(context: CheckContext) -> str | None:
-    transfer = _object(context, "ec_transfer_config")
+    transfer = context.draft.nested("ec_transfer_config")
     return "it needs an ec_role" if transfer.get("ec_connector") and not transfer.get("ec_role") else None
 
 
 def _redundant_experts(context: CheckContext) -> str | None:
-    redundant = _object(context, "eplb_config").get("num_redundant_experts")
+    redundant = context.draft.nested("eplb_config").get("num_redundant_experts")
     alone = redundant not in (None, 0) and context.draft.args.get("enable_eplb") is not True
     return "it goes with enable_eplb only" if alone else None
 
@@ -121,13 +116,13 @@ def _routed_experts(context: CheckContext) -> str | None:
     if context.draft.args.get("enable_return_routed_experts") is not True or sizes is None:
         return None
     above = [name for name in sizes if _number(context, name) > 1]
-    if _object(context, "kv_transfer_config").get("kv_connector"):
+    if context.draft.nested("kv_transfer_config").get("kv_connector"):
         above.append("a KV connector")
     return f"it does not go with {above[0]}" if above else None
 
 
 def _class_names(context: CheckContext) -> str | None:
-    for value in _object(context, "model_class_overrides").values():
+    for value in context.draft.nested("model_class_overrides").values():
         if isinstance(value, str) and value.count(":") != 1:
             return f"{shown(value)} is not of the form module:class"
     return None

@@ -11,6 +11,7 @@ from handler.config.fields import field_of_key, field_of_native_key
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.engine_plan import text_keys
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
@@ -72,6 +73,7 @@ class CheckContext:
         return self.config.setting(field) or "neuron_config"
 
 
+# A finding's setting is a field or an engine argument, which the planner shows as the user named it, or any other name.
 Check = Callable[[CheckContext], Iterator[Finding]]
 # Argument or field -> the values that a line has, and what it does with another one.
 Rejected = Mapping[str, tuple[tuple[Json, ...], str]]
@@ -82,7 +84,7 @@ def rejected(context: CheckContext, code: str, table: Rejected) -> Iterator[Find
     for name, (accepted, why) in table.items():
         value = getattr(context.config, name, context.draft.args.get(name))
         if value not in accepted:
-            yield error(code, context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+            yield error(code, name, f"{name} is {str(value)[:40]}: {why}", "Remove it.")
 
 
 def error(code: str, setting: str, why: str, fix: str) -> Finding:
@@ -102,14 +104,13 @@ def unsupported_model(context: CheckContext, why: str, fix: str) -> Finding:
     named = context.facts.architectures if context.facts else ()
     line = next((LINE_OF_MODEL[name] for name in named if name in LINE_OF_MODEL), None)
     fix = fix if line is None else f"Set ENDPOINT_LINE to {line}, which has the model."
-    return error("unsupported-model", context.setting("model"), why, fix)
+    return error("unsupported-model", "model", why, fix)
 
 
 def effective(draft: PlanDraft) -> dict[str, Json]:
     """The NeuronConfig that the plugin would build: its defaults, then the override."""
-    text = draft.override.get("text_neuron_config")
-    override = text if isinstance(text, dict) else draft.override
-    return {**_defaults(draft), **{key: value for key, value in override.items() if key not in PLUGIN}}
+    keys = text_keys(draft.override)
+    return {**_defaults(draft), **{key: value for key, value in keys.items() if key not in PLUGIN}}
 
 
 def effective_vision(draft: PlanDraft) -> dict[str, Json] | None:

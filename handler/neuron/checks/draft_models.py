@@ -23,11 +23,13 @@ EAGLE_PATHS: Final = ("eagle-", "eagle3-")
 
 
 def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
-    """NeuronConfig keys of speculation, without a draft model."""
+    """Keys of speculation without a draft model. The plugin asserts one (neuronx_distributed_model_loader.py)."""
     flag = next((flag for flag in FLAGS if context.values.flag(flag)), None)
-    setting = context.setting("fused_speculation") if context.config.fused_speculation else None
+    setting = "fused_speculation" if context.config.fused_speculation else None
     setting = context.key(flag) if flag is not None else setting
-    if context.nxd and setting is not None and context.config.speculative_model is None:
+    alone = context.config.speculative_model is None
+    alone = alone or (context.plugin and flag is not None and "speculative_config" not in context.draft.args)
+    if context.nxd and setting is not None and alone:
         fix = "Set speculative_model and num_speculative_tokens, or remove it."
         yield error("speculation-without-draft", setting, "speculation needs a draft model", fix)
 
@@ -40,7 +42,7 @@ def token_tree(context: CheckContext) -> Iterator[Finding]:
 
 def unlike_target(context: CheckContext) -> Iterator[Finding]:
     """A draft whose family, vocabulary or hidden size is not the target's, or that is larger."""
-    draft, facts, setting = context.draft_model, context.facts, context.setting(MODEL)
+    draft, facts, setting = context.draft_model, context.facts, MODEL
     if draft is None or facts is None or not context.line.platforms:
         return
     if draft.model_type != facts.model_type and context.config.speculation != "eagle3":
@@ -66,11 +68,11 @@ def eagle_lm_head(context: CheckContext) -> Iterator[Finding]:
     why = "NxD Inference needs the target's LM head in the checkpoint of the EAGLE draft"
     fix = "Copy lm_head.weight of the target into the draft's checkpoint, and use that copy."
     if found is not None and found.lm_head is False:
-        yield error("eagle-lm-head", context.setting(MODEL), f"{why}, and this one has no lm_head.weight", fix)
+        yield error("eagle-lm-head", MODEL, f"{why}, and this one has no lm_head.weight", fix)
     elif from_hub(draft):
-        yield warning("eagle-lm-head", context.setting(MODEL), f"{why}, and drafts on the hub have none", fix)
+        yield warning("eagle-lm-head", MODEL, f"{why}, and drafts on the hub have none", fix)
     else:
-        yield info("eagle-lm-head", context.setting(MODEL), why, fix)
+        yield info("eagle-lm-head", MODEL, why, fix)
 
 
 def length_on_fork(context: CheckContext) -> Iterator[Finding]:
@@ -86,14 +88,14 @@ def length_on_fork(context: CheckContext) -> Iterator[Finding]:
     for argument, own in lengths.items():
         if own is not None and own != length:
             why = f"the draft's length is {own}, and must be max_model_len ({length})"
-            yield error("draft-length", context.setting(argument), why, "Remove it.")
+            yield error("draft-length", argument, why, "Remove it.")
         elif own is not None and trained is not None and trained < length:
             why = f"the draft was trained for {trained} tokens, and vLLM rejects the length {length} for it"
-            yield error("draft-length", context.setting(argument), why, "Remove it.")
+            yield error("draft-length", argument, why, "Remove it.")
     if trained is not None and trained < length:
         why = f"the draft was trained for {trained} tokens, and sequences may have {length} (max_model_len)"
         fix = f"Expect few accepted tokens after {trained}, use another draft, or lower max_model_len."
-        yield warning("draft-shorter", context.setting(MODEL), why, fix)
+        yield warning("draft-shorter", MODEL, why, fix)
 
 
 def legacy_block_manager(context: CheckContext) -> Iterator[Finding]:
@@ -101,7 +103,7 @@ def legacy_block_manager(context: CheckContext) -> Iterator[Finding]:
     fork = context.line.name.startswith("fork")
     if fork and context.config.speculative_model and context.config.engine_args.get("use_v2_block_manager") is False:
         why = "speculation needs vLLM's second block manager on this line"
-        yield error("block-manager", context.setting("use_v2_block_manager"), why, "Remove it.")
+        yield error("block-manager", "use_v2_block_manager", why, "Remove it.")
 
 
 def on_transformers_neuronx(context: CheckContext) -> Iterator[Finding]:
@@ -116,20 +118,17 @@ def on_transformers_neuronx(context: CheckContext) -> Iterator[Finding]:
     remove = "or remove the draft model."
     if config.on_device_sampling is False:
         why = "speculation needs sampling on the device, and the settings choose CPU sampling"
-        fix = f"Set on_device_sampling to true, {remove}"
-        yield error("needs-on-device-sampling", context.setting("on_device_sampling"), why, fix)
+        yield error("needs-on-device-sampling", "on_device_sampling", why, f"Set on_device_sampling to true, {remove}")
     if config.quantization is not None:
         why = "with a draft model the backend quantizes no weights, and would ignore it"
-        yield error("draft-not-quantized", context.setting("quantization"), why, f"Remove it, {remove}")
+        yield error("draft-not-quantized", "quantization", why, f"Remove it, {remove}")
     degree, own = context.draft.number("tensor_parallel_size"), speculative_keys(config).get(DEGREE)
     if own is not None and own != degree:
         why = f"{DEGREE} is {str(own)[:20]}, and draft and model must have the same degree ({degree})"
-        yield error("draft-degree", context.setting("speculative_config"), why, f"Remove {DEGREE}.")
+        yield error("draft-degree", "speculative_config", why, f"Remove {DEGREE}.")
     if not draft.startswith("s3://") and any(mark in draft.lower() for mark in EAGLE_PATHS):
         why = "vLLM takes a path with 'eagle-' for an EAGLE draft of its own, and the backend does not start"
-        yield error(
-            "draft-path", context.setting(MODEL), why, "Give the draft by a path without 'eagle-' or 'eagle3-'."
-        )
+        yield error("draft-path", MODEL, why, "Give the draft by a path without 'eagle-' or 'eagle3-'.")
 
 
 DRAFTS: Final = (

@@ -1,4 +1,4 @@
-"""Checks quantization, kernels and the KV cache: settings that compile, and then fail or give wrong output."""
+"""Checks quantization, kernels, the KV cache and sampling: settings that compile, and then fail or are ignored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.json_value import mapping
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
+from handler.neuron.sampling_limits import KEY, MOST
 
 BFLOAT16_KERNELS: Final = ("qkv_kernel_enabled", "mlp_kernel_enabled")
 OLDER: Final = ("inf2", "trn1")
@@ -55,9 +57,7 @@ def kv_cache_dtype(context: CheckContext) -> Iterator[Finding]:
     given = context.draft.args.get("kv_cache_dtype")
     if context.plugin and given not in (None, "auto"):
         why = f"the plugin ignores kv_cache_dtype '{str(given)[:20]}': the KV cache has the model's data type"
-        yield error(
-            "kv-cache-dtype", context.setting("kv_cache_dtype"), why, "Use kv_cache_quant for FP8, or remove it."
-        )
+        yield error("kv-cache-dtype", "kv_cache_dtype", why, "Use kv_cache_quant for FP8, or remove it.")
 
 
 def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
     if facts.model_type != "gpt_oss":  # NxD Inference unpacks its MXFP4 weights itself
         why = "config.json says that the weights are quantized, and NxD Inference does not read that"
         fix = "Set quantization and quantized_checkpoints_path, or use the unquantized checkpoint."
-        yield error("quantized-checkpoint", context.setting("model"), why, fix)
+        yield error("quantized-checkpoint", "model", why, fix)
 
 
 def quantized_mlp(context: CheckContext) -> Iterator[Finding]:
@@ -134,3 +134,43 @@ GRAPH: Final = (
     automatic_flash_attention,
     prefix_caching_batch,
 )
+
+
+def on_device(context: CheckContext) -> Iterator[Finding]:
+    """Parameters that on-device sampling silently ignores."""
+    sampling = context.values.given.get(KEY)
+    if not context.nxd or not isinstance(sampling, dict):
+        return
+    if context.config.on_device_sampling is None and KEY not in context.draft.raw:
+        why = "sampling on the device uses only temperature, top_p and top_k, and does not enforce structured output"
+        fix = "For penalties, min_p or structured output set on_device_sampling to false."
+        yield info("on-device-sampling", "on_device_sampling", why, fix)
+    if KEY in context.draft.raw and sampling.get("dynamic") is not True:
+        why = "without 'dynamic' all requests are sampled alike: their temperature, top_p and top_k are ignored"
+        fix = 'Add "dynamic": true to on_device_sampling_config.'
+        finding = info if context.values.speculates else warning
+        yield finding("static-sampling", context.key(KEY), why, fix)
+
+
+def global_topk(context: CheckContext) -> Iterator[Finding]:
+    """top_k is clamped to the smaller of global_topk and 256."""
+    value = mapping(context.values.given.get(KEY)).get("global_topk")
+    plain = context.config.global_topk is not None
+    setting = "global_topk" if plain else f"{context.key(KEY)}.global_topk"
+    if context.nxd and isinstance(value, int) and value > MOST:
+        why = f"the device samples from at most {MOST} tokens; a larger top_k is clamped, whatever global_topk is"
+        yield warning("global-topk", setting, why, f"Set it to {MOST} or less.")
+    if plain and context.config.on_device_sampling is False:
+        why = "global_topk has an effect only with on-device sampling, which is off"
+        yield warning("global-topk-unused", setting, why, "Remove it.")
+
+
+def speculation_on_cpu(context: CheckContext) -> Iterator[Finding]:
+    """Fused speculation checks its tokens on the device (NxDI models/model_base.py asserts it)."""
+    if context.nxd and context.values.speculates and KEY in context.values.given and context.values.given[KEY] is None:
+        why = "speculation needs sampling on the device, and the settings choose CPU sampling"
+        fix = "Set on_device_sampling to true, or remove the draft model."
+        yield error("needs-on-device-sampling", context.key(KEY), why, fix)
+
+
+SAMPLING: Final = (on_device, global_topk, speculation_on_cpu)

@@ -50,7 +50,7 @@ def not_served(context: CheckContext) -> Iterator[Finding]:
     """A user who names such a line wants its plan."""
     line = context.line
     if not line.served:
-        setting = context.setting("line") if context.config.line else LINE
+        setting = "line" if context.config.line else LINE
         yield info("line-not-served", setting, line.not_served, served_instead(line))
 
 
@@ -70,11 +70,11 @@ def backend(context: CheckContext) -> Iterator[Finding]:
     length, tokens = context.draft.number("max_model_len"), context.draft.number("max_num_batched_tokens")
     if tokens is not None and length is not None and tokens < length and not context.config.enable_chunked_prefill:
         why = f"{tokens} is below max_model_len ({length}): vLLM does not start without chunked prefill"
-        yield error("token-budget", context.setting("max_num_batched_tokens"), why, f"Remove it, or give {length}.")
+        yield error("token-budget", "max_num_batched_tokens", why, f"Remove it, or give {length}.")
     blocks, sequences = context.draft.number("num_gpu_blocks_override"), context.draft.number("max_num_seqs")
     if tnx and blocks is not None and sequences is not None and blocks != sequences + 1:
         why = f"the worker asserts {sequences + 1} blocks, one for each sequence and one more, not {blocks}"
-        yield error("block-count", context.setting("num_gpu_blocks_override"), why, "Remove it.")
+        yield error("block-count", "num_gpu_blocks_override", why, "Remove it.")
 
 
 def tnx_model(context: CheckContext) -> Iterator[Finding]:
@@ -93,11 +93,11 @@ def tnx_buckets(context: CheckContext) -> Iterator[Finding]:
     prompts, sequences = context.config.context_encoding_buckets, context.config.token_generation_buckets
     if prompts and max(prompts) > length:
         why = f"a bucket of {max(prompts)} tokens is longer than max_model_len ({length})"
-        setting = context.setting("context_encoding_buckets")
+        setting = "context_encoding_buckets"
         yield error("bucket-too-long", setting, why, f"Lower it to {length}, or raise max_model_len.")
     if sequences and max(sequences) < length:
         why = f"the largest bucket has {max(sequences)} tokens, and a sequence may have {length} (max_model_len)"
-        setting = context.setting("token_generation_buckets")
+        setting = "token_generation_buckets"
         yield error("bucket-coverage", setting, why, f"Add {length} to the buckets, or lower max_model_len.")
 
 
@@ -116,11 +116,11 @@ def disaggregation(context: CheckContext) -> Iterator[Finding]:
     """Both sides need the other's address (examples/offline_inference/neuron_di.py of the fork)."""
     if context.config.disaggregation is None or not context.line.name.startswith("fork"):
         return
-    setting, transfer = context.setting("disaggregation"), context.draft.args.get("kv_transfer_config")
+    setting = "disaggregation"
     if (context.config.instance or "").startswith("ml."):
         why = "a prefill and a decode instance must reach each other, and the instances of an endpoint cannot"
         yield error("several-nodes", setting, why, "Remove it, or use a cluster outside SageMaker (docs/scale.md).")
-    elif not isinstance(transfer, dict) or not transfer.get("kv_ip"):
+    elif not context.draft.nested("kv_transfer_config").get("kv_ip"):
         why = "the address of the other side is not configured"
         yield error("disaggregation-without-address", setting, why, "Set kv_ip in kv_transfer_config.")
 

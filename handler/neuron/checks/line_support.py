@@ -11,8 +11,7 @@ from handler.config.values import shown
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, rejections
 from handler.neuron.checks.check_context import CheckContext, error
-from handler.neuron.lines.feature import Feature, requested_features
-from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line import ConfigKeys, Feature, requested_features
 from handler.neuron.lines.line_registry import lines_with
 from handler.neuron.lines.nxdi import SCHEDULER, chunks
 
@@ -30,16 +29,16 @@ REASONS = {
 
 def unsupported(context: CheckContext) -> Iterator[Finding]:
     """Yields an error for each setting that needs a feature which the line does not have."""
-    for request in requested_features(context.config):
-        if not context.line.has(request.feature):
-            yield rejection(context, request.feature, context.setting(request.field))
+    for field, feature in requested_features(context.config):
+        if not context.line.has(feature):
+            yield rejection(context, feature, field)
     chunks_raw = context.plugin and chunks(context.draft) and not context.config.enable_chunked_prefill
     if chunks_raw and not context.line.has(Feature.CHUNKED_PREFILL):
         setting = SCHEDULER if SCHEDULER in context.config.neuron_env else context.key("chunked_prefill_config")
         yield rejection(context, Feature.CHUNKED_PREFILL, setting)
     transfers = context.nxd and "kv_transfer_config" in context.config.engine_args
     if transfers and not context.line.has(Feature.DISAGGREGATION):
-        yield rejection(context, Feature.DISAGGREGATION, context.setting("kv_transfer_config"))
+        yield rejection(context, Feature.DISAGGREGATION, "kv_transfer_config")
     if context.draft.raw and context.line.keys is ConfigKeys.NONE:
         yield rejection(context, Feature.RAW, context.key(next(iter(context.draft.raw))))
 
@@ -71,14 +70,12 @@ def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
         vllm = f"vLLM {version} ({context.line.name})"
         if version not in argument.versions and name in context.config.engine_args:
             why = f"{vllm} has no argument {name}; these versions have it: {', '.join(argument.versions)}"
-            yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
+            yield error("argument-of-another-version", name, why, "Remove it.")
             continue
         rejected = argument.rejected_value(value, version)
         if rejected is not None:
             fix = f"Give {', '.join(map(str, argument.by_version[version]))}."
-            yield error(
-                "value-of-another-version", context.setting(name), f"{vllm} does not accept {shown(rejected)}", fix
-            )
+            yield error("value-of-another-version", name, f"{vllm} does not accept {shown(rejected)}", fix)
 
 
 def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
@@ -96,12 +93,8 @@ def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
         near = difflib.get_close_matches(key.rpartition(".")[2], rejection.accepted, n=1)
         accepted = ", ".join(rejection.accepted[:12])
         fix = f"Did you mean {near[0]}?" if near else f"Use {accepted}, or remove it." if accepted else "Remove it."
-        yield error(
-            "rejected-by-vllm",
-            f"{context.setting(name)}{dot}{key}",
-            why,
-            f"Remove it, or set {needs} with it." if needs else fix,
-        )
+        fix = f"Remove it, or set {needs} with it." if needs else fix
+        yield error("rejected-by-vllm", f"{context.setting(name)}{dot}{key}", why, fix)
 
 
 LINE_SUPPORT: Final = (unsupported, argument_of_another_version, rejected_by_vllm)

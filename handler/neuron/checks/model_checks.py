@@ -10,9 +10,9 @@ from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding
 from handler.config.loading.model_file_rules import MOUNT
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line import ConfigKeys, Feature
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.neuron.lines.plan_draft import speculative_keys
 
 # The variables of directories that a compile or an engine writes.
 WRITTEN: Final = ("BASE_COMPILE_WORK_DIR", "NEURON_COMPILE_CACHE_URL", "NEURON_LIBTORCH_CACHE_ROOT")
@@ -30,42 +30,25 @@ def speculative_edge(context: CheckContext) -> Iterator[Finding]:
         tokens = context.config.num_speculative_tokens or context.values.number("speculation_length")
         why = f"sequences end {tokens} tokens before max_model_len, because speculation needs room for as many tokens"
         fix = f"Raise max_model_len by {tokens} if requests need the full length."
-        yield info("speculative-edge", context.setting("max_model_len"), why, fix)
-
-
-def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
-    """The plugin asserts a draft model (plugin 0.5.0, worker/neuronx_distributed_model_loader.py:195)."""
-    flags = ("enable_fused_speculation", "enable_eagle_speculation")
-    flag = next((flag for flag in flags if context.values.flag(flag)), None)
-    if context.plugin and flag is not None and "speculative_config" not in context.draft.args:
-        fix = "Set speculative_model and num_speculative_tokens, or remove it."
-        yield error("speculation-without-draft", context.key(flag), "speculation needs a draft model", fix)
+        yield info("speculative-edge", "max_model_len", why, fix)
 
 
 def other_method(context: CheckContext) -> Iterator[Finding]:
     """A method that only vLLM itself has, for the CPU line."""
-    given = context.config.engine_args.get("speculative_config")
-    method = given.get("method") if isinstance(given, dict) else None
+    method = speculative_keys(context.config).get("method")
     if method is None or not context.line.platforms:
         return
     why = f"{context.line.name} does not have the speculation method '{str(method)[:40]}'"
     fix = "Use eagle or draft_model (NxD Inference), or eagle3 (native plugin)."
-    yield error("unknown-speculation", context.setting("speculative_config"), why, fix)
+    yield error("unknown-speculation", "speculative_config", why, fix)
 
 
 def draft_model(context: CheckContext) -> Iterator[Finding]:
-    if (
-        context.plugin
-        and "speculative_config" in context.draft.args
-        and context.config.speculation in (None, "draft_model")
-    ):
+    with_draft = context.config.speculation in (None, "draft_model")
+    if context.plugin and with_draft and "speculative_config" in context.draft.args:
         why = "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same"
-        yield info(
-            "draft-model-undocumented",
-            context.setting("speculative_model"),
-            why,
-            "Measure the speed before you rely on it, or use EAGLE.",
-        )
+        fix = "Measure the speed before you rely on it, or use EAGLE."
+        yield info("draft-model-undocumented", "speculative_model", why, fix)
 
 
 def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:
@@ -73,9 +56,7 @@ def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:
     lora = context.config.enable_lora or bool(context.config.lora_modules)
     if context.nxd and not context.plugin and lora and context.values.speculates:
         why = "LoRA adapters do not work together with speculation"
-        yield error(
-            "speculation-with-lora", context.setting("enable_lora"), why, "Remove the adapters, or the draft model."
-        )
+        yield error("speculation-with-lora", "enable_lora", why, "Remove the adapters, or the draft model.")
 
 
 def adapters(context: CheckContext) -> Iterator[Finding]:
@@ -85,8 +66,7 @@ def adapters(context: CheckContext) -> Iterator[Finding]:
     for name, where in context.config.lora_modules.items():
         if from_hub(where):
             why = f"adapter '{name[:60]}' is at '{where[:100]}', but the compile needs adapters as local files"
-            fix = "Give the full path of a directory, or an s3:// URI."
-            yield error("lora-not-local", context.setting("lora_modules"), why, fix)
+            yield error("lora-not-local", "lora_modules", why, "Give the full path of a directory, or an s3:// URI.")
 
 
 def adapters_at_run_time(context: CheckContext) -> Iterator[Finding]:
@@ -109,7 +89,7 @@ def tied_embeddings(context: CheckContext) -> Iterator[Finding]:
         return
     why = 'a hub model with tied embeddings fails when it is sharded at load: "Cannot copy out of meta tensor"'
     fix = "Use a local checkpoint or s3://, or set save_sharded_checkpoint to true."
-    yield error("tied-embeddings", context.setting("model"), why, fix)
+    yield error("tied-embeddings", "model", why, fix)
 
 
 def hub_model(context: CheckContext) -> Iterator[Finding]:
@@ -118,7 +98,7 @@ def hub_model(context: CheckContext) -> Iterator[Finding]:
     if context.nxd and unknown and not context.values.flag("save_sharded_checkpoint"):
         why = "a hub model with tied embeddings (tie_word_embeddings in its config.json) fails at load"
         fix = "If it has them, use a local checkpoint or s3://, or set save_sharded_checkpoint to true."
-        yield info("tied-embeddings", context.setting("model"), why, fix)
+        yield info("tied-embeddings", "model", why, fix)
 
 
 def artifacts(context: CheckContext) -> Iterator[Finding]:
@@ -126,10 +106,10 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
     given = context.config.compiled_artifacts or context.draft.env.get("NEURON_COMPILED_ARTIFACTS")
     if context.plugin and not given and not context.config.artifact_store:
         why = f"graphs are compiled into {context.config.scratch}: a restart finds them, a new instance compiles again"
-        yield info("artifacts-in-scratch", context.setting("artifact_store"), why, "Set it to keep them.")
+        yield info("artifacts-in-scratch", "artifact_store", why, "Set it to keep them.")
     if not given or not context.line.platforms:
         return
-    setting = context.setting("compiled_artifacts")
+    setting = "compiled_artifacts"
     if context.line.keys is ConfigKeys.NATIVE:
         why = "NEURON_COMPILED_ARTIFACTS may be ignored: vllm-neuron issue 38 contradicts the documentation"
         yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT instead.")
@@ -156,7 +136,7 @@ def written_places(context: CheckContext) -> Iterator[Finding]:
     if artifacts and config.on_miss != "fail" and _below_model(artifacts, config.model):
         why = f"{artifacts[:120]} is {where}: it must hold compiled artifacts, because nothing can be compiled into it"
         fix = "If they are not in the model's archive, name a directory elsewhere, or remove it."
-        yield warning("read-only-place", context.setting("compiled_artifacts"), why, fix)
+        yield warning("read-only-place", "compiled_artifacts", why, fix)
 
 
 def _below_model(place: str, model: str) -> bool:
@@ -166,7 +146,6 @@ def _below_model(place: str, model: str) -> bool:
 MODELS: Final = (
     written_places,
     speculative_edge,
-    flags_without_draft,
     other_method,
     draft_model,
     speculation_with_lora,

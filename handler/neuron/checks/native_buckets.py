@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.json_value import whole_numbers
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
@@ -20,7 +21,6 @@ from handler.neuron.lines.native.native_prefill import (
     SEGMENT_SIZES,
     SEGMENTS,
     TOKENS,
-    numbers,
 )
 from handler.neuron.neuron_config.keys import DECODE_STEP
 
@@ -33,7 +33,7 @@ def ascending(context: CheckContext) -> Iterator[Finding]:
     """Every list of buckets has whole numbers above 0, each larger than the one before."""
     for key in (PREFILL_BUCKETS, SEQUENCE_BUCKETS, SEGMENTS, DECODE_BUCKETS):
         given = context.draft.override.get(key)
-        sizes = numbers(given)
+        sizes = whole_numbers(given)
         if isinstance(given, list) and (not sizes or len(sizes) < len(given) or not _ascend(sizes)):
             why = f"{str(given)[:60]} must be whole numbers above 0 in ascending order, and at least one"
             yield error("bucket-order", context.key(key), why, "Sort the buckets, and remove the others.")
@@ -45,7 +45,7 @@ def _ascend(sizes: list[int]) -> bool:
 
 def segments(context: CheckContext) -> Iterator[Finding]:
     """A segment is one size, and the scheduler's step too."""
-    sizes, tokens = numbers(context.draft.override.get(SEGMENTS)), context.draft.number(TOKENS)
+    sizes, tokens = whole_numbers(context.draft.override.get(SEGMENTS)), context.draft.number(TOKENS)
     block = max(context.draft.number("block_size") or PLUGIN_BLOCK, 1)
     wrong = [size for size in sizes if size not in SEGMENT_SIZES or size % block]
     if wrong:
@@ -56,8 +56,7 @@ def segments(context: CheckContext) -> Iterator[Finding]:
         yield error("segment-sizes", context.key(SEGMENTS), why, f"Use [{sizes[-1]}].")
     elif sizes and tokens is not None and min(tokens, context.draft.number("max_model_len") or tokens) > sizes[0]:
         why = f"the scheduler takes {TOKENS} ({tokens}) in a step, and the compiled segment has {sizes[0]}"
-        fix = f"Set {TOKENS} to {sizes[0]}, or remove it."
-        yield error("segment-tokens", context.setting(TOKENS), why, fix)
+        yield error("segment-tokens", TOKENS, why, f"Set {TOKENS} to {sizes[0]}, or remove it.")
 
 
 def prefill(context: CheckContext) -> Iterator[Finding]:
@@ -66,16 +65,16 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
     tokens, length = draft.number(TOKENS), draft.number("max_model_len")
     if tokens is None or length is None:
         return
-    setting, given = context.setting(TOKENS), numbers(draft.override.get(PREFILL_BUCKETS))
-    own = numbers(draft.override.get(SEGMENTS))
+    setting, given = TOKENS, whole_numbers(draft.override.get(PREFILL_BUCKETS))
+    own = whole_numbers(draft.override.get(SEGMENTS))
     if tokens < (draft.number("max_num_seqs") or 1):
         why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
-        where = setting if TOKENS in draft.config.engine_args else context.setting("max_num_seqs")
+        where = setting if TOKENS in draft.config.engine_args else "max_num_seqs"
         yield error("tokens-below-sequences", where, why, f"Raise {TOKENS}, or lower max_num_seqs.")
     if tokens < length and draft.args.get("enable_chunked_prefill") is False:
         why = f"{TOKENS} ({tokens}) is below max_model_len ({length}), which needs segments (chunked prefill)"
         fix = f"Set {TOKENS} to {length}, or remove enable_chunked_prefill."
-        yield error("single-shot", context.setting("enable_chunked_prefill"), why, fix)
+        yield error("single-shot", "enable_chunked_prefill", why, fix)
     if not own and tokens >= length:
         yield from _single_shot(context, length)
     elif not own and tokens not in SEGMENT_SIZES:
@@ -94,17 +93,17 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
 def _single_shot(context: CheckContext, length: int) -> Iterator[Finding]:
     if length > LONGEST_SINGLE_SHOT:
         chunked = context.draft.args.get("enable_chunked_prefill") is False and TOKENS not in context.config.engine_args
-        setting = context.setting("enable_chunked_prefill" if chunked else TOKENS)
+        setting = "enable_chunked_prefill" if chunked else TOKENS
         why = f"max_model_len is {length}, and one step takes {LONGEST_SINGLE_SHOT} tokens at most"
         yield error("single-shot", setting, why, f"Set {TOKENS} to one of {SIZES}, with chunked prefill.")
     if context.draft.args.get("enable_prefix_caching") is True:
         why = "prefix caching needs segments, and prefill takes the whole length in one step"
         fix = f"Set {TOKENS} to one of {SIZES} below max_model_len ({length}), or turn prefix caching off."
-        yield error("prefix-caching-single-shot", context.setting("enable_prefix_caching"), why, fix)
+        yield error("prefix-caching-single-shot", "enable_prefix_caching", why, fix)
 
 
 def decode_lengths(context: CheckContext) -> Iterator[Finding]:
-    lengths = numbers(context.draft.override.get(DECODE_BUCKETS))
+    lengths = whole_numbers(context.draft.override.get(DECODE_BUCKETS))
     longest = context.draft.number("max_model_len")
     if not lengths or longest is None:
         return
@@ -115,7 +114,7 @@ def decode_lengths(context: CheckContext) -> Iterator[Finding]:
 
 def sequences(context: CheckContext) -> Iterator[Finding]:
     """The largest batch that is compiled must equal the most that the scheduler may ask for."""
-    buckets, limit = numbers(context.draft.override.get(SEQUENCE_BUCKETS)), context.draft.number("max_num_seqs")
+    buckets, limit = whole_numbers(context.draft.override.get(SEQUENCE_BUCKETS)), context.draft.number("max_num_seqs")
     if buckets and limit is not None and buckets[-1] != limit:
         yield _largest(context, SEQUENCE_BUCKETS, buckets[-1], "max_num_seqs")
 

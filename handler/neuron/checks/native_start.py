@@ -11,14 +11,46 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json
+from handler.json_value import Json, mapping, whole_numbers
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
+from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
-from handler.neuron.lines.native.native_prefill import TOKENS, numbers
+from handler.neuron.lines.native.native_prefill import TOKENS
 from handler.neuron.lines.native.native_sampling import pools
 from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE, NATIVE_BLOCK
 from handler.neuron.neuron_config.keys import DEGREES
+
+LATER: Final = "Compile on the Neuron instance: `compile --on` with its type."
+
+
+def cpu_compile(context: CheckContext) -> Iterator[Finding]:
+    """A compile on a host without Neuron devices (AWS Neuron documentation, vLLM Neuron, "CPU compilation").
+
+    Graphs are compiled and not run, the target must be named, and speculation is not supported.
+    """
+    env = context.config.neuron_env
+    if not compiles_only(env):
+        return
+    if context.line.keys is not ConfigKeys.NATIVE:
+        why = f"{context.line.name} compiles on Neuron devices only, and would ignore it"
+        yield error("cpu-compile-line", CPU_COMPILE, why, "Set ENDPOINT_LINE to native-0.29, or remove it.")
+        return
+    if not context.draft.env.get(TARGET):
+        why = "the compiler needs a target, and no instance is named"
+        yield error("cpu-compile-target", CPU_COMPILE, why, "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge.")
+    if "speculative_config" in context.draft.args:
+        why = "a compile without Neuron devices has no speculation: the draft's graphs would be missing"
+        yield error("cpu-compile-speculation", "speculation", why, LATER)
+    if not context.config.artifact_store:
+        why = "what is compiled here would be lost"
+        yield error("cpu-compile-store", CPU_COMPILE, why, "Set ENDPOINT_ARTIFACT_STORE.")
+    why = "this container compiles, and serves no request"
+    yield warning("cpu-compile", CPU_COMPILE, why, "Remove it from the settings of an endpoint.")
+
+
+CPU_COMPILES: Final = (cpu_compile,)
+
 
 ARCHITECTURES: Final = (
     "LlamaForCausalLM",
@@ -79,20 +111,19 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     for name, (rejected, why) in REJECTED.items():
         value = context.draft.args.get(name)
         if rejected(value):
-            yield error("not-on-native", context.setting(name), f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+            yield error("not-on-native", name, f"{name} is {str(value)[:40]}: {why}", "Remove it.")
     if context.draft.args.get(ENVIRON_CHECK) and context.line.name == "native-0.29":
         why = "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND), and does not start"
-        yield error("not-on-native", context.setting(ENVIRON_CHECK), why, "Remove it.")
+        yield error("not-on-native", ENVIRON_CHECK, why, "Remove it.")
     if context.line.name == "native-0.29" and (context.draft.number("max_logprobs") or 0) < -1:
-        why = "the least is -1, for no limit"
-        yield error("not-on-native", context.setting("max_logprobs"), why, "Give -1 or more, or remove it.")
+        yield error("not-on-native", "max_logprobs", "the least is -1, for no limit", "Give -1 or more, or remove it.")
     if context.line.name == "native-0.29" and (context.draft.number("prefill_context_parallel_size") or 1) > 1:
         why = "the model runner does not have prefill context parallelism"
-        yield error("not-on-native", context.setting("prefill_context_parallel_size"), why, "Remove it.")
+        yield error("not-on-native", "prefill_context_parallel_size", why, "Remove it.")
     if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
-        yield error("not-on-native", context.setting("kv_cache_dtype"), why, "Remove it.")
-    connector = _transfer(context).get("kv_connector")
+        yield error("not-on-native", "kv_cache_dtype", why, "Remove it.")
+    connector = context.draft.nested("kv_transfer_config").get("kv_connector")
     if connector is None and context.draft.args.get("kv_transfer_config") is not None:
         setting = f"{context.setting('kv_transfer_config')}.kv_connector"
         yield error("not-on-native", setting, "vLLM does not start without a connector", f"Use {CONNECTORS[0]}.")
@@ -119,8 +150,9 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
         yield error("degree", context.key("ep_degree"), why, "Use a degree that divides them, or remove it.")
     if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
         why = "the model has no experts, and vLLM does not start with expert parallelism"
-        yield error("degree", context.setting("enable_expert_parallel"), why, "Remove it.")
-    role, engines = _transfer(context).get("kv_role"), context.draft.number("data_parallel_size") or 1
+        yield error("degree", "enable_expert_parallel", why, "Remove it.")
+    engines = context.draft.number("data_parallel_size") or 1
+    role = context.draft.nested("kv_transfer_config").get("kv_role")
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):
             why = f"{key} works on a decode server with a data_parallel_size of 2 or more"
@@ -134,7 +166,8 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
     if degree is None or degree <= 1:
         return
     heads, kv_heads = (context.facts.heads, context.facts.kv_heads) if context.facts else (0, 0)
-    connector = _transfer(context).get("kv_connector", CONNECTORS[0])
+    transfer = draft.nested("kv_transfer_config")
+    connector = transfer.get("kv_connector", CONNECTORS[0])
     block = draft.number("block_size") or NATIVE_BLOCK
     step = min(draft.number(TOKENS) or 0, draft.number("max_model_len") or 0)
     stride, threshold = degree * block, draft.number("long_prefill_token_threshold") or 0
@@ -152,11 +185,11 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
             bool(step % stride or threshold % stride)
         ),
         f"with {connector} dcp_kv_cache_interleave_size must be the block size ({block})": (
-            "kv_connector" in _transfer(context) and (draft.number("dcp_kv_cache_interleave_size") or block) != block
+            "kv_connector" in transfer and (draft.number("dcp_kv_cache_interleave_size") or block) != block
         ),
     }
     for why in (why for why, is_broken in broken.items() if is_broken):
-        yield error("decode-context-parallel", context.setting(name), f"{name} is {degree}: {why}", "Remove it.")
+        yield error("decode-context-parallel", name, f"{name} is {degree}: {why}", "Remove it.")
 
 
 def variables(context: CheckContext) -> Iterator[Finding]:
@@ -201,7 +234,7 @@ def quantization(context: CheckContext) -> Iterator[Finding]:
     chosen, asked = context.draft.override.get(QUANTIZATION), (context.config.quantization or "").lower()
     if asked not in FROM_CHECKPOINT and not asked.startswith(CONVERTED):
         why = f"the plugin has no quantization {asked[:40]}"
-        yield error("not-on-native", context.setting("quantization"), why, "Use mxfp4, mxfp8 or bf16, or remove it.")
+        yield error("not-on-native", "quantization", why, "Use mxfp4, mxfp8 or bf16, or remove it.")
     if chosen == "mxfp4":
         other = context.instance is not None and context.instance.platform != "trn3"
         model = context.facts is not None and context.facts.model_type != "gpt_oss"
@@ -212,7 +245,7 @@ def quantization(context: CheckContext) -> Iterator[Finding]:
     own = context.facts.config.get("quantization_config") if context.facts else None
     if not isinstance(own, dict) or (isinstance(overrides, dict) and "quantization_config" in overrides):
         return
-    method, setting = own.get("quant_method"), context.setting("model")
+    method, setting = own.get("quant_method"), "model"
     if method not in QUANTIZATIONS:
         why = f"the checkpoint is quantized by {str(method)[:40]}, and Neuron has {', '.join(QUANTIZATIONS)}"
         yield error("checkpoint-quantization", setting, why, "Use an unquantized checkpoint, or one of those methods.")
@@ -243,9 +276,7 @@ def vision(context: CheckContext) -> Iterator[Finding]:
         VISION_SECTIONS.get(context.line.name, VISION_SECTION),
         context.draft.number("tensor_parallel_size") or 1,
     )
-    content: Json = context.draft.additional.get(name)
-    section = content if isinstance(content, dict) else {}
-    setting = context.setting(VISION_SECTION)
+    section, setting = mapping(context.draft.additional.get(name)), context.setting(VISION_SECTION)
     tp, dp = (value if isinstance(value := section.get(key), int) else 1 for key in ("tp_size", "dp_size"))
     if tp < 1 or dp < 1 or (tp * dp != ranks if tp > 1 and dp > 1 else ranks % max(tp, dp)):
         why = f"tp_size {tp} and dp_size {dp} do not make up the {ranks} ranks of tensor_parallel_size"
@@ -256,18 +287,13 @@ def vision(context: CheckContext) -> Iterator[Finding]:
     if buckets and longest:
         why = "num_vision_tokens_buckets and max_vision_seq_len are two ways to say the same"
         yield error("vision-buckets", f"{setting}.max_vision_seq_len", why, "Keep one of them.")
-    most = max(numbers(buckets), default=longest if isinstance(longest, int) else block)
+    most = max(whole_numbers(buckets), default=longest if isinstance(longest, int) else block)
     if most < block:
         why = f"the longest bucket has {most} tokens, fewer than vision_attention_block_size ({block})"
         yield error("vision-buckets", f"{setting}.num_vision_tokens_buckets", why, f"Use {block} or more.")
     if context.draft.args.get("mm_encoder_only") is True and context.draft.additional.get(LANGUAGE_ONLY) is True:
         why = f"an engine is the encoder or the language model, and {LANGUAGE_ONLY} is true as well"
-        yield error("vision-role", context.setting("mm_encoder_only"), why, "Remove one of them.")
-
-
-def _transfer(context: CheckContext) -> Mapping[str, Json]:
-    given = context.draft.args.get("kv_transfer_config")
-    return given if isinstance(given, dict) else {}
+        yield error("vision-role", "mm_encoder_only", why, "Remove one of them.")
 
 
 def native_start(context: CheckContext) -> Iterator[Finding]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
 from handler.neuron.lines.plan_draft import additional_config
 from handler.neuron.neuron_config.class_rules import CLASS_RULES, NESTED_RULES
-from handler.neuron.neuron_config.config_values import ConfigValues
+from handler.neuron.neuron_config.config_values import ConfigRule, ConfigValues
 from handler.neuron.neuron_config.keys import (
     KEYS_021,
     NATIVE_KEYS,
@@ -23,7 +23,6 @@ from handler.neuron.neuron_config.keys import (
     ConfigKey,
 )
 from handler.neuron.neuron_config.model_rules import MODEL_RULES
-from handler.neuron.neuron_config.rule import ConfigRule
 from handler.neuron.neuron_config.spelling import Named, check_keys, check_override
 from handler.neuron.sampling_limits import KEY
 
@@ -53,8 +52,7 @@ def silent(context: CheckContext) -> Iterator[Finding]:
     for key, why in reasons.items():
         if why and (key not in BUCKETS or given.get("enable_bucketing") is False):
             yield warning("silent-neuron-key", context.key(key), why, "Remove it, or correct the other.")
-    draft, own = context.draft.override.get("draft_overrides"), values.text("torch_dtype")
-    dtype = draft.get("torch_dtype") if isinstance(draft, dict) else None
+    own, dtype = values.text("torch_dtype"), mapping(context.draft.override.get("draft_overrides")).get("torch_dtype")
     if isinstance(dtype, str) and dtype.removeprefix("torch.") != own:
         why = f"the draft's torch_dtype {dtype[:20]} is not the model's, {own}, and the plugin raises an error"
         yield error("draft-dtype", context.key("draft_overrides"), why, "Remove it there.")

@@ -53,7 +53,7 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     tokens, length = context.draft.number("max_num_batched_tokens"), context.draft.number("max_model_len")
     if tokens is not None and length is not None and tokens < length:
         why = f"a prompt of more than {tokens} tokens would wait for ever: without chunked prefill it needs one step"
-        yield error("token-budget", context.setting("max_num_batched_tokens"), why, f"Remove it, or give {length}.")
+        yield error("token-budget", "max_num_batched_tokens", why, f"Remove it, or give {length}.")
 
 
 def export(context: CheckContext) -> Iterator[Finding]:
@@ -63,14 +63,14 @@ def export(context: CheckContext) -> Iterator[Finding]:
     saved = context.facts.exported if context.facts else {}
     if context.config.artifact_store:
         why = "the exported directory is the artifacts: nothing is saved in a store"
-        yield info("store-unused", context.setting("artifact_store"), why, "Remove it.")
+        yield info("store-unused", "artifact_store", why, "Remove it.")
     if not saved:
         why = "optimum-neuron does not compile at the start: the model must be exported or in the hub's cache"
         fix = "Export it with optimum-cli, or look up the configuration in the hub's cache."
-        yield info("optimum-needs-export", context.setting("model"), why, fix)
+        yield info("optimum-needs-export", "model", why, fix)
         if context.config.on_device_sampling is False:
             why = "where the model samples is decided by its export, and it samples on the device by default"
-            yield warning("sampling-of-export", context.setting("on_device_sampling"), why, "Remove it.")
+            yield warning("sampling-of-export", "on_device_sampling", why, "Remove it.")
         return
     asked: dict[str, Json] = {name: context.draft.args.get(name) for name in EXPORTED}
     asked["dtype"] = dtype_of(context.draft)
@@ -81,20 +81,20 @@ def export(context: CheckContext) -> Iterator[Finding]:
         if name in ("max_model_len", "max_num_seqs") and isinstance(value, int) and isinstance(compiled, int):
             fits = value <= compiled
         if None not in (value, compiled) and not fits:
-            yield _differs(context.setting(name), key, compiled, value, f"Set {name} to {compiled}, or {EXPORT}.")
+            yield _differs(name, key, compiled, value, f"Set {name} to {compiled}, or {EXPORT}.")
     prompt, sequence = saved.get("max_context_length"), saved.get("sequence_length")
     length = context.draft.number("max_model_len") or 0
     if isinstance(prompt, int) and isinstance(sequence, int) and prompt < min(length, sequence):
         fix = f"Set max_model_len to {prompt}, or {EXPORT}."
-        yield _differs(context.setting("max_model_len"), "max_context_length", prompt, length, fix)
+        yield _differs("max_model_len", "max_context_length", prompt, length, fix)
     batch = saved.get("batch_size")
     if isinstance(batch, int) and batch > 1 and saved.get("continuous_batching") is not True:
         fix = f"{EXPORT.capitalize()}."
-        yield _differs(context.setting("model"), "continuous_batching", saved.get("continuous_batching"), True, fix)
+        yield _differs("model", "continuous_batching", saved.get("continuous_batching"), True, fix)
     platform, target = context.instance.platform if context.instance else "", saved.get("target")
     if platform and target is not None and target != TARGETS.get(platform):
         fix = f"Use an instance with {target}, or {EXPORT}."
-        yield _differs(context.setting("instance"), "target", target, platform, fix)
+        yield _differs("instance", "target", target, platform, fix)
 
 
 def _differs(setting: str, key: str, compiled: Json, asked: Json, fix: str) -> Finding:

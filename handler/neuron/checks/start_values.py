@@ -47,17 +47,17 @@ def positive(context: CheckContext) -> Iterator[Finding]:
     for name in POSITIVE:
         value = getattr(context.config, name)
         if value is not None and value < 1:
-            yield error("not-positive", context.setting(name), f"{value} is below 1", "Give 1 or more, or remove it.")
+            yield error("not-positive", name, f"{value} is below 1", "Give 1 or more, or remove it.")
     sequences = context.config.max_num_seqs
     if sequences is not None and sequences < 1:
         replaced = f"the plugin silently replaces it with {DEFAULT_SEQUENCES}" if sequences == 0 else "it is below 1"
         why = f"max_num_seqs is {sequences}: {replaced}"
-        yield error("max-num-seqs", context.setting("max_num_seqs"), why, "Give 1 or more, or remove it.")
+        yield error("max-num-seqs", "max_num_seqs", why, "Give 1 or more, or remove it.")
     for name in BUCKETS:
         buckets = getattr(context.config, name)
         if buckets is not None and (not buckets or min(buckets) < 1):
             why = "there must be at least one bucket, and each must be 1 token or longer"
-            yield error("bucket-not-positive", context.setting(name), why, "Give lengths above 0, or remove it.")
+            yield error("bucket-not-positive", name, why, "Give lengths above 0, or remove it.")
 
 
 def length_of_model(context: CheckContext) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def length_of_model(context: CheckContext) -> Iterator[Finding]:
     limit = facts and (facts.max_position_embeddings if context.plugin else facts.longest)
     if not limit or length is None or length <= limit:
         return
-    setting, why = context.setting("max_model_len"), f"the model was trained for {limit} tokens, not {length}"
+    setting, why = "max_model_len", f"the model was trained for {limit} tokens, not {length}"
     asked = context.config.engine_args
     longer = "rope_scaling" in asked or any(name in json.dumps(asked.get("hf_overrides")) for name in OWN_LENGTH)
     allowed = context.draft.env.get(ALLOW_LONG, "").strip().lower() in ("1", "true")
@@ -121,8 +121,7 @@ def model_type(context: CheckContext) -> Iterator[Finding]:
     kind = context.facts.model_type.removesuffix("_text")
     if kind == "mllama" and context.plugin:
         why = "Llama 3.2 Vision (mllama) runs on the legacy fork only"
-        fix = "Use another model, or the fork (ENDPOINT_LINE=fork-0.9.1)."
-        yield unsupported_model(context, why, fix)
+        yield unsupported_model(context, why, "Use another model, or the fork (ENDPOINT_LINE=fork-0.9.1).")
     elif kind not in MODEL_TYPES:
         why = f"NxD Inference does not support models of type '{kind[:40]}'"
         yield unsupported_model(context, why, f"Supported: {', '.join(MODEL_TYPES)}.")
@@ -153,12 +152,12 @@ def scheduler(context: CheckContext) -> Iterator[Finding]:
     budget = tokens if isinstance(tokens, int) else max(VLLM_BUDGET, context.draft.number("max_model_len") or 0)
     if context.plugin and budget < (sequences or 1):
         why = f"vLLM does not start with fewer tokens in a step ({budget}) than max_num_seqs ({sequences})"
-        setting = context.setting("max_num_seqs" if tokens is None else "max_num_batched_tokens")
+        setting = "max_num_seqs" if tokens is None else "max_num_batched_tokens"
         fix = f"Set max_num_batched_tokens to {sequences} or more, or lower max_num_seqs."
         yield error("tokens-below-sequences", setting, why, fix)
     if context.plugin and tokens is not None and SCHEDULER not in context.draft.env:
         why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
-        yield warning("token-budget-replaced", context.setting("max_num_batched_tokens"), why, "Remove it.")
+        yield warning("token-budget-replaced", "max_num_batched_tokens", why, "Remove it.")
 
 
 START: Final = (

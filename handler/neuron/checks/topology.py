@@ -1,6 +1,8 @@
-"""Checks cores: too many, an LNC that the platform does not have, unsuitable degrees.
+"""Checks cores: too many, an LNC that the platform does not have, unsuitable degrees; and rejects several nodes.
 
-Neuron notices none of these before the compile, and some not even then.
+Neuron notices none of these before the compile, and some not even then. No line has several nodes or engines for one
+model (docs/scale.md): vllm-project/vllm-neuron, vllm_neuron/platform.py (the executor becomes `uni`) and
+worker/neuron_worker.py (a world of one process); vLLM 0.16, vllm/v1/executor/multiproc_executor.py.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from math import prod
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.config.values import shown
 from handler.errors import SettingError
+from handler.json_value import Json, whole_number
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_catalogue import InstanceType
@@ -29,7 +33,7 @@ def platform(context: CheckContext) -> Iterator[Finding]:
         return
     why = f"{line.name} runs on {', '.join(line.platforms)}, not on {instance.name}"
     fix = f"Use an instance of {' or '.join(line.platforms)}, or another line (ENDPOINT_LINE)."
-    yield error("line-platform", context.setting("line" if context.config.line else "instance"), why, fix)
+    yield error("line-platform", "line" if context.config.line else "instance", why, fix)
 
 
 def _lnc(context: CheckContext) -> int | None:
@@ -37,14 +41,14 @@ def _lnc(context: CheckContext) -> int | None:
     text = context.draft.env.get(VARIABLE, "").strip()
     if text.isascii() and text.isdigit() and len(text) < 4:
         return int(text)
-    value = context.values.given.get("logical_nc_config", context.values.given.get("logical_neuron_cores"))
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    keys = context.values.given
+    return whole_number(keys.get("logical_nc_config", keys.get("logical_neuron_cores")))
 
 
 def lnc(context: CheckContext) -> Iterator[Finding]:
     """The variable beats the key, the key beats the platform's default. A platform allows one or two values."""
     variable, key = context.draft.env.get(VARIABLE), context.values.given.get("logical_nc_config")
-    setting = context.setting("logical_nc_config") if context.config.logical_nc_config is not None else VARIABLE
+    setting = "logical_nc_config" if context.config.logical_nc_config is not None else VARIABLE
     if variable is not None and context.config.logical_nc_config is None:
         setting = VARIABLE
     given = context.config.neuron_env.get(VARIABLE)
@@ -83,7 +87,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
     degree = context.draft.number("tensor_parallel_size")
     if degree is None or degree < 1 or not context.line.platforms:
         return
-    setting = context.setting("tensor_parallel_size")
+    setting = "tensor_parallel_size"
     if context.instance is not None:
         lnc = _lnc(context)
         count = _cores(context.instance, lnc)
@@ -94,7 +98,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
         alone = nodes == 1 and "data_parallel_address" not in context.draft.args
         if count is not None and alone and degree <= count < degree * engines:
             why = f"{engines} engines of {degree} cores need more than the {count} of {context.instance.name}"
-            yield error("too-many-cores", context.setting("data_parallel_size"), why, "Lower one of the two.")
+            yield error("too-many-cores", "data_parallel_size", why, "Lower one of the two.")
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
@@ -151,3 +155,63 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
 
 
 TOPOLOGY: Final = (platform, lnc, cores)
+
+
+HOSTED: Final = "ml."
+# Arguments by which vLLM distributes an engine -> the largest value that does not distribute it.
+PIPELINE: Final = "pipeline_parallel_size"
+COUNTS: Final = {"nnodes": 1, PIPELINE: 1, "data_parallel_size": 1, "node_rank": 0}
+ADDRESS: Final = "data_parallel_address"
+BACKENDS: Final = ("ray", "external_launcher")
+BACKEND: Final = "distributed_executor_backend"
+
+
+def distribution(context: CheckContext) -> dict[str, Json]:
+    """The given arguments that would distribute the engine over processes or nodes."""
+    extra = context.config.engine_args
+    found: dict[str, Json] = {}
+    for name, single in COUNTS.items():
+        value = whole_number(extra.get(name))
+        if value is not None and value > single:
+            found[name] = value
+    if extra.get(BACKEND) in BACKENDS:
+        found[BACKEND] = extra[BACKEND]
+    return found
+
+
+def several_nodes(context: CheckContext) -> Iterator[Finding]:
+    """Yields a finding for each argument that would distribute the engine."""
+    given = distribution(context)
+    hosted = (context.config.instance or "").startswith(HOSTED)
+    if hosted and (context.config.nodes or 1) > 1:
+        yield _alone(context, "nodes", context.config.nodes)
+    if hosted and ADDRESS in context.config.engine_args:
+        yield _alone(context, ADDRESS, context.config.engine_args[ADDRESS])
+    for name, value in given.items():
+        setting = name
+        if name == "node_rank":
+            why = f"this container serves requests, and node {value} of an engine serves none"
+            yield error("several-nodes", setting, why, "Start further nodes with `neuron-endpoint node`.")
+        elif name == "nnodes" and hosted:
+            yield _alone(context, name, value)
+        elif context.plugin and name == "data_parallel_size":
+            why = "it was not tested whether the plugin gives each engine separate cores"
+            yield warning(
+                "several-engines", setting, why, "Run one engine in each container, and more instances or pods."
+            )
+        elif context.plugin:
+            why = f"the plugin runs the whole model in one process, whatever {name} is"
+            yield error("several-nodes", setting, why, "Remove it, and distribute the model with tensor_parallel_size.")
+        elif context.line.keys is ConfigKeys.NATIVE and name in (PIPELINE, BACKEND):
+            continue  # native_start rejects the one, and the plan replaces the other
+        elif context.line.platforms:
+            why = f"{name} is passed on, but it was not tested on {context.line.name}"
+            yield warning("several-nodes", setting, why, "Remove it, or try a request before you rely on it.")
+
+
+def _alone(context: CheckContext, name: str, value: Json) -> Finding:
+    why = f"{name} is {shown(value)}, but the instances of an endpoint cannot reach each other: each is a single node"
+    return error("several-nodes", name, why, "Use a larger instance, or a cluster outside SageMaker (docs/scale.md).")
+
+
+NODES: Final = (several_nodes,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,13 +27,18 @@ DEBIAN_PACKAGES = {
 }
 
 
-def installed_versions() -> dict[str, str]:
-    """The versions of the installed packages, by name. Reads metadata only and imports nothing."""
+def installed_versions(
+    packages: Mapping[str, tuple[str, ...]] = PACKAGES, of: Callable[[str], str] = version
+) -> dict[str, str]:
+    """The versions of the installed packages, by name. Reads metadata only and imports nothing.
+
+    :param packages: the names of each one's distributions. The first that is installed counts.
+    """
     versions = {}
-    for name, distributions in PACKAGES.items():
+    for name, distributions in packages.items():
         for distribution in distributions:
             try:
-                versions[name] = version(distribution)
+                versions[name] = of(distribution)
             except PackageNotFoundError:
                 continue
             break

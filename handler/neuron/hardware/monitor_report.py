@@ -7,11 +7,12 @@ A value that is missing or null counts as not known. A value of an unexpected ty
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from handler.json_value import Json, json_object, mapping
 
 # Events in a device's memory, by the guide's names.
 ECC: Final = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
@@ -86,17 +87,11 @@ class DeviceHealth:
 
 
 def parse(line: bytes) -> MonitorReport:
-    """Parses one line.
-
-    :raises ValueError: it is not a JSON object.
-    """
-    try:
-        document = json.loads(line)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    if not isinstance(document, dict):
+    """:raises ValueError: the line is not a JSON object."""
+    document = json_object(line)
+    if document is None:
         raise ValueError("not a JSON object")
-    hardware = _mapping(document.get("neuron_hardware_info"))
+    hardware = mapping(document.get("neuron_hardware_info"))
     devices = _count(hardware.get("neuron_device_count"))
     per_device = _count(hardware.get("neuroncore_per_device_count"))
     lnc = _count(hardware.get("logical_neuroncore_config")) or 1
@@ -106,12 +101,12 @@ def parse(line: bytes) -> MonitorReport:
     errors: dict[str, int] = {}
     executions: dict[str, int] = {}
     for report in _reports(document):
-        _add(memory, _mapping(report.get("memory_used")).get("neuron_runtime_used_bytes"), ("host", "neuron_device"))
-        stats = _mapping(report.get("execution_stats"))
+        _add(memory, mapping(report.get("memory_used")).get("neuron_runtime_used_bytes"), ("host", "neuron_device"))
+        stats = mapping(report.get("execution_stats"))
         _add(errors, stats.get("error_summary"))
         _add(executions, stats.get("execution_summary"))
-        for core, data in _mapping(_mapping(report.get("neuroncore_counters")).get("neuroncores_in_use")).items():
-            share = _mapping(data).get("neuroncore_utilization")
+        for core, data in mapping(mapping(report.get("neuroncore_counters")).get("neuroncores_in_use")).items():
+            share = mapping(data).get("neuroncore_utilization")
             if isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < 1000:
                 utilization[core] = utilization.get(core, 0.0) + float(share)
     return MonitorReport(
@@ -128,18 +123,18 @@ def parse(line: bytes) -> MonitorReport:
     )
 
 
-def _reports(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _reports(document: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     """The report of each Neuron application."""
     runtimes = document.get("neuron_runtime_data")
     for runtime in runtimes if isinstance(runtimes, list) else []:
-        yield _mapping(_mapping(runtime).get("report"))
+        yield mapping(mapping(runtime).get("report"))
 
 
-def _ecc(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    listed = _mapping(_mapping(document.get("system_data")).get("neuron_hw_counters")).get("neuron_devices")
+def _ecc(document: Mapping[str, Json]) -> dict[tuple[str, str], int]:
+    listed = mapping(mapping(document.get("system_data")).get("neuron_hw_counters")).get("neuron_devices")
     counts = {}
     for device in listed if isinstance(listed, list) else []:
-        counters = _mapping(device)
+        counters = mapping(device)
         for kind in ECC:
             count = _count(counters.get(kind))
             if count is not None:
@@ -147,28 +142,24 @@ def _ecc(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     return counts
 
 
-def _problems(document: Mapping[str, Any]) -> Iterator[str]:
-    parts = [document.get("neuron_hardware_info"), *_mapping(document.get("system_data")).values()]
+def _problems(document: Mapping[str, Json]) -> Iterator[str]:
+    parts = [document.get("neuron_hardware_info"), *mapping(document.get("system_data")).values()]
     runtimes = document.get("neuron_runtime_data")
     parts += runtimes if isinstance(runtimes, list) else []
     for report in _reports(document):
         parts += report.values()
     for part in parts:
-        error = _mapping(part).get("error")
+        error = mapping(part).get("error")
         if isinstance(error, str) and error:
             yield error[:200]
 
 
 def _add(sums: dict[str, int], counts: object, names: tuple[str, ...] | None = None) -> None:
     """Adds the counts of another application: all of them, or those in `names`."""
-    for name, value in _mapping(counts).items():
+    for name, value in mapping(counts).items():
         count = _count(value)
         if count is not None and (names is None or name in names):
             sums[name] = sums.get(name, 0) + count
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _count(value: object) -> int | None:

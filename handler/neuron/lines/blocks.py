@@ -33,14 +33,11 @@ def spell_prefix_caching(draft: PlanDraft) -> None:
 
 def spell_blocks(draft: PlanDraft) -> None:
     """Writes a block size, and as many blocks as the longest sequences need."""
-    args, config = draft.args, draft.config
-    if config.block_size is not None:
-        args["block_size"] = config.block_size
+    draft.copy("block_size")
     agree(draft, "block_size")
-    if args.get("block_size") is None:
+    if draft.args.get("block_size") is None:
         draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
-    if config.num_gpu_blocks_override is not None:
-        args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
+    draft.copy("num_gpu_blocks_override")
     agree(draft, "num_gpu_blocks_override")
     length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))
     if length is None or size is None or sequences is None or size < 1:
@@ -51,23 +48,20 @@ def spell_blocks(draft: PlanDraft) -> None:
         why = f"{sequences} sequences of {length} tokens in blocks of {size} need {needed} blocks"
         draft.complete("num_gpu_blocks_override", needed, why)
     elif blocks < needed:
-        setting = draft.config.setting("num_gpu_blocks_override")
         why = f"{blocks} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin fails"
-        draft.error("too-few-blocks", setting, why, f"Give {needed} or more, or remove it.")
+        draft.error("too-few-blocks", "num_gpu_blocks_override", why, f"Give {needed} or more, or remove it.")
 
 
 def _contiguous(draft: PlanDraft) -> None:
     """Without prefix caching the plugin sets block_size to max_model_len and one block for each sequence."""
     config = draft.config
     if config.block_size is not None and config.block_size != draft.number("max_model_len"):
-        setting = draft.config.setting("block_size")
         why = f"without prefix caching the plugin replaces block_size {config.block_size} with max_model_len"
-        draft.warn("block-size-unused", setting, why, "Remove it, or set enable_prefix_caching to true.")
+        draft.warn("block-size-unused", "block_size", why, "Remove it, or set enable_prefix_caching to true.")
     if config.num_gpu_blocks_override is None:
         return
     draft.args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
     sequences = draft.number("max_num_seqs")
     if sequences is not None and config.num_gpu_blocks_override < sequences:
-        setting = draft.config.setting("num_gpu_blocks_override")
         why = f"{sequences} sequences need one block each, but there are only {config.num_gpu_blocks_override}"
-        draft.error("too-few-blocks", setting, why, f"Give {sequences} or more, or remove it.")
+        draft.error("too-few-blocks", "num_gpu_blocks_override", why, f"Give {sequences} or more, or remove it.")

@@ -7,8 +7,7 @@ from typing import Final
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.current_machine import SPACE, HostCpu
 from handler.neuron.hardware.instance_catalogue import GIB
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_vllm
 from handler.neuron.lines.plan_draft import PlanDraft, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
@@ -92,7 +91,7 @@ def choose_cache(draft: PlanDraft) -> None:
             size, why = max(size, -(-sequence // GIB)), f"{whole}, and {why}, or hold one sequence"
         if size * GIB * ranks > cpu.free // 2 and size > 1:
             fix = "Lower max_model_len, or use a machine with more memory."
-            draft.warn("kv-cache-small", draft.config.setting("max_model_len"), f"{why}: too little is free", fix)
+            draft.warn("kv-cache-small", "max_model_len", f"{why}: too little is free", fix)
     draft.env[SPACE] = str(size)
     draft.inform("completed", SPACE, f"{why}; the plan sets it to {size} GiB", FIX)
 
@@ -132,20 +131,21 @@ def choose_dtype(draft: PlanDraft) -> None:
     if draft.args.get("dtype") not in (None, "auto") or draft.args.get("quantization") or facts.quantized:
         return
     dtype = facts.torch_dtype
-    setting = draft.config.setting("dtype")
     slow = f"this machine's CPU has no {dtype} arithmetic and computes {dtype} several times slower than float32"
     obstacle = _obstacle(draft, facts, cpu)
     if obstacle:
         why = f"{slow}; the plan keeps the checkpoint's {dtype}, because {obstacle}"
         fix = f"Set {SETTING}=float32 to use float32 anyway, or use a CPU with {dtype} arithmetic."
-        draft.warn("dtype-slow", setting, why, fix)
+        draft.warn("dtype-slow", "dtype", why, fix)
         return
     draft.args["dtype"] = "float32"
     why = (
         f"{slow}; the plan sets dtype to float32. The weights take twice the checkpoint's memory, and the "
         "key-value cache holds half as many tokens"
     )
-    draft.inform("dtype-float32", setting, why, f"Set {SETTING}={dtype} to keep the checkpoint's.")
+    draft.inform(
+        "dtype-float32", draft.config.setting("dtype"), why, f"Set {SETTING}={dtype} to keep the checkpoint's."
+    )
 
 
 def _obstacle(draft: PlanDraft, facts: ModelFacts, cpu: HostCpu) -> str:

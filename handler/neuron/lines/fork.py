@@ -15,8 +15,7 @@ from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_fork
 from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
 from handler.neuron.lines.nxd_keys import spell_fp8, spell_neuron_config
@@ -72,11 +71,10 @@ def spell(draft: PlanDraft) -> None:
 
 def _spell_cache(draft: PlanDraft) -> None:
     """Writes a contiguous KV cache, in which a block holds a whole sequence, unless blocks are requested."""
-    args, config = draft.args, draft.config
-    if config.enable_prefix_caching is not None:
-        args["enable_prefix_caching"] = config.enable_prefix_caching
+    config = draft.config
+    draft.copy("enable_prefix_caching")
     if config.enable_chunked_prefill:
-        args["enable_chunked_prefill"] = True
+        draft.args["enable_chunked_prefill"] = True
         if draft.number("max_num_batched_tokens") is None:
             length = draft.number("max_model_len") or DEFAULT_CHUNK
             draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), "chunked prefill needs a chunk size")
@@ -96,15 +94,13 @@ def _blocks(draft: PlanDraft) -> None:
         draft.override["is_prefix_caching"] = True
         why = "with prefix caching the fork asserts is_prefix_caching in NeuronConfig; the plan sets it"
         draft.inform("completed", "is_prefix_caching", why, "Set it in the raw NeuronConfig to choose yourself.")
-    if draft.config.block_size is not None:
-        draft.args["block_size"] = draft.config.block_size
+    draft.copy("block_size")
     agree(draft, "block_size")
     if draft.args.get("block_size") is None:
         draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
     length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))
-    if draft.config.num_gpu_blocks_override is not None:
-        draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
-    elif length and size and sequences and size > 0 and length % size:
+    draft.copy("num_gpu_blocks_override")
+    if draft.config.num_gpu_blocks_override is None and length and size and sequences and size > 0 and length % size:
         why = f"{length} tokens are not a multiple of block_size {size}, and the fork rounds the number of blocks down"
         draft.complete("num_gpu_blocks_override", -(-length // size) * sequences, why)
 
@@ -114,10 +110,9 @@ def whole_sequence_blocks(draft: PlanDraft) -> None:
     length, size = draft.number("max_model_len"), draft.config.block_size
     if size is not None and size != length:
         why = f"the fork replaces block_size {size} with max_model_len {length}: a block holds a whole sequence"
-        draft.warn("block-size-unused", draft.config.setting("block_size"), why, "Remove it.")
+        draft.warn("block-size-unused", "block_size", why, "Remove it.")
     draft.args["block_size"] = length
-    if draft.config.num_gpu_blocks_override is not None:
-        draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
+    draft.copy("num_gpu_blocks_override")
 
 
 def spell_speculation(draft: PlanDraft, framework: str) -> None:
@@ -201,7 +196,7 @@ def _spell_quantization(draft: PlanDraft) -> None:
         return
     if quantization.lower() not in TNX_QUANTIZATION:
         why = f"transformers-neuronx quantizes to INT8 only, not to '{quantization[:40]}'"
-        draft.error("unsupported-quantization", draft.config.setting("quantization"), why, "Use int8, or remove it.")
+        draft.error("unsupported-quantization", "quantization", why, "Use int8, or remove it.")
         return
     draft.args["quantization"] = "neuron_quant"
     draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")

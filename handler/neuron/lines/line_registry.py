@@ -7,9 +7,8 @@ from typing import Final
 
 from handler.config.dialects.neuron_variables import NXD_INFERENCE, OPTIMUM_NEURON, TRANSFORMERS_NEURONX
 from handler.neuron.lines.cpu import CPU
-from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fork import FORK_072, FORK_091, SUFFIX, TNX_072, TNX_091
-from handler.neuron.lines.line import Line
+from handler.neuron.lines.line import Feature, Line
 from handler.neuron.lines.native.native_lines import NATIVE_021, NATIVE_024, NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_013, NXDI_016
 from handler.neuron.lines.optimum_neuron import OPTIMUM

@@ -59,13 +59,13 @@ def spell_lora_plugin(draft: PlanDraft) -> None:
             draft.override["lora_ckpt_json"] = adapter_file(config)
         else:
             why = "the plugin fails with an AttributeError if no adapters are known at the compile"
-            draft.error("lora-without-adapters", draft.config.setting("enable_lora"), why, "Set lora_modules.")
+            draft.error("lora-without-adapters", "enable_lora", why, "Set lora_modules.")
     if config.lora_target_modules is not None:
         draft.override.setdefault("target_modules", list(config.lora_target_modules))
     elif "target_modules" not in draft.override:
         why = "the plugin needs the names of the modules that the adapters change"
         fix = "Set lora_target_modules to the adapters' target_modules (their adapter_config.json)."
-        draft.error("lora-without-target-modules", draft.config.setting("lora_target_modules"), why, fix)
+        draft.error("lora-without-target-modules", "lora_target_modules", why, fix)
 
 
 def spell_lora_fork(draft: PlanDraft) -> None:
@@ -76,7 +76,7 @@ def spell_lora_fork(draft: PlanDraft) -> None:
     modules: list[Json] = [{"name": name, "path": path} for name, path in config.lora_modules.items()]
     if not modules:
         why = "adapters are loaded only at the start, and none is configured"
-        draft.error("lora-without-adapters", draft.config.setting("enable_lora"), why, "Set lora_modules.")
+        draft.error("lora-without-adapters", "enable_lora", why, "Set lora_modules.")
     elif draft.line == "fork-0.7.2":
         draft.args["lora_modules"] = modules
     else:
@@ -110,5 +110,5 @@ def _arguments(draft: PlanDraft, extra_slots: int = 0) -> bool:
     name, most = ("max_loras", config.max_loras) if host is None else ("max_cpu_loras", host)
     if most is not None and most < len(config.lora_modules):
         why = f"{len(config.lora_modules)} adapters do not fit into {name} {most}"
-        draft.error("too-few-loras", draft.config.setting(name), why, f"Give {len(config.lora_modules)}.")
+        draft.error("too-few-loras", name, why, f"Give {len(config.lora_modules)}.")
     return True

@@ -6,12 +6,13 @@ examples/neuron/multi_node/launch_script.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
 
-ROLES: Final = {"prefill": (0, "kv_producer"), "decode": (1, "kv_consumer")}
+ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
 BOOTSTRAP: Final = {
     "NEURON_RT_ASYNC_SENDRECV_EXPERIMENTAL_ENABLED": "1",
     "NEURON_RT_ASYNC_SENDRECV_BOOTSTRAP_PORT": "45645",
@@ -19,32 +20,27 @@ BOOTSTRAP: Final = {
 ROOT_PORT: Final = 63423
 
 
-def known_role(draft: PlanDraft) -> str | None:
-    """The configured role. An unknown one is an error."""
+def spell_transfer(draft: PlanDraft, transfer: Mapping[str, Json]) -> bool:
+    """Writes one side of a pair of disaggregated inference, if a role is configured. An unknown one is an error.
+
+    :param transfer: the line's `kv_transfer_config`. The user's own gives the addresses (`kv_ip`, `kv_port`).
+    """
     role = draft.config.disaggregation
-    if role is not None and role not in ROLES:
+    if role in ROLES:
+        own = draft.nested("kv_transfer_config")
+        draft.args["kv_transfer_config"] = {**transfer, "kv_role": ROLES[role], **own}
+    elif role is not None:
         why = f"'{role[:40]}' is not a role of disaggregated inference"
-        draft.error("unknown-role", draft.config.setting("disaggregation"), why, "Use prefill or decode.")
-        return None
-    return role
+        draft.error("unknown-role", "disaggregation", why, "Use prefill or decode.")
+    return role in ROLES
 
 
 def spell_disaggregation(draft: PlanDraft) -> None:
-    """Writes one side of a pair. The user's own `kv_transfer_config` gives the addresses (`kv_ip`, `kv_port`)."""
-    role = known_role(draft)
-    if role is None:
+    rank = int(draft.config.disaggregation == "decode")
+    transfer: dict[str, Json] = {"kv_connector": "NeuronConnector", "kv_buffer_device": "cpu", "kv_buffer_size": 1e9}
+    transfer |= {"kv_rank": rank, "kv_role": "", "kv_parallel_size": 2}
+    if not spell_transfer(draft, transfer):
         return
-    rank, name = ROLES[role]
-    configured = draft.args.get("kv_transfer_config")
-    transfer: dict[str, Json] = {
-        "kv_connector": "NeuronConnector",
-        "kv_buffer_device": "cpu",
-        "kv_buffer_size": 1e9,
-        "kv_rank": rank,
-        "kv_role": name,
-        "kv_parallel_size": 2,
-    }
-    draft.args["kv_transfer_config"] = {**transfer, **(configured if isinstance(configured, dict) else {})}
     for variable, value in BOOTSTRAP.items():
         draft.env.setdefault(variable, value)
 

@@ -76,7 +76,7 @@ def _quantization(draft: PlanDraft, keys: dict[str, Json], quantization: str) ->
     else:
         why = f"NxD Inference does not have vLLM's quantization '{quantization[:40]}'; it quantizes by NeuronConfig"
         fix = "Use int8 or fp8 with quantized_checkpoints_path, or remove it."
-        draft.error("vllm-quantization", draft.config.setting("quantization"), why, fix)
+        draft.error("vllm-quantization", "quantization", why, fix)
 
 
 def _explain_quantization(draft: PlanDraft) -> None:
@@ -109,7 +109,7 @@ def _filled(draft: PlanDraft, key: str) -> bool:
 
 def _clash(draft: PlanDraft, key: str, value: Json, field: str, field_value: Json) -> None:
     outer, dot, inner = key.partition(".")
-    draft.conflict(f"{draft.config.raw_key(outer)}{dot}{inner}", value, draft.config.setting(field), field_value)
+    draft.conflict(f"{draft.config.raw_key(outer)}{dot}{inner}", value, field, field_value)
 
 
 def _spell_multimodal(draft: PlanDraft, fields: dict[str, Json]) -> None:

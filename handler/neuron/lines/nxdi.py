@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
+from handler.neuron.engine_plan import text_keys
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_plugin
 from handler.neuron.lines.nxd_keys import is_multimodal, spell_fp8, spell_neuron_config
 from handler.neuron.lines.plan_draft import (
@@ -78,7 +78,7 @@ def _spell_async_scheduling(draft: PlanDraft) -> None:
     """
     if draft.line == NXDI_016.name and draft.args.setdefault("async_scheduling", False):
         why = "with it the engine reports another error in place of the worker's own"
-        draft.warn("async-scheduling", draft.config.setting("async_scheduling"), why, "Remove it.")
+        draft.warn("async-scheduling", "async_scheduling", why, "Remove it.")
 
 
 def _check_multimodal_override(draft: PlanDraft) -> None:
@@ -103,8 +103,7 @@ def _spell_chunked_prefill(draft: PlanDraft) -> None:
     spell_blocks(draft)
     if draft.number("max_num_batched_tokens") is None:
         length = draft.number("max_model_len") or DEFAULT_CHUNK
-        why = "chunked prefill needs a chunk size"
-        draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), why)
+        draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), "chunked prefill needs a chunk size")
     if draft.override.get("chunked_prefill_config") is None:
         draft.override["chunked_prefill_config"] = {"max_num_seqs": draft.args.get("max_num_seqs")}
         why = "the plugin requires a chunked_prefill_config; the plan writes one with the number of sequences"
@@ -122,7 +121,7 @@ def _translate_sampling_variable(draft: PlanDraft) -> None:
     why = f"{SAMPLING_VARIABLE}=1 raises a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null"
     draft.warn("sampling-variable", SAMPLING_VARIABLE, why, "Set on_device_sampling to false and remove the variable.")
     if draft.config.on_device_sampling:
-        draft.conflict(SAMPLING_VARIABLE, value, draft.config.setting("on_device_sampling"), True)
+        draft.conflict(SAMPLING_VARIABLE, value, "on_device_sampling", True)
     draft.config = replace(draft.config, on_device_sampling=False)
 
 
@@ -132,9 +131,7 @@ def _complete_prompt_length(draft: PlanDraft) -> None:
     On vLLM 0.13 the plugin then rejects a prompt that is too long. On 0.16 it cannot, because the module that it
     changes is gone (plugin 0.5.0, platform_overrides.py:72). Our own limit protects the engine (`length_limits`).
     """
-    text = draft.override.get("text_neuron_config")
-    keys = text if isinstance(text, dict) else draft.override
-    context, limit = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
+    context, limit = text_keys(draft.override).get("max_context_length"), draft.additional.get("max_prompt_length")
     length = draft.number("max_model_len")
     if limit is None:
         if isinstance(context, int) and context != length:

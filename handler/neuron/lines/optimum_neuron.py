@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.plan_draft import PlanDraft, complete_shape, spell_vllm
 
 NAME: Final = "optimum"
@@ -54,7 +53,7 @@ def spell(draft: PlanDraft) -> None:
     block = draft.config.block_size
     if block is not None and block != draft.number("max_model_len"):
         why = f"optimum-neuron replaces block_size {block} with max_model_len"
-        draft.warn("block-size-unused", draft.config.setting("block_size"), why, "Remove it.")
+        draft.warn("block-size-unused", "block_size", why, "Remove it.")
     sampling = {key: saved[key] for key in SAMPLING_KEYS if key in saved}
     if sampling:
         draft.additional["neuron_config"] = sampling  # the plugin does not read it: the limits of requests follow

@@ -12,7 +12,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import nxd_key
 from handler.config.finding import Finding, Severity, conflict
 from handler.errors import SettingError
-from handler.json_value import Json
+from handler.json_value import Json, mapping, whole_number
 from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import instance_catalogue as catalogue
@@ -58,16 +58,18 @@ class PlanDraft:
         return self.config.neuron_config
 
     def error(self, code: str, setting: str, why: str, fix: str) -> None:
-        self.findings.append(Finding(code, Severity.ERROR, setting, why, fix))
+        """:param setting: a field or an engine argument, which is shown as the user named it, or any other name."""
+        self.findings.append(Finding(code, Severity.ERROR, self.config.setting(setting), why, fix))
 
     def warn(self, code: str, setting: str, why: str, fix: str) -> None:
-        self.findings.append(Finding(code, Severity.WARNING, setting, why, fix))
+        self.findings.append(Finding(code, Severity.WARNING, self.config.setting(setting), why, fix))
 
     def inform(self, code: str, setting: str, why: str, fix: str) -> None:
         self.findings.append(Finding(code, Severity.INFO, setting, why, fix))
 
     def conflict(self, setting: str, value: object, other: str, other_value: object) -> None:
-        self.findings.append(conflict(setting, value, other, other_value))
+        names = self.config.setting(setting), self.config.setting(other)
+        self.findings.append(conflict(names[0], value, names[1], other_value))
 
     def complete(self, name: str, value: Json, why: str) -> None:
         """Sets a value that the line needs and the user did not give. An INFO finding reports it."""
@@ -83,8 +85,11 @@ class PlanDraft:
 
     def number(self, name: str) -> int | None:
         """An engine argument that is a whole number."""
-        value = self.args.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return whole_number(self.args.get(name))
+
+    def nested(self, name: str) -> dict[str, Json]:
+        """An engine argument that is an object; empty if there is none."""
+        return mapping(self.args.get(name))
 
     def plan(self) -> EnginePlan:
         return EnginePlan(self.line, dict(self.args), dict(self.env))
@@ -92,14 +97,12 @@ class PlanDraft:
 
 def additional_config(config: EndpointConfig) -> dict[str, Json]:
     """`additional_config` without its NeuronConfig sections, which the loader reads as settings of their own."""
-    additional = config.engine_args.get("additional_config")
-    return additional if isinstance(additional, dict) else {}
+    return mapping(config.engine_args.get("additional_config"))
 
 
 def speculative_keys(config: EndpointConfig) -> dict[str, Json]:
     """The keys of `speculative_config` that have no field. With `method` in it, it is for a method of vLLM's own."""
-    speculative = config.engine_args.get("speculative_config")
-    return speculative if isinstance(speculative, dict) else {}
+    return mapping(config.engine_args.get("speculative_config"))
 
 
 def vllm_arguments(config: EndpointConfig) -> dict[str, Json]:
@@ -131,7 +134,7 @@ def spell_fork(draft: PlanDraft) -> None:
     _spell_arguments(draft)
     for key in additional_config(draft.config):
         why = f"{draft.line} does not read additional_config; the plan removes {key[:60]}, which would have no effect"
-        draft.warn("additional-config-unread", draft.config.setting("additional_config"), why, "Remove it.")
+        draft.warn("additional-config-unread", "additional_config", why, "Remove it.")
     _spell_environment(draft)
     draft.args["device"] = "neuron"
 
@@ -195,7 +198,7 @@ def agree(draft: PlanDraft, name: str) -> None:
         why = f"NeuronConfig's {key} and vLLM's {name} must agree; the plan sets {name} to {raw}"
         draft.inform("completed", setting, why, f"Set {name}.")
     elif argument is not None and argument != raw:
-        draft.conflict(setting, raw, draft.config.setting(name), argument)
+        draft.conflict(setting, raw, name, argument)
 
 
 def default_length(config: EndpointConfig, facts: ModelFacts | None) -> int:
@@ -244,8 +247,7 @@ def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
     rope, old, existing = text.get("rope_parameters"), text.get("rope_scaling"), draft.args.get("hf_overrides")
     if not isinstance(rope, dict) or not rope or (existing is not None and not isinstance(existing, dict)):
         return
-    kind, theta = rope.get("rope_type", "default"), rope.get("rope_theta")
-    scaling = old if isinstance(old, dict) else {}
+    kind, theta, scaling = rope.get("rope_type", "default"), rope.get("rope_theta"), mapping(old)
     if theta == text.get("rope_theta") and kind in ("default", scaling.get("rope_type", scaling.get("type"))):
         return  # both spellings
     problem = ""

@@ -8,7 +8,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity, conflict
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.lines.feature import METHODS
+from handler.neuron.lines.line import METHODS
 from handler.neuron.lines.plan_draft import PlanDraft, speculative_keys
 
 
@@ -58,25 +58,20 @@ def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
         if config.num_speculative_tokens is not None and not speculative_keys(config):
             why = "a speculation length has no effect without a draft model"
             fix = "Set speculative_model to the draft model, or remove it."
-            draft.warn("speculation-without-draft", draft.config.setting("num_speculative_tokens"), why, fix)
+            draft.warn("speculation-without-draft", "num_speculative_tokens", why, fix)
         return None
     if method not in METHODS:
         why = f"'{method[:40]}' is not a method of speculation"
-        draft.error("unknown-speculation", draft.config.setting("speculation"), why, f"Use {', '.join(METHODS)}.")
+        draft.error("unknown-speculation", "speculation", why, f"Use {', '.join(METHODS)}.")
         return None
     if config.speculative_model is None:
         why = f"{method} speculation needs a draft model"
-        draft.error("speculation-without-draft", draft.config.setting("speculation"), why, "Set speculative_model.")
+        draft.error("speculation-without-draft", "speculation", why, "Set speculative_model.")
         return None
     if config.num_speculative_tokens is None or config.num_speculative_tokens < 1:
         why = "speculation needs the number of tokens that the draft proposes"
-        setting = draft.config.setting("num_speculative_tokens")
-        draft.error(
-            "speculation-without-length",
-            setting,
-            why,
-            "Set num_speculative_tokens, for example to a value from 3 to 7.",
-        )
+        fix = "Set num_speculative_tokens, for example to a value from 3 to 7."
+        draft.error("speculation-without-length", "num_speculative_tokens", why, fix)
         return None
     return {
         **speculative_keys(config),

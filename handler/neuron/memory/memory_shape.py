@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log2
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
@@ -12,8 +11,8 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts, number
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length
+from handler.neuron.neuron_config.model_rules import generated_buckets
 
-SMALLEST_BUCKET = 128
 # The native plugin's own block size, in tokens.
 NATIVE_BLOCK: Final = 32
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
@@ -198,10 +197,7 @@ def _graphs(config: EndpointConfig, raw: Mapping[str, Json], context: int, lengt
 
 
 def _buckets(buckets: object, longest: int) -> int:
-    """The number of buckets. By default they are powers of two from 128 (modules/autobucketing.py)."""
-    if isinstance(buckets, list | tuple) and buckets:
-        return len(buckets)
-    return max(round(log2(max(longest, 1))) - int(log2(SMALLEST_BUCKET)), 0) + 1
+    return len(buckets if isinstance(buckets, list | tuple) and buckets else generated_buckets(longest))
 
 
 def _strings(value: Json) -> tuple[str, ...]:

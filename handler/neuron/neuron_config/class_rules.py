@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.json_value import whole_number
 from handler.neuron.checkpoint.model_facts import number, text_part
-from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule, option, rule
+from handler.neuron.neuron_config.config_values import BrokenRule, ConfigRule, ConfigValues, option, rule
 
 DTYPES: Final = ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 CTE_PARTS: Final = ("qkv_kernel_enabled", "qkv_nki_kernel_enabled", "out_proj_kernel_enabled")
@@ -49,8 +49,8 @@ def above(code: str, key: str, limit: str, why: str, fix: str) -> ConfigRule:
 
 
 def _sizes(values: ConfigValues, key: str) -> list[int]:
-    value = values.get(key)
-    return [value] if isinstance(value, int) and not isinstance(value, bool) else values.numbers(key) or []
+    value = whole_number(values.get(key))
+    return [value] if value is not None else values.numbers(key) or []
 
 
 def batch_buckets_alone(values: ConfigValues) -> BrokenRule | None:

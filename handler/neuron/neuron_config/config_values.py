@@ -1,12 +1,12 @@
-"""`ConfigValues`: the keys of a NeuronConfig with the class's defaults, for the rules. Any JSON value is accepted."""
+"""`ConfigValues`, the keys of a NeuronConfig with the class's defaults, and `ConfigRule`, a rule on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from handler.json_value import Json
+from handler.json_value import Json, mapping, whole_number, whole_numbers
 from handler.neuron.neuron_config.keys import KEYS
 
 # Key -> the key whose value is its default (NxDI models/config.py).
@@ -47,16 +47,15 @@ class ConfigValues:
 
     def nested(self, key: str) -> dict[str, Json]:
         """A nested configuration; empty if there is none."""
-        value = self.get(key)
-        return value if isinstance(value, dict) else {}
+        return mapping(self.get(key))
 
     def flag(self, key: str) -> bool:
         value = self.get(key)
         return value if isinstance(value, bool) else False
 
     def number(self, key: str) -> int:
-        value = self.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
+        value = whole_number(self.get(key))
+        if value is not None:
             return value
         if key in FOLLOWS:
             return self.number(FOLLOWS[key])
@@ -72,7 +71,7 @@ class ConfigValues:
         value = self.get(key)
         if not isinstance(value, list):
             return None
-        numbers = [item for item in value if isinstance(item, int) and not isinstance(item, bool)]
+        numbers = whole_numbers(value)
         return numbers if len(numbers) == len(value) else None
 
     def degree(self, key: str) -> int:
@@ -108,3 +107,40 @@ class ConfigValues:
     @property
     def mlp_quantized(self) -> bool:
         return self.flag("quantized_mlp_kernel_enabled") or self.text("activation_quantization_type") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRule:
+    """A rule that is broken. `key` is the NeuronConfig key to change."""
+
+    key: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRule:
+    """One rule. `code` is the code of our finding."""
+
+    code: str
+    check: Callable[[ConfigValues], BrokenRule | None]
+
+
+def rule(code: str, key: str, broken: Callable[[ConfigValues], object], why: str, fix: str) -> ConfigRule:
+    """A rule as a row of a table.
+
+    :param key: the NeuronConfig key to change.
+    :param broken: whether a NeuronConfig breaks the rule.
+    :param why, fix: the texts, with `{tp_degree}` for the value of a key.
+    """
+
+    def check(values: ConfigValues) -> BrokenRule | None:
+        return BrokenRule(key, why.format_map(values), fix.format_map(values)) if broken(values) else None
+
+    return ConfigRule(code, check)
+
+
+def option(code: str, key: str, options: tuple[str, ...], kind: str) -> ConfigRule:
+    """A rule that a text is one of several. `kind` is what they are, for the message."""
+    fix = f"Use {', '.join(options)}."
+    return rule(code, key, lambda values: values.text(key) not in (None, *options), f"'{{{key}}}' is not {kind}", fix)

@@ -10,8 +10,7 @@ from math import log2
 from typing import Final
 
 from handler.neuron.checkpoint.model_facts import number, text_part
-from handler.neuron.neuron_config.config_values import ConfigValues
-from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule, rule
+from handler.neuron.neuron_config.config_values import BrokenRule, ConfigRule, ConfigValues, rule
 
 # The shortest bucket that is generated, without and with prefix caching (modules/autobucketing.py:198 and :190).
 SHORTEST: Final = (128, 512)
@@ -40,8 +39,14 @@ def _context_lengths(values: ConfigValues) -> list[int]:
     shortest = SHORTEST[values.flag("is_prefix_caching")]
     if not values.flag("enable_bucketing") or longest < 1 or longest == shortest:
         return [longest]
-    buckets = values.numbers("context_encoding_buckets")
-    return buckets or [2**power for power in range(int(log2(shortest)), round(log2(longest)))] + [longest]
+    return values.numbers("context_encoding_buckets") or generated_buckets(longest, shortest)
+
+
+def generated_buckets(longest: int, shortest: int = SHORTEST[0]) -> list[int]:
+    """NxD Inference's own buckets (modules/autobucketing.py). None is close to the last: its logarithm is rounded."""
+    if longest <= shortest:
+        return [longest]
+    return [2**power for power in range(int(log2(shortest)), round(log2(longest)))] + [longest]
 
 
 def qkv_kernel_weights(values: ConfigValues) -> BrokenRule | None:

@@ -31,13 +31,9 @@ def construct(values: Mapping[str, Json], module: str = MODULE) -> Finding | Non
         neuron_config(**copy.deepcopy(dict(values)))  # It sorts the lists that it is given.
     except ARGUMENT_ERRORS as error:
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Finding(
-            "neuron-config-raises",
-            Severity.ERROR,
-            "neuron_config",
-            f"NxD Inference's own NeuronConfig rejects these settings ({reason[:400]})",
-            "Change the setting that the message in brackets names.",
-        )
+        why = f"NxD Inference's own NeuronConfig rejects these settings ({reason[:400]})"
+        fix = "Change the setting that the message in brackets names."
+        return Finding("neuron-config-raises", Severity.ERROR, "neuron_config", why, fix)
     except Exception as error:
         logger.info("NxD Inference's NeuronConfig could not be built here: %r", error)
     return None

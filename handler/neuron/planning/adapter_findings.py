@@ -7,14 +7,13 @@ max_cpu_loras (:161), and directories without adapter_config.json (:186). The de
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
+from handler.json_value import json_object, mapping
 
 KEY: Final = "lora_ckpt_json"
 LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
@@ -32,15 +31,15 @@ def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Itera
         yield _missing(path, setting, config)
         return
     try:
-        document: Json = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        document = None
-    lists = [document.get(name) for name in LISTS] if isinstance(document, dict) else [None]
-    if not isinstance(document, dict) or not all(isinstance(listed, dict) for listed in lists):
+        document = json_object(Path(path).read_bytes()) or {}
+    except OSError:
+        document = {}
+    lists = [document.get(name) for name in LISTS]
+    if not all(isinstance(listed, dict) for listed in lists):
         why = f"{path} is not a JSON object with {' and '.join(LISTS)}, each an object of names and paths"
         yield _error(setting, why, "Correct it, or set lora_modules instead: the file is then written for you.")
         return
-    adapters = {name: where for listed in lists if isinstance(listed, dict) for name, where in listed.items()}
+    adapters = {name: where for listed in lists for name, where in mapping(listed).items()}
     if len(adapters) > most:
         why = f"{path} names {len(adapters)} adapters, and the host keeps {most} (max_cpu_loras, else max_loras)"
         yield _error(setting, why, f"Set max_cpu_loras to {len(adapters)}.")

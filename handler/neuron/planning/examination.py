@@ -55,10 +55,7 @@ class Examination:
 
 
 def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
-    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked.
-
-    :param build: as in `make_plan`.
-    """
+    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked. `build` is as in `make_plan`."""
     known = secrets(config)
     try:
         examination = _examined(config, build)
@@ -116,8 +113,7 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     except SettingError as error:
         return None, tuple(_invalid(problem) for problem in each(error))
     except EndpointError as error:
-        fix = "Nothing of it was read."
-        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
+        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, "Nothing of it was read."),)
     if facts is not None:
         return facts, ()
     why = f"{model} is not on this machine, so checks that need its shape, such as memory, were not made"
@@ -133,7 +129,7 @@ def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ..
     """
     if not config.speculative_model:
         return None, ()
-    setting = config.source("speculative_model").name or "speculative_model"
+    setting = config.setting("speculative_model")
     severity = Severity.ERROR if config.instance is None else Severity.WARNING
     draft, problems = _facts(config.speculative_model)
     errors = (problem for problem in problems if problem.severity is Severity.ERROR)
@@ -160,8 +156,7 @@ def _memory(
     memory = estimate(facts, config, instance, draft=draft)
     if memory is None:
         return None, ()
-    setting = config.source("tensor_parallel_size").name or "tensor_parallel_size"
-    return memory.document(), memory_findings(memory, facts, draft, setting)
+    return memory.document(), memory_findings(memory, facts, draft, config.setting("tensor_parallel_size"))
 
 
 def _invalid(error: SettingError) -> Finding:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity, conflict
+from handler.json_value import mapping
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
 from handler.neuron.checks.check_list import CHECKS
@@ -19,8 +20,7 @@ from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.current_machine import HostCpu
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
-from handler.neuron.lines.feature import requested_features
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Line, requested_features
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
@@ -75,8 +75,8 @@ def make_plan(
     values = ConfigValues(keys, facts.config if facts else {})
     context = CheckContext(draft, resolved, values, version, ConfigValues(vision) if vision else None, draft_model)
     findings += draft.findings
-    for check in CHECKS:
-        findings += check(context)
+    of_checks = (finding for check in CHECKS for finding in check(context))
+    findings += [replace(finding, setting=config.setting(finding.setting)) for finding in of_checks]
     if build is not None and context.nxd and not any(finding.severity is Severity.ERROR for finding in findings):
         raised = build(keys)
         findings += [raised] if raised is not None else []
@@ -111,12 +111,11 @@ def _of_nxd_inference(config: EndpointConfig) -> bool:
         return True
     if any("override" in config.raw_key(key).lower() for key in raw):
         return True
-    sampling = raw.get("on_device_sampling_config")
-    nested = (sampling if isinstance(sampling, dict) else {}).keys() & SAMPLING_KEYS.keys()
+    nested = mapping(raw.get("on_device_sampling_config")).keys() & SAMPLING_KEYS.keys()
     own = (KEYS | PLUGIN).keys() - NATIVE_KEYS.keys()
     if raw.keys() & own or nested - NATIVE_SAMPLING_KEYS.keys() - set(SWALLOWED):
         return True
-    features = {request.feature for request in requested_features(config)}
+    features = {feature for _, feature in requested_features(config)}
     return bool(features & NXDI_016.features - NATIVE_029.features)
 
 

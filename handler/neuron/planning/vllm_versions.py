@@ -39,10 +39,7 @@ UNSEEN: Final = "a version that this software was not run on"
 
 @dataclass(frozen=True, slots=True)
 class InstalledVllm:
-    """The vLLM on this machine.
-
-    :param seen: the tests that were run on this version; "" if none were.
-    """
+    """The vLLM on this machine. `seen` is which tests were run on this version; "" if none were."""
 
     version: str
     seen: str

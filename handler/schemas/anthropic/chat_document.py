@@ -24,14 +24,12 @@ SAME: Final = ("max_tokens", "temperature", "top_p", "stream")
 
 
 def chat_document(fields: CountFields) -> Json:
-    """The chat.
-
-    :raises ClientError: a message is wrong. The error names it as the client has sent it.
-    """
+    """:raises ClientError: a message is wrong. The error names it as the client has sent it."""
     messages: list[Json] = []
     if fields.system:
-        system = _content("system", fields.system)
-        messages.append({"role": "system", "content": system})
+        system = fields.system
+        parts = system if isinstance(system, str) else [_part(at, block) for at, block in _blocks("system", system)]
+        messages.append({"role": "system", "content": parts})
     for index, message in enumerate(fields.messages):
         messages += _messages(f"messages[{index}]", message)
     chat: Json = {"messages": messages}
@@ -83,10 +81,6 @@ def _messages(where: str, message: Mapping[str, Any]) -> list[Json]:
     if calls:
         return [{"role": role, "content": others or None, "tool_calls": calls}]
     return [*results, {"role": role, "content": others or ""}] if others or not results else results
-
-
-def _content(where: str, content: object) -> str | list[Json]:
-    return content if isinstance(content, str) else [_part(at, block) for at, block in _blocks(where, content)]
 
 
 def _blocks(where: str, content: object) -> list[tuple[str, Mapping[str, Any]]]:

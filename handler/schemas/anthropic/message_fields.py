@@ -7,6 +7,7 @@ Source: Anthropic's API reference, "Create a Message" and "Count tokens in a Mes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -17,6 +18,13 @@ from handler.schemas.openai.sampling_fields import Count, convert
 
 # By this field a body of /invocations is a message. Amazon Bedrock requires it, too, in place of the version header.
 VERSION_FIELD: Final = "anthropic_version"
+
+
+class MessagesRoute(StrEnum):
+    """A path of the Messages API."""
+
+    MESSAGES = "/v1/messages"
+    COUNT = "/v1/messages/count_tokens"
 
 
 class MessageTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +88,7 @@ Fields = TypeVar("Fields", bound=CountFields)
 
 
 def checked(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
-    """The typed body.
-
-    :raises ClientError: a field is missing, wrong, or has no effect here. The error names it.
-    """
+    """:raises ClientError: a field is missing, wrong, or has no effect here. The error names it."""
     if not document.get("messages"):
         raise MissingField("messages", 'send a list such as [{"role": "user", "content": "Hello"}]')
     if fields is MessageFields and document.get("max_tokens") is None:

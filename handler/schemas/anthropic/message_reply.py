@@ -9,19 +9,32 @@ import msgspec
 
 from handler.engine.generation.generation import StopReason
 from handler.errors import EndpointError
-from handler.schemas.anthropic.message_errors import error_document
 from handler.schemas.anthropic.message_events import MessageEvents, message_id, stop_of
 from handler.schemas.reply import Reply, encode
+
+# Anthropic's API reference, "Errors". Every other 4xx is an invalid_request_error, every other 5xx an api_error.
+TYPES: Final[Mapping[int, str]] = {
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def error_document(error: EndpointError) -> dict[str, Any]:
+    """The body of an error reply, and the data of an error event. `param` and `code` are as in OpenAI's errors."""
+    kind = TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    return {"type": "error", "error": {**error.document()["error"], "type": kind}}
+
 
 DATA: Final = b"data: "
 END: Final = b"data: [DONE]"
 
 
 class MessageReply(Reply):
-    """One message, whole or as events.
-
-    :param chat: the reply to the chat.
-    """
+    """One message, whole or as events, from the reply to the chat."""
 
     __slots__ = ("_chat", "_events", "_opened")
 
@@ -53,10 +66,7 @@ class MessageReply(Reply):
 
 
 class CountReply(Reply):
-    """The number of tokens of a body.
-
-    :param tokenization: the reply of /tokenize.
-    """
+    """The number of tokens of a body, from the reply of /tokenize."""
 
     __slots__ = ("_tokenization",)
 

@@ -41,10 +41,7 @@ class ChatFields(SamplingFields, frozen=True, kw_only=True):
 
 
 def parse(document: Mapping[str, Any], engine: Engine) -> Call:
-    """Parses a chat body.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field is wrong. The error names it."""
     if not document.get("messages"):
         raise MissingField("messages", 'send a list such as [{"role": "user", "content": "Hello"}]')
     fields = convert(document, ChatFields)

@@ -28,10 +28,7 @@ class CompletionFields(SamplingFields, frozen=True, kw_only=True):
 
 
 def parse(document: Mapping[str, Any], engine: Engine) -> Call:
-    """Parses a completion body.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field is wrong. The error names it."""
     if document.get("prompt") is None:
         raise MissingField("prompt", "send a string, or a list of token ids")
     fields = convert(document, CompletionFields)

@@ -1,4 +1,4 @@
-"""Checks of a body of the vLLM path, before vLLM's models parse it: how large it is, and what they would not name."""
+"""Checks of a body of the vLLM path, before vLLM's models parse it, and translations of what they would not take."""
 
 from __future__ import annotations
 
@@ -48,10 +48,7 @@ def characters(value: object) -> int:
 
 
 def check_integers(value: object, where: str = "") -> None:
-    """Rejects integers above 64 bits, which cannot be sent to vLLM's core.
-
-    :raises InvalidField: there is one. The error names its field.
-    """
+    """:raises InvalidField: an integer, whose field is named, is above 64 bits and cannot be sent to vLLM's core."""
     if isinstance(value, dict):
         for key, item in value.items():
             check_integers(item, f"{where}.{key}" if where else key)
@@ -110,3 +107,30 @@ def _calls(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield f"{name}[{index}].tool_calls[{number}].function", call["function"]
             if isinstance(item, dict) and item.get("type") == "function_call":
                 yield f"{name}[{index}]", item
+
+
+OLDER: Mapping[str, str] = {
+    "guided_json": "json",
+    "guided_regex": "regex",
+    "guided_choice": "choice",
+    "guided_grammar": "grammar",
+    "guided_whitespace_pattern": "whitespace_pattern",
+}
+
+
+def with_structured_outputs(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with `structured_outputs` in place of vLLM's older fields.
+
+    vLLM 0.12 removed them, and ignores them silently since then (vllm/entrypoints/openai/protocol.py of 0.11).
+
+    :raises InvalidField: the body has fields of both kinds.
+    """
+    older = {name: document[name] for name in OLDER if document.get(name) is not None}
+    translated = {name: value for name, value in document.items() if name not in OLDER}
+    if not older:
+        return translated
+    structured = document.get("structured_outputs")
+    if structured is not None:
+        raise InvalidField(next(iter(older)), "it cannot be combined with 'structured_outputs': send one of the two")
+    translated["structured_outputs"] = {OLDER[name]: value for name, value in older.items()}
+    return translated

@@ -51,10 +51,7 @@ FIELDS: Final = frozenset(SpeechFields.__struct_fields__) - {"min_tokens", "stop
 
 
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
-    """Parses a form.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field is wrong. The error names it."""
     if not isinstance(document.get(FILE), bytes):
         raise MissingField(FILE, SEND_AUDIO)
     document = {name: value for name, value in document.items() if value != ""}

@@ -18,7 +18,7 @@ from handler.engine.generation.generation import Sink, StopReason
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
-from handler.schemas.openai import document_limits, guided_decoding, media
+from handler.schemas.openai import document_limits, media
 from handler.schemas.openai.chat import ChatFields, check_template_arguments
 from handler.schemas.openai.completion import CompletionFields, default_max_tokens
 from handler.schemas.openai.model_names import check_model
@@ -55,10 +55,7 @@ NOT_IN_BEAMS = (
 
 
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
-    """Parses a body of a route.
-
-    :raises ClientError: a field is wrong. The error names it.
-    """
+    """:raises ClientError: a field is wrong. The error names it."""
     key = PROMPTS[route]
     if all(document.get(name) in (None, []) for name in (key, *OTHER_PROMPTS.get(route, ()), *CHATS)):
         raise MissingField(key, "this route requires it")
@@ -70,7 +67,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     if route is Route.TOKENIZE or document.get("truncate_prompt_tokens") is not None:
         for field in (key, "messages"):
             engine.prompts.check_length(document_limits.characters(document.get(field)), field, cut=True)
-    document = guided_decoding.translate(document)
+    document = document_limits.with_structured_outputs(document)
     document_limits.fill_arguments(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)

@@ -22,10 +22,8 @@ from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import AnyCall, Call
 from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI, InputsFields, Parameters
-from handler.schemas.tgi_lmi.inputs_lists import BestOfReply, ListReply
-from handler.schemas.tgi_lmi.inputs_prompts import Prompt, prompts_of
-from handler.schemas.tgi_lmi.inputs_reply import InputsReply, ReplyOptions
-from handler.schemas.tgi_lmi.inputs_sampling import greedy, sampling_of
+from handler.schemas.tgi_lmi.inputs_reply import BestOfReply, InputsReply, ListReply, ReplyOptions
+from handler.schemas.tgi_lmi.inputs_sampling import Prompt, greedy, prompts_of, sampling_of
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 

@@ -1,4 +1,6 @@
-"""The reply to one `inputs` request: `generated_text`, TGI's details, and token events.
+"""The reply to an `inputs` request: `generated_text`, TGI's details, and token events.
+
+A request with several generations, a list of texts or `best_of`, has a whole reply only.
 
 Sources: text-generation-inference, router/src/lib.rs (GenerateResponse, StreamResponse, Details, StreamDetails);
 djl-serving, djl_python/lmi_vllm/request_response_utils.py. LMI's whole reply is an object, TGI's is a list with this
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 
 from handler.engine.generation.generation import Position, StopReason
 from handler.engine.generation.token_text import TokenText
+from handler.schemas.multiple_generations import MultipleReply
 from handler.schemas.reply import Reply, encode, event_of
 
 
@@ -163,3 +166,47 @@ def reason(finish_reason: str, stop_reason: StopReason) -> str:
     if finish_reason == "length":
         return "length"
     return "eos_token" if stop_reason is None else "stop_sequence"
+
+
+class ListReply(MultipleReply):
+    """A list of answers, in the order of the inputs."""
+
+    __slots__ = ("_replies",)
+
+    def __init__(self, replies: Sequence[InputsReply]) -> None:
+        super().__init__()
+        self._replies = replies
+
+    def documents(self) -> list[dict[str, object]]:
+        return [reply.document(*output) for reply, output in zip(self._replies, self.outputs, strict=True)]
+
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        return encode(self.documents())
+
+
+class BestOfReply(ListReply):
+    """The answer with the highest mean log probability per token. The other answers are in its details.
+
+    Source: text-generation-inference, router/src/infer/mod.rs (generate_best_of).
+    """
+
+    __slots__ = ("_tgi",)
+
+    def __init__(self, replies: Sequence[InputsReply], *, tgi: bool) -> None:
+        super().__init__(replies)
+        self._tgi = tgi
+
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        means = [reply.mean_logprob() for reply in self._replies]
+        others = self.documents()
+        best = others.pop(means.index(max(means)))
+        details = best.get("details")
+        if isinstance(details, dict):
+            details["best_of_sequences"] = [_flat(document) for document in others]
+        return encode([best] if self._tgi else best)
+
+
+def _flat(document: dict[str, object]) -> dict[str, object]:
+    details = document["details"]
+    assert isinstance(details, dict)
+    return {"generated_text": document["generated_text"], **details}

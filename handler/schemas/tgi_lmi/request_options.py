@@ -36,10 +36,7 @@ class RequestOptions:
 
     @property
     def schema(self) -> str | None:
-        """The schema in the custom attribute `schema`.
-
-        :raises InvalidField: there is no such schema.
-        """
+        """The custom attribute `schema`. :raises InvalidField: there is no such schema."""
         name = self.attributes.get("schema")
         if name is None:
             return None

@@ -28,10 +28,7 @@ HALVES = ("bfloat16", "float16")
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """The memory that one engine needs, in bytes.
-
-    :param cache_from: the reason for the size of the cache.
-    """
+    """The memory that one engine needs, in bytes. `cache_from` is the reason for the size of the cache."""
 
     weights: int
     cache: int

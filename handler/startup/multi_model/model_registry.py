@@ -78,6 +78,7 @@ class LoadedModel:
     reason: str = ""
 
 
+@dataclass(slots=True)
 class ModelRegistry:
     """The models by name. Thread-safe. Loading and unloading block the caller's thread, but never a request.
 
@@ -86,27 +87,16 @@ class ModelRegistry:
     :param prepare, start: check the model in a directory, and start its engine.
     """
 
-    def __init__(
-        self,
-        config: EndpointConfig,
-        lifecycle: Lifecycle,
-        admission: Admission,
-        first: Callable[[], Engine | None],
-        first_need: MemoryNeed | None = None,
-        prepare: model_start.Prepare = model_start.prepare,
-        *,
-        start: model_start.Start,
-    ) -> None:
-        self._config = config
-        self._lifecycle = lifecycle
-        self._admission = admission
-        self._first = first
-        self._first_need = first_need
-        self._prepare = prepare
-        self._start = start
-        self._by_name: dict[str, LoadedModel] = {}
-        self._changed = threading.Condition()
-        self._starting = threading.Lock()
+    config: EndpointConfig
+    lifecycle: Lifecycle
+    admission: Admission
+    first: Callable[[], Engine | None]
+    first_need: MemoryNeed | None = None
+    prepare: model_start.Prepare = model_start.prepare
+    start: model_start.Start = field(kw_only=True)
+    _by_name: dict[str, LoadedModel] = field(default_factory=dict)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def all(self) -> list[LoadedModel]:
         """The models that serve and those that failed."""
@@ -159,13 +149,13 @@ class ModelRegistry:
             raise InvalidField("model_name", problem)
         model = self._reserve(name, source)
         try:
-            prepared = self._prepare(self._config, name, path)
+            prepared = self.prepare(self.config, name, path)
             with self._starting:
-                self._lifecycle.require_ready()
+                self.lifecycle.require_ready()
                 self._make_room(prepared)
                 logger.info("loading the model %s from %s, which needs %s", name, path, prepared.need)
                 began = time.monotonic()
-                model.engine, model.need = self._start(prepared), prepared.need
+                model.engine, model.need = self.start(prepared), prepared.need
                 model.used = time.monotonic()
                 self._set_state(model, ModelState.SERVING)
                 logger.info("the model %s serves after %.1f s", name, model.used - began)
@@ -188,7 +178,7 @@ class ModelRegistry:
         ended = 0
         try:
             if model.engine is not None:
-                drain = 0.0 if failed else self._config.drain
+                drain = 0.0 if failed else self.config.drain
                 if not model.places.wait_empty(drain):
                     ended = model.places.count
                 self._end(model, ModelUnloaded(name, drain))
@@ -206,7 +196,7 @@ class ModelRegistry:
                 continue
             if engine.dead():
                 self._fail(model, f"its process {engine.ended()}")
-            elif engine.stalled_for() > self._config.stall * STALL_FACTOR:
+            elif engine.stalled_for() > self.config.stall * STALL_FACTOR:
                 self._fail(model, f"it made no progress for {engine.stalled_for():.0f} s")
 
     def fail_requests(self) -> None:
@@ -228,11 +218,11 @@ class ModelRegistry:
         """Reserves a name with a new entry. Waits for a model of this name that is being unloaded."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_unloading(name))
-            first, old = self._first(), self._by_name.get(name)
+            first, old = self.first(), self._by_name.get(name)
             taken = old is not None and old.state is not ModelState.FAILED
             if taken or (first is not None and name in first.served_names):
                 raise ModelExists(name)
-            model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self._admission))
+            model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self.admission))
             return model
 
     def _is_unloading(self, name: str) -> bool:
@@ -247,7 +237,7 @@ class ModelRegistry:
         while (problem := self._no_room_reason(prepared)) is not None:
             idle = [model for model in self.all() if model.state is ModelState.SERVING]
             oldest = min(idle, key=lambda model: model.used, default=None)
-            if oldest is None or not self._config.unload_least_used:
+            if oldest is None or not self.config.unload_least_used:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             self.unload(oldest.name)
 
@@ -255,13 +245,13 @@ class ModelRegistry:
         """Why there is no room for another engine. None if there is."""
         with self._changed:
             models = [model for model in self._by_name.values() if model.engine is not None]
-        most = self._config.max_models
+        most = self.config.max_models
         if most is not None and len(models) >= most:
             return f"{len(models)} models are loaded, the limit of ENDPOINT_MAX_MODELS"
         reserved = [(model.engine, model.need) for model in models if model.engine is not None and model.need]
-        first = self._first()
-        if first is not None and self._first_need is not None:
-            reserved.append((first, self._first_need))
+        first = self.first()
+        if first is not None and self.first_need is not None:
+            reserved.append((first, self.first_need))
         free = room(reserved)
         if prepared.need.bytes > free:
             return f"it needs {prepared.need}, and {gib(free)} of the host's memory are free"
@@ -300,6 +290,6 @@ class ModelRegistry:
 
     def _set_limit(self) -> None:
         """Sets the endpoint's limit of requests from the slots of all engines."""
-        first = self._first()
+        first = self.first()
         slots = sum(engine.slots for engine in self.engines()) + (0 if first is None else first.slots)
-        self._admission.limit = max_in_flight(self._config, slots)
+        self.admission.limit = max_in_flight(self.config, slots)

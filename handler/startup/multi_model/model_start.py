@@ -65,10 +65,7 @@ Start = Callable[[PreparedModel], Engine]
 
 
 def whole_model(config: EndpointConfig, source: str) -> Path | None:
-    """The directory of a model. None if the directory has an adapter, or neither.
-
-    :raises EndpointError: it cannot be fetched.
-    """
+    """The directory of a model; None if it has an adapter, or neither. :raises EndpointError: it cannot be fetched."""
     directory = bring(source, config, "url")
     whole = (directory / CONFIG).is_file() and not (directory / ADAPTER_CONFIG).is_file()
     return directory.absolute() if whole else None

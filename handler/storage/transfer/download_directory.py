@@ -33,8 +33,7 @@ class NoSpace(SettingError):
             problem = f"{directory} filled up while the artifacts were written ({reason}; {free / 1e6:,.0f} MB free)"
         else:
             problem = f"the artifacts need {needed / 1e6:,.0f} MB more and {directory} has {free / 1e6:,.0f} MB free"
-        fix = "Give a directory on a larger volume, or a larger volume to the endpoint."
-        super().__init__(setting, problem, fix)
+        super().__init__(setting, problem, "Give a directory on a larger volume, or a larger volume to the endpoint.")
 
 
 class TargetRefused(SettingError):
@@ -66,10 +65,7 @@ def used(directory: Path) -> int:
 
 
 def require_space(directory: Path, sizes: list[int], present: int, setting: str) -> None:
-    """Checks that files of these sizes fit. `present` bytes of them are on the disk already.
-
-    :raises NoSpace: they do not fit.
-    """
+    """:raises NoSpace: files of these sizes, of which `present` bytes are on the disk already, do not fit."""
     rounded = sum(-(-size // BLOCK) * BLOCK for size in sizes)
     needed, room = max(0, rounded - present) + RESERVE, free(directory)
     if needed > room:

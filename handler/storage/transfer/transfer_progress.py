@@ -58,15 +58,14 @@ class ByteCounter:
 
 
 class Rate:
-    """Bytes per second over the last `WINDOW` seconds. `clock` gives monotonic seconds."""
+    """Bytes per second over the last `WINDOW` seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def of(self, received: int) -> float:
         """Returns the rate, given the total number of bytes received."""
-        now = self._clock()
+        now = time.monotonic()
         self._seen.append((now, received))
         while len(self._seen) > 2 and now - self._seen[1][0] > WINDOW:
             self._seen.popleft()

@@ -17,7 +17,7 @@ from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
-from handler.custom_code.request_deadline import REQUEST_DEADLINE
+from handler.custom_code.engine_model import REQUEST_DEADLINE
 from handler.errors import SettingError
 from handler.model.model_source import Model
 from handler.startup.custom_code_loading import prepared_code

@@ -18,8 +18,7 @@ from werkzeug.test import Client, TestResponse
 from container.service import Service
 from handler.engine.engine_request import EngineRequest
 from handler.errors import EngineFailed
-from handler.schemas.tgi_lmi.inputs_lists import ListReply
-from handler.schemas.tgi_lmi.inputs_reply import InputsReply
+from handler.schemas.tgi_lmi.inputs_reply import InputsReply, ListReply
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

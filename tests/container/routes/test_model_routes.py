@@ -82,7 +82,7 @@ def models(service: Service, starts: Starts) -> ModelRegistry:
 def configure(service: Service, **changes: Any) -> None:
     """Changes settings after the registry was made."""
     assert service.models is not None
-    service.config = service.models._config = replace(service.config, **changes)
+    service.config = service.models.config = replace(service.config, **changes)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from handler.artifacts.lease.clock import Cancel
+from handler.artifacts.lease.lease import Cancel
 
 
 class ManualTime:

@@ -14,7 +14,7 @@ from scripted_engine import ScriptedEngine
 from waiting import eventually
 
 from handler.custom_code.code_contract import CodeReply
-from handler.custom_code.request_deadline import REQUEST_DEADLINE
+from handler.custom_code.engine_model import REQUEST_DEADLINE
 from handler.errors import DeadlineExceeded, EndpointError, SettingError
 
 Load = Callable[..., Any]

@@ -13,8 +13,7 @@ from parsing_engine import ParsingEngine
 from handler.engine.api_routes import Route
 from handler.errors import ClientError, InvalidField, UnsupportedField
 from handler.schemas import dispatch
-from handler.schemas.anthropic.message_fields import MessageFields
-from handler.schemas.anthropic.messages import MessagesRoute
+from handler.schemas.anthropic.message_fields import MessageFields, MessagesRoute
 from handler.schemas.framing import ignored_fields, unframed
 from handler.schemas.openai.chat import ChatFields
 from handler.schemas.openai.completion import CompletionFields

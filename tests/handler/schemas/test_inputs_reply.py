@@ -156,7 +156,7 @@ def test_the_details_in_full() -> None:
 
 def test_a_list_is_answered_in_order() -> None:
     reply: Any = reply_to({}, WHOLE, inputs=["ab", "c"])
-    reply.receive_all([("one", [1], "stop", None), ("two", [2], "length", None)])
+    reply.outputs = [("one", [1], "stop", None), ("two", [2], "length", None)]
     assert json.loads(reply.whole("", (), "stop", None)) == [{"generated_text": "one"}, {"generated_text": "two"}]
 
 
@@ -167,7 +167,7 @@ def test_best_of_is_the_one_with_the_highest_mean(asked: RequestOptions) -> None
     for each, logprobs in zip(reply._replies, means, strict=True):
         each.receive([position(97, logprob) for logprob in logprobs], None)
     outputs = [(text, [97] * len(logprobs), "stop", None) for text, logprobs in zip("abc", means, strict=True)]
-    reply.receive_all(outputs)
+    reply.outputs = outputs
     whole = json.loads(reply.whole("", (), "stop", None))
     best = whole[0] if isinstance(whole, list) else whole
     assert isinstance(whole, list) is (asked is not WHOLE)

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from handler.sessions.session_errors import SessionNotFound, TooManySessions
-from handler.sessions.session_store import Sessions
+from handler.sessions.session_store import SessionNotFound, Sessions, TooManySessions
 
 
 class Clock:

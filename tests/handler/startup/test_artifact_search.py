@@ -25,9 +25,8 @@ from neuron_stand_in.settings import StandInSettings
 import sample_model
 from container.routes import ping as health
 from container.service import Service
-from handler.artifacts.lease.clock import RealClock
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore
-from handler.artifacts.lease.lease import Contender
+from handler.artifacts.lease.lease import Contender, RealClock
 from handler.artifacts.restore.restore_target import RestoreContents, RestoreTarget
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine

@@ -18,8 +18,8 @@ from handler.config.loading.config_loader import load
 from handler.model.companions import Companions
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
+from handler.startup.artifact_backends import with_scratch_artifacts
 from handler.startup.checked_plan import checked_plan, with_model
-from handler.startup.scratch_artifacts import with_scratch_artifacts
 
 NAME = "NEURON_COMPILED_ARTIFACTS"
 SAMPLE = Model(str(sample_model.path()), ("sample",), 1)

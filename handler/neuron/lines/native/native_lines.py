@@ -12,8 +12,7 @@ from typing import Final
 from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.engine_plan import TARGET, compiles_only
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.native.native_prefill import (
     DECODE_BUCKETS,
     PREFILL_BUCKETS,
@@ -22,7 +21,7 @@ from handler.neuron.lines.native.native_prefill import (
     spell_prefill,
 )
 from handler.neuron.lines.native.native_sampling import spell_sampling
-from handler.neuron.lines.nodes import known_role
+from handler.neuron.lines.nodes import spell_transfer
 from handler.neuron.lines.plan_draft import PlanDraft, complete_shape, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 from handler.neuron.sampling_limits import KEY as SAMPLING
@@ -50,7 +49,12 @@ FEATURES: Final = frozenset(
         Feature.RAW,
     }
 )
-ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
+TRANSFER: Final[dict[str, Json]] = {
+    "kv_connector": "NeuronNixlConnector",
+    "kv_role": "",  # by the role of the endpoint
+    "kv_buffer_device": "cuda",
+    "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
+}
 EXECUTOR: Final = "distributed_executor_backend"
 EXECUTORS: Final = ("mp", "uni")
 EAGER: Final = "enforce_eager"
@@ -80,7 +84,7 @@ def spell(draft: PlanDraft) -> None:
     spell_sampling(draft)
     _spell_gpt_oss(draft)
     _spell_speculation(draft)
-    _spell_disaggregation(draft)
+    spell_transfer(draft, TRANSFER)
     draft.additional["neuron_config"] = dict(draft.override)
     section = VISION_SECTIONS.get(draft.line, VISION_SECTION)
     if config.vision_neuron_config is not None:
@@ -101,7 +105,7 @@ def _leave_out_eager(draft: PlanDraft) -> None:
     if draft.args.get(EAGER) and draft.env.get("VLLM_NEURON_CPU_MODE", "0") in ("", "0"):
         del draft.args[EAGER]
         why = "the device runs compiled graphs only, and a start with it fails; the plan leaves it out"
-        draft.warn("eager-left-out", draft.config.setting(EAGER), why, "Remove it.")
+        draft.warn("eager-left-out", EAGER, why, "Remove it.")
 
 
 def _spell_executor(draft: PlanDraft) -> None:
@@ -112,7 +116,7 @@ def _spell_executor(draft: PlanDraft) -> None:
     elif executor is not None and executor not in EXECUTORS:
         draft.args[EXECUTOR] = EXECUTORS[0]
         why = f"the plugin replaces the executor {str(executor)[:40]} with {EXECUTORS[0]}, and so does the plan"
-        draft.warn("executor-replaced", draft.config.setting(EXECUTOR), why, f"Use {' or '.join(EXECUTORS)}.")
+        draft.warn("executor-replaced", EXECUTOR, why, f"Use {' or '.join(EXECUTORS)}.")
 
 
 def _spell_keys(draft: PlanDraft) -> None:
@@ -141,7 +145,7 @@ def _spell_keys(draft: PlanDraft) -> None:
     for key, (setting, value) in keys.items():
         raw = draft.raw.get(key, value)
         if raw != value:
-            draft.conflict(draft.config.raw_key(key), raw, draft.config.setting(setting), value)
+            draft.conflict(draft.config.raw_key(key), raw, setting, value)
         draft.override[key] = value
     # The plugin reads null as a value of a key of its own, on which it does not start.
     draft.override.update({key: value for key, value in draft.raw.items() if value is not None})
@@ -169,22 +173,7 @@ def _spell_speculation(draft: PlanDraft) -> None:
     draft.args["speculative_config"] = speculative
     if draft.override.get(SAMPLING) is None:
         why = "EAGLE3 verifies its tokens on the device, and the settings choose CPU sampling"
-        setting = draft.config.setting("speculation")
-        draft.error("needs-on-device-sampling", setting, why, "Set on_device_sampling to true.")
-
-
-def _spell_disaggregation(draft: PlanDraft) -> None:
-    role = known_role(draft)
-    if role is None:
-        return
-    configured = draft.args.get("kv_transfer_config")
-    transfer: dict[str, Json] = {
-        "kv_connector": "NeuronNixlConnector",
-        "kv_role": ROLES[role],
-        "kv_buffer_device": "cuda",
-        "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
-    }
-    draft.args["kv_transfer_config"] = {**transfer, **(configured if isinstance(configured, dict) else {})}
+        draft.error("needs-on-device-sampling", "speculation", why, "Set on_device_sampling to true.")
 
 
 PLATFORMS: Final = ("trn2", "trn3")

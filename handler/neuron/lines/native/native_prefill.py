@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from handler.config.fields import native_key
+from handler.json_value import whole_numbers
 from handler.neuron.lines.plan_draft import PlanDraft
 
 SEGMENT_SIZES: Final = (512, 1024, 2048, 4096, 8192)
@@ -22,13 +23,6 @@ SEGMENTS: Final = "kv_segment_size_buckets"
 PREFILL_BUCKETS: Final = native_key("context_encoding_buckets")
 DECODE_BUCKETS: Final = native_key("token_generation_buckets")
 PACKED: Final = "fp8_packed_kv"
-
-
-def numbers(value: object) -> list[int]:
-    """The whole numbers of a list; empty for anything else."""
-    if not isinstance(value, list | tuple):
-        return []
-    return [item for item in value if isinstance(item, int) and not isinstance(item, bool)]
 
 
 def spell_prefill(draft: PlanDraft) -> None:
@@ -60,8 +54,8 @@ def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
     """The tokens of a step, and the reason. vLLM wants at least one for each sequence."""
     config, sequences = draft.config, draft.number("max_num_seqs") or 1
     whole = max(length, sequences)
-    segments = numbers(draft.raw.get(SEGMENTS))
-    buckets = numbers(config.context_encoding_buckets or draft.raw.get(PREFILL_BUCKETS))
+    segments = whole_numbers(draft.raw.get(SEGMENTS))
+    buckets = whole_numbers(config.context_encoding_buckets or draft.raw.get(PREFILL_BUCKETS))
     if segments:
         return segments[0], f"the scheduler does not read {SEGMENTS}"
     if buckets:

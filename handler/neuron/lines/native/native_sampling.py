@@ -28,8 +28,7 @@ def spell_sampling(draft: PlanDraft) -> None:
     if SAMPLING in draft.raw:
         draft.override[SAMPLING] = draft.raw[SAMPLING]
         if device is not None and device is not (draft.raw[SAMPLING] is not None):
-            setting = config.raw_key(SAMPLING)
-            draft.conflict(setting, draft.raw[SAMPLING], config.setting("on_device_sampling"), device)
+            draft.conflict(config.raw_key(SAMPLING), draft.raw[SAMPLING], "on_device_sampling", device)
     else:
         draft.override[SAMPLING] = dict(PER_REQUEST) if device is not False else None
         if device is None:
@@ -45,13 +44,12 @@ def _spell_scheduling(draft: PlanDraft) -> None:
     asynchronous, argument = draft.config.async_mode, draft.args.get(ASYNC)
     setting = draft.config.setting(ASYNC if asynchronous is None else "async_mode")
     if asynchronous is not None and argument is not None and argument != asynchronous:
-        draft.conflict(draft.config.setting(ASYNC), argument, setting, asynchronous)
+        draft.conflict(ASYNC, argument, setting, asynchronous)
     if asynchronous is None:
         asynchronous = argument if isinstance(argument, bool) else None
     reasons = list(_synchronous(draft))
     if asynchronous is None:
-        why = " and ".join(reasons) or "host and device overlap"
-        draft.complete(ASYNC, not reasons, why)
+        draft.complete(ASYNC, not reasons, " and ".join(reasons) or "host and device overlap")
     else:
         draft.args[ASYNC] = asynchronous
         for reason in reasons if asynchronous else ():

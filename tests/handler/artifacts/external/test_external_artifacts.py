@@ -14,7 +14,7 @@ from artifact_files import NEURON_CONFIG, SAVED, safetensors, torchscript, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.external.external_artifacts import check_torchscript, describe
+from handler.artifacts.external.external_artifacts import NOT_VOUCHED, check_torchscript, describe
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
 from handler.storage.safetensors_header import BrokenFile
@@ -34,7 +34,7 @@ def test_a_whole_one_is_described(directory: Path) -> None:
     assert found.loadable
     assert found.findings == ()
     assert found.config == SAVED
-    said = " ".join(found.not_vouched)
+    said = " ".join(NOT_VOUCHED)
     for word in ("versions", "platform", "digest", "signed", "checkpoint"):
         assert word in said
 
