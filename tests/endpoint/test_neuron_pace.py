@@ -23,7 +23,8 @@ from serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 BURST = 12
-# Tokens of a stream that is not over before its reader acts: the core computes ahead of it. All that the model has room for.
+# Tokens of a stream that is not over before its reader acts: the core computes ahead of it. All that the model has room
+# for.
 LONGEST = 2000
 
 

@@ -29,8 +29,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.engine.contract import EngineSettings
 from handler.engine.engine_client import engine_arguments, engine_metrics, model_inspection
 from handler.engine.engine_client.client_adapter import ClientAdapter
-from handler.engine.engine_client.client_queue import ClientQueue
-from handler.engine.engine_client.client_requests import REFUSALS, sampling_params
+from handler.engine.engine_client.client_sampling import REFUSALS, sampling_params
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Sampling, StageListener
@@ -40,13 +39,6 @@ from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.engine.v1.grammar.grammar_guard import guard_of
 from handler.errors import EndpointError
 from handler.json_value import Json
-
-try:
-    # With the same arguments on 0.16.0, 0.24.0 and 0.32.0.
-    from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
-except ImportError:  # 0.11.0
-    from vllm.entrypoints.chat_utils import resolve_chat_template_content_format
-    from vllm.entrypoints.chat_utils import resolve_hf_chat_template as resolve_chat_template
 
 try:
     # 0.24.0 and later: the form of a prompt that vLLM's renderer makes. Other forms are deprecated, and 0.32.0 passes
@@ -113,26 +105,24 @@ class V1Adapter(ClientAdapter):
     :ivar guard: has grammars tried. None: they are not.
     """
 
+    dead = (EngineDeadError,)
+
     def __init__(
         self, llm: AsyncLLM, processes: EngineProcesses, settings: EngineSettings, parts: Accelerators
     ) -> None:
-        super().__init__(llm, llm.tokenizer, processes, settings, _template, (EngineDeadError,))
+        super().__init__(llm, llm.tokenizer, processes, settings, queue_calls=not parts.sequence_queue)
         self.parts = parts
         self.guard = llm.grammar_guard = guard_of(llm)
         self._sequences: Any = None
-        limits = settings.queue(self.facts.slots)
         if parts.sequence_queue:
             from handler.engine.v1 import request_gate
             from handler.engine.v1.queued_requests import QueuedRequests
 
             logprob_texts.install()
-            self._sequences = QueuedRequests(llm, limits)
+            self._sequences = QueuedRequests(llm, settings.queue(self.facts.slots))
             request_gate.install(llm, self._gate, _untried if self.guard is None else self.guard.require_tried)
-        else:
-            self._queue = ClientQueue(llm, limits, self._gate)
         direct = parts.direct_tokens and _installs_token_path(llm, self._sequences)
         self.facts = replace(self.facts, grammars=parts.grammars, direct_tokens=direct)
-        self._accept()
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
         grammar, further = sampling.grammar, dict[str, Any](OWNED)
@@ -154,16 +144,18 @@ class V1Adapter(ClientAdapter):
             if self.facts.direct_tokens and generation.scores is None:
                 from handler.engine.v1.tokens import sink_collector
 
-                rejection = self._requests.rejection(generation.sampling.grammar)
+                rejection = self._rejection(generation.sampling.grammar)
                 return await sink_collector.add_request(
                     self.client, generation, prompt, params, sink, self.as_endpoint_error, lora, rejection
                 )
-            return self._requests.begin(generation, prompt, params, sink, lora)
+            return self._begin(generation, prompt, params, sink, lora)
         except REFUSALS as error:
-            raise self._requests.as_endpoint_error(error, generation.sampling.grammar) from None
+            raise self.as_endpoint_error(error, generation.sampling.grammar) from None
 
     async def abort(self, name: str) -> None:
-        if not self._requests.abort(name):
+        if name in self._running:
+            await super().abort(name)
+        else:
             await self.client.abort(name, internal=True)
 
     def unfinished(self) -> int:
@@ -188,18 +180,6 @@ class V1Adapter(ClientAdapter):
         encoder = getattr(getattr(self.client, "renderer", None), "get_async_tokenizer", None)
         for task in () if encoder is None else encoder()._batcher_tasks:
             task.get_loop().call_soon_threadsafe(task.cancel)
-
-
-def _template(llm: AsyncLLM, tokenizer: Any, settings: EngineSettings) -> tuple[str | None, bool]:
-    """The chat template that vLLM would use: the configured one, else the processor's, the tokenizer's, or vLLM's
-    fallback for the model type.
-    """
-    model, front = llm.model_config, settings.front_end
-    template = resolve_chat_template(tokenizer, front.chat_template, None, model_config=model)
-    content_format = resolve_chat_template_content_format(
-        template, None, front.chat_template_content_format, tokenizer, model_config=model
-    )
-    return template, bool(content_format == "openai")
 
 
 def _installs_token_path(llm: AsyncLLM, sequences: Any) -> bool:

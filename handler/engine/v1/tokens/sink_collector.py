@@ -12,7 +12,7 @@ from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.engine_client.client_requests import REJECTED
+from handler.engine.engine_client.client_sampling import REJECTED
 from handler.engine.generation.generation import Generation, StageListener, StopReason, Times
 from handler.errors import EndpointError
 
