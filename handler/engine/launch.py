@@ -10,7 +10,7 @@ from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.contract import EngineFacts, EngineGeneration, EngineSettings
-from handler.engine.core_watch import core_watched
+from handler.engine.core_end import core_watched
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.fast_import import without_collection
