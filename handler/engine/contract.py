@@ -1,7 +1,7 @@
 """What the rest of this software asks of an engine, whatever generation of vLLM runs it.
 
 vLLM's own contract is `EngineClient` (vllm/engine/protocol.py), whose verbs are the same from 0.9 to 0.32. This is the
-part of it that is used here, in terms of this software. `handler.engine.generations` chooses the adapter. Nobody else
+part of it that is used here, in terms of this software. `handler.engine.launch` chooses the adapter. Nobody else
 asks for vLLM's version: what an engine may lack is a field of `EngineFacts`.
 """
 
