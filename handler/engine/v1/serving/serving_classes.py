@@ -32,11 +32,10 @@ from handler.engine.v1.serving import (
     response_events,
     response_items,
     serving_errors,
-    serving_schemas,
     transcription_events,
 )
 from handler.engine.v1.serving.reply_building import UnbuiltReply, build, json_pieces
-from handler.engine.v1.serving.served_routes import SERVED_ROUTES, ServedRoute
+from handler.engine.v1.serving.served_routes import SERVED_ROUTES, ServedRoute, schemas
 from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
 
 try:
@@ -82,7 +81,7 @@ class VllmServing:
 
     def schemas(self) -> tuple[dict[Route, Any], dict[Route, Any], dict[str, Any]]:
         """The JSON Schemas of each route's body, of its reply, and of their parts. Takes about 3 s."""
-        return serving_schemas.schemas({route: api.models for route, api in SERVED_ROUTES.items()})
+        return schemas()
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> PreparedRequest:
         """Checks a request with vLLM's own models. May be called from any thread.
