@@ -61,7 +61,6 @@ class EngineFacts:
     :param caches_prefixes: a prompt that begins like an earlier one reuses its key-value cache.
     :param adapters: how many LoRA adapters fit in memory, and the largest rank. None: started without LoRA.
     :param grammars: a request may have a grammar.
-    :param direct_tokens: tokens take the direct path from the core's socket to their sink.
     """
 
     context: int
@@ -77,7 +76,6 @@ class EngineFacts:
     caches_prefixes: bool
     adapters: tuple[int, int] | None
     grammars: bool
-    direct_tokens: bool = False
 
 
 class EngineAdapter(Protocol):

@@ -110,19 +110,23 @@ class V1Adapter(ClientAdapter):
     def __init__(
         self, llm: AsyncLLM, processes: EngineProcesses, settings: EngineSettings, parts: Accelerators
     ) -> None:
-        super().__init__(llm, llm.tokenizer, processes, settings, queue_calls=not parts.sequence_queue)
+        super().__init__(llm, llm.tokenizer, processes, settings, queue_calls=not parts.direct)
         self.parts = parts
         self.guard = llm.grammar_guard = guard_of(llm)
+        self.facts = replace(self.facts, grammars=parts.grammars)
         self._sequences: Any = None
-        if parts.sequence_queue:
-            from handler.engine.v1 import request_gate
-            from handler.engine.v1.queued_requests import QueuedRequests
+        self._direct_tokens = False
+        if parts.direct:
+            from handler.engine.v1.queued_requests import QueuedRequests, check_inputs
+            from handler.engine.v1.tokens import version_differences
+            from handler.engine.v1.tokens.token_path import TokenPath
 
             logprob_texts.install()
             self._sequences = QueuedRequests(llm, settings.queue(self.facts.slots))
-            request_gate.install(llm, self._gate, _untried if self.guard is None else self.guard.require_tried)
-        direct = parts.direct_tokens and _installs_token_path(llm, self._sequences)
-        self.facts = replace(self.facts, grammars=parts.grammars, direct_tokens=direct)
+            check_inputs(llm, self._gate, self.guard)
+            self._direct_tokens = version_differences.supports_path(llm)
+            if self._direct_tokens:
+                TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
         grammar, further = sampling.grammar, dict[str, Any](OWNED)
@@ -141,7 +145,7 @@ class V1Adapter(ClientAdapter):
                 await self.guard.check(params)
             if sink.ended:
                 return None
-            if self.facts.direct_tokens and generation.scores is None:
+            if self._direct_tokens and generation.scores is None:
                 from handler.engine.v1.tokens import sink_collector
 
                 rejection = self._rejection(generation.sampling.grammar)
@@ -182,17 +186,6 @@ class V1Adapter(ClientAdapter):
             task.get_loop().call_soon_threadsafe(task.cancel)
 
 
-def _installs_token_path(llm: AsyncLLM, sequences: Any) -> bool:
-    """Lets tokens take the direct path, where nothing but tokens comes from the cores."""
-    from handler.engine.v1.tokens import version_differences
-    from handler.engine.v1.tokens.token_path import TokenPath
-
-    if not version_differences.supports_path(llm):
-        return False
-    TokenPath.install(llm, sequences.queue, sequences.process_outputs)
-    return True
-
-
 @cache
 def _serving_start() -> Any:
     """The module that starts vLLM's serving classes. None if the installed vLLM has them in other modules."""
@@ -205,7 +198,3 @@ def _serving_start() -> Any:
         logger.warning("only plain text is served: this vLLM's serving classes are not known here (%s)", error)
         return None
     return serving_start
-
-
-def _untried(params: object) -> None:
-    """Grammars are not tried before the engine compiles them."""

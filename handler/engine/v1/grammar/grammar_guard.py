@@ -1,6 +1,6 @@
 """Has every grammar tried before vLLM reads it, on every path of a request. Seen on vLLM 0.16.0 and 0.24.0.
 
-vLLM reads a grammar on the event loop, behind the gate that every request passes (`request_gate.py`). There an
+vLLM reads a grammar on the event loop, behind the gate that every request passes (`queued_requests.py`). There an
 untried grammar raises an exception. The code that catches it awaits the trial and calls vLLM again.
 """
 
