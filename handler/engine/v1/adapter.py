@@ -36,7 +36,7 @@ from handler.engine.generation.generation import Generation, Sampling, StageList
 from handler.engine.headless_node import CPU_WORKER_FIXES
 from handler.engine.v1 import logprob_texts
 from handler.engine.v1.accelerators import Accelerators, accelerators
-from handler.engine.v1.grammar.grammar_guard import guard_of
+from handler.engine.v1.grammar_guard import guard_of
 from handler.errors import EndpointError
 from handler.json_value import Json
 

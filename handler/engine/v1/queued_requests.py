@@ -19,7 +19,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from handler.engine.core_queue import GROUP, CoreQueue, RequestGroup
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.queue_limits import QueueLimits
-from handler.engine.v1.grammar.grammar_guard import GrammarGuard
+from handler.engine.v1.grammar_guard import GrammarGuard
 
 
 class _States(dict[str, Any]):

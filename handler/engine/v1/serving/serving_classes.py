@@ -24,7 +24,7 @@ from handler.engine.api_routes import SPEECH, Route, Traits
 from handler.engine.contract import PreparedRequest, WholeReply
 from handler.engine.engine_client.client_error import CLIENT_ERROR
 from handler.engine.generation.request_cost import COST, RequestCost, check_ids
-from handler.engine.v1.grammar.grammar_guard import GrammarUntried
+from handler.engine.v1.grammar_guard import GrammarUntried
 from handler.engine.v1.serving import (
     audio_files,
     fail_fast_validation,
@@ -207,7 +207,7 @@ class VllmServing:
                 return await method(*audio, prepared.request, prepared.raw)
             except GrammarUntried as untried:
                 assert guard is not None, "nobody else raises it"
-                await guard.check(untried.params)
+                await guard.check_spec(untried.spec)
 
     async def _frames(self, source: Any, serving: Any, prompt: str) -> AsyncIterator[str]:
         """vLLM's frames. An error frame becomes an exception, because vLLM would send [DONE] after it."""
