@@ -16,9 +16,8 @@ from prometheus_client import CollectorRegistry
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.api_routes import Route, Traits
 from handler.engine.frontend_args import FrontendSettings
-from handler.engine.generation.generation import Generation, Sampling, StageListener
+from handler.engine.generation.generation import Generation, Sampling, StageListener, TokenCounts
 from handler.engine.generation.request_cost import CostLimits
-from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.queue_limits import QueueLimits
 from handler.errors import EndpointError
 from handler.json_value import Json

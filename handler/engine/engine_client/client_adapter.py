@@ -142,7 +142,7 @@ class ClientAdapter:
             if generation.scores is not None:
                 entries = (completion.logprobs or ())[place : place + len(tokens)]
                 of_prompt = None if not prompt else [None if entry is None else _position(entry) for entry in prompt]
-                generation.scores.receive([_position(entry) for entry in entries], of_prompt)
+                generation.scores([_position(entry) for entry in entries], of_prompt)
                 prompt, place = None, place + len(tokens)
             ended = (completion.finish_reason, completion.stop_reason) if number == len(parts) else (None, None)
             sink.push(text, tokens, *ended)

@@ -121,6 +121,6 @@ class SharedParameters:
         if engine.limits.sampling.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
             logprobs = parameters.top_n_tokens or 0
         sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
-        scores = None if logprobs is None else reply
+        scores = None if logprobs is None else reply.receive
         name = f"gen-{uuid.uuid4().hex}"
         return Generation(name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream), reply

@@ -30,8 +30,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.engine_client.client_error import client_error
 from handler.engine.engine_client.client_sampling import PROBLEM, REJECTED
+from handler.engine.generation.generation import TokenCounts
 from handler.engine.generation.request_cost import COST
-from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.v1.serving.current_output import one_by_one
 
 # The counts of the request that the running task answers.
