@@ -234,11 +234,17 @@ class Serving(Protocol):
         ...
 
     def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
-        """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop."""
+        """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop.
+
+        :param name: the adapter's name, or the model's own name if the request uses the adapter of zeros.
+        :param request: vLLM's LoRARequest. Its name may differ from the one that clients use.
+        """
         ...
 
     async def reply(self, prepared: PreparedRequest) -> WholeReply | AsyncIterator[str]:
         """Answers a request with one document or a stream of events. Call on the loop.
+
+        Cancelling the awaiting task frees the slots.
 
         :raises EndpointError: the request failed, before or during a stream.
         """
