@@ -16,7 +16,7 @@ from typing import Any
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.core_queue import GROUP, CoreQueue, RequestGroup
+from handler.engine.core_queue import GROUP, CoreQueue
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.queue_limits import QueueLimits
 from handler.engine.v1.grammar_guard import GrammarGuard
@@ -70,12 +70,11 @@ class QueuedRequests:
 
     async def _add(self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any) -> None:
         """Replaces `AsyncLLM._add_request`. The collector of several sequences gets the first ones' outputs at once."""
-        group = GROUP.get()
         if parent is None:
-            await self._wait(request, prompt, None, index, collector, group)
+            await self._wait(request, prompt, None, index, collector)
             return
         names = (parent.request_id, getattr(parent, "external_req_id", parent.request_id))
-        task = self._loop.create_task(self._add_child(request, prompt, parent, index, collector, group))
+        task = self._loop.create_task(self._add_child(request, prompt, parent, index, collector))
         for name in names:
             self._outside[name].add(task)
         task.add_done_callback(lambda ended: self._entered(ended, names))
@@ -96,28 +95,20 @@ class QueuedRequests:
         return sent
 
     async def _add_child(
-        self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any, group: Any
+        self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any
     ) -> None:
         try:
-            await self._wait(request, prompt, parent, index, collector, group)
+            await self._wait(request, prompt, parent, index, collector)
         except Exception as error:
             collector.put(error)
 
-    async def _wait(
-        self,
-        request: EngineCoreRequest,
-        prompt: Any,
-        parent: Any,
-        index: int,
-        collector: Any,
-        group: RequestGroup | None,
-    ) -> None:
+    async def _wait(self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any) -> None:
         name, params = request.request_id, request.sampling_params
         tokens = len(request.prompt_token_ids or ())
         # Compiling a grammar may take seconds, so a request with one does not hold up others.
         paced = params is None or params.structured_outputs is None
         wanted = getattr(collector, "wanted", _always)
-        if not await self.queue.turn(name, tokens, wanted, group=group, paced=paced):
+        if not await self.queue.turn(name, tokens, wanted, group=GROUP.get(), paced=paced):
             return
         self._entering = name
         try:
