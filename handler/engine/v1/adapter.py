@@ -146,15 +146,40 @@ class V1Adapter(ClientAdapter):
             if sink.ended:
                 return None
             if self._direct_tokens and generation.scores is None:
-                from handler.engine.v1.tokens import sink_collector
-
-                rejection = self._rejection(generation.sampling.grammar)
-                return await sink_collector.add_request(
-                    self.client, generation, prompt, params, sink, self.as_endpoint_error, lora, rejection
-                )
+                return await self._add_direct(generation, prompt, params, sink, lora)
             return self._begin(generation, prompt, params, sink, lora)
         except REFUSALS as error:
             raise self.as_endpoint_error(error, generation.sampling.grammar) from None
+
+    async def _add_direct(
+        self, generation: Generation, prompt: object, params: SamplingParams, sink: StageListener, lora: Any
+    ) -> str:
+        """Queues a request for text only, whose tokens take the direct path. Returns vLLM's internal id."""
+        from handler.engine.v1.tokens.sink_collector import SinkCollector
+
+        if self.client.errored:
+            raise EngineDeadError
+        processor = self.client.input_processor
+        request = processor.process_inputs(
+            generation.request_id,
+            prompt,
+            params,
+            lora_request=lora,
+            trace_headers=generation.trace,
+            supported_tasks=await self.client.get_supported_tasks(),
+        )
+        processor.assign_request_id(request)
+        collector = SinkCollector(
+            request.request_id,
+            request.sampling_params.output_kind,
+            sink,
+            self.as_endpoint_error,
+            apart=generation.apart,
+            rejection=self._rejection(generation.sampling.grammar),
+        )
+        collector.times = generation.times
+        await self.client._add_request(request, None, None, 0, collector)
+        return str(request.request_id)
 
     async def abort(self, name: str) -> None:
         if name in self._running:
