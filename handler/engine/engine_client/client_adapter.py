@@ -18,11 +18,11 @@ from prometheus_client import CollectorRegistry
 from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
 from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind
 
 from handler.engine.contract import EngineFacts, EngineSettings, Serving
-from handler.engine.engine_client import client_sampling
+from handler.engine.engine_client.client_error import PROBLEM, REFUSALS, REJECTED, as_invalid_field, reason
 from handler.engine.engine_client.client_queue import ClientQueue
-from handler.engine.engine_client.client_sampling import PROBLEM, REFUSALS, REJECTED, SAMPLING_DEFAULTS
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, StageListener
@@ -37,6 +37,22 @@ except ImportError:  # 0.9.1, 0.11.0
     from vllm.entrypoints.chat_utils import resolve_hf_chat_template as resolve_chat_template
 
 logger = logging.getLogger(__name__)
+# vLLM's own defaults on the OpenAI routes, for values that neither the request nor generation_config.json sets
+# (vllm/entrypoints/openai/chat_completion/protocol.py).
+SAMPLING_DEFAULTS: Mapping[str, float] = {
+    "repetition_penalty": 1.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+
+# The fields of `Sampling` that vLLM has under the same name and in the same form.
+SAMPLING_FIELDS = tuple(
+    name
+    for name in Sampling.__slots__
+    if name not in ("max_tokens", "max_tokens_field", "stop", "stop_token_ids", "grammar")
+)
 
 
 class ClientAdapter:
@@ -92,13 +108,25 @@ class ClientAdapter:
         self._running: dict[str, tuple[asyncio.Task[None], StageListener]] = {}
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
-        self._require_grammars(sampling.grammar)
-        return client_sampling.sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream)
-
-    def _require_grammars(self, grammar: Grammar | None) -> None:
-        """:raises InvalidField: there is a grammar, and this engine takes none."""
+        grammar, defaults = sampling.grammar, self.facts.sampling_defaults
         if grammar is not None and not self.facts.grammars:
             raise InvalidField(grammar.field, f"this engine, vLLM {vllm.__version__}, takes no grammar: leave it out")
+        fields = {name: getattr(sampling, name) for name in SAMPLING_FIELDS}
+        try:
+            return SamplingParams(
+                **{name: defaults.get(name) if value is None else value for name, value in fields.items()},
+                max_tokens=max_tokens,
+                stop=list(sampling.stop),
+                stop_token_ids=list(sampling.stop_token_ids),
+                output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
+                **self._own_parameters(grammar),
+            )
+        except REFUSALS as error:
+            raise as_invalid_field(error, "sampling parameters") from None
+
+    def _own_parameters(self, grammar: Grammar | None) -> Mapping[str, Any]:
+        """The sampling parameters that only some versions have."""
+        return {}
 
     async def add(
         self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
@@ -164,8 +192,8 @@ class ClientAdapter:
             return EngineFailed("its process ended")
         if isinstance(error, REFUSALS):
             if grammar is not None:
-                return InvalidField(grammar.field, client_sampling.reason(error))
-            return client_sampling.as_invalid_field(error, "prompt")
+                return InvalidField(grammar.field, reason(error))
+            return as_invalid_field(error, "prompt")
         logger.error("a request failed in the engine: %s", type(error).__name__)
         return GenerationFailed(type(error).__name__)
 

@@ -29,10 +29,10 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.engine.contract import EngineSettings
 from handler.engine.engine_client import engine_arguments, engine_metrics, model_inspection
 from handler.engine.engine_client.client_adapter import ClientAdapter
-from handler.engine.engine_client.client_sampling import REFUSALS, sampling_params
+from handler.engine.engine_client.client_error import REFUSALS
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.frontend_args import FrontendSettings
-from handler.engine.generation.generation import Generation, Sampling, StageListener
+from handler.engine.generation.generation import Generation, Grammar, StageListener
 from handler.engine.headless_node import CPU_WORKER_FIXES
 from handler.engine.v1 import logprob_texts
 from handler.engine.v1.accelerators import Accelerators, accelerators
@@ -128,12 +128,9 @@ class V1Adapter(ClientAdapter):
             if self._direct_tokens:
                 TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)
 
-    def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
-        grammar, further = sampling.grammar, dict[str, Any](OWNED)
-        self._require_grammars(grammar)
-        if grammar is not None:
-            further["structured_outputs"] = StructuredOutputsParams(**{grammar.kind: grammar.text})
-        return sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream, **further)
+    def _own_parameters(self, grammar: Grammar | None) -> Mapping[str, Any]:
+        constraint = None if grammar is None else StructuredOutputsParams(**{grammar.kind: grammar.text})
+        return {**OWNED, "structured_outputs": constraint}
 
     async def add(
         self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None

@@ -28,8 +28,7 @@ from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.engine_client.client_error import client_error
-from handler.engine.engine_client.client_sampling import PROBLEM, REJECTED
+from handler.engine.engine_client.client_error import PROBLEM, REJECTED, client_error
 from handler.engine.generation.generation import TokenCounts
 from handler.engine.generation.request_cost import COST
 from handler.engine.v1.serving.current_output import one_by_one

@@ -10,7 +10,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.engine_client.client_sampling import REJECTED
+from handler.engine.engine_client.client_error import REJECTED
 from handler.engine.generation.generation import StageListener, StopReason, Times
 from handler.errors import EndpointError
 
