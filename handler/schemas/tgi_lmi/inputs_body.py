@@ -14,7 +14,7 @@ from typing import Any
 from handler.engine.engine import Engine
 from handler.engine.generation import sampling_check
 from handler.engine.generation.generation import Generation
-from handler.engine.generation.token_text import TokenText
+from handler.engine.generation.token_pieces import TokenText
 from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.framing import framed
 from handler.schemas.multiple_generations import MultipleCall
