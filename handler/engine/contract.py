@@ -1,7 +1,7 @@
 """What the rest of this software asks of an engine, whatever generation of vLLM runs it.
 
 vLLM's own contract is `EngineClient` (vllm/engine/protocol.py), whose verbs are the same from 0.9 to 0.32. This is the
-part of it that is used here, in terms of this software. `handler.engine.generations` chooses the adapter. Nobody else
+part of it that is used here, in terms of this software. `handler.engine.launch` chooses the adapter. Nobody else
 asks for vLLM's version: what an engine may lack is a field of `EngineFacts`.
 """
 
@@ -16,9 +16,8 @@ from prometheus_client import CollectorRegistry
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.api_routes import Route, Traits
 from handler.engine.frontend_args import FrontendSettings
-from handler.engine.generation.generation import Generation, Sampling, StageListener
+from handler.engine.generation.generation import Generation, Sampling, StageListener, TokenCounts
 from handler.engine.generation.request_cost import CostLimits
-from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.queue_limits import QueueLimits
 from handler.errors import EndpointError
 from handler.json_value import Json
@@ -61,7 +60,6 @@ class EngineFacts:
     :param caches_prefixes: a prompt that begins like an earlier one reuses its key-value cache.
     :param adapters: how many LoRA adapters fit in memory, and the largest rank. None: started without LoRA.
     :param grammars: a request may have a grammar.
-    :param direct_tokens: tokens take the direct path from the core's socket to their sink.
     """
 
     context: int
@@ -77,7 +75,6 @@ class EngineFacts:
     caches_prefixes: bool
     adapters: tuple[int, int] | None
     grammars: bool
-    direct_tokens: bool = False
 
 
 class EngineAdapter(Protocol):
@@ -237,11 +234,17 @@ class Serving(Protocol):
         ...
 
     def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
-        """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop."""
+        """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop.
+
+        :param name: the adapter's name, or the model's own name if the request uses the adapter of zeros.
+        :param request: vLLM's LoRARequest. Its name may differ from the one that clients use.
+        """
         ...
 
     async def reply(self, prepared: PreparedRequest) -> WholeReply | AsyncIterator[str]:
         """Answers a request with one document or a stream of events. Call on the loop.
+
+        Cancelling the awaiting task frees the slots.
 
         :raises EndpointError: the request failed, before or during a stream.
         """

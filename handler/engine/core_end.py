@@ -1,9 +1,24 @@
-"""Says how an engine's process ended: the kernel sends SIGKILL to a process when memory runs out."""
+"""How an engine's processes ended. A status is that of `multiprocessing`: a negative one is a signal."""
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+
+INTERVAL = 0.5
+# Seconds in which vLLM itself may say why its core has ended.
+GRACE = 5.0
+CORES = re.compile(r"Failed core proc\(s\): \{([^}]*)\}")
+STATUS = re.compile(r": (-?\d+)")
+# The names of local variables, in vLLM's frames, that hold the process manager (0.11 to 0.16) or the process (0.9).
+HOLDERS = ("proc_manager", "local_engine_manager", "engine_manager", "engine_process")
+REAPED_WITHIN = 1.0
 
 
 def from_outside(statuses: Sequence[int], oom_kills: int) -> bool:
@@ -14,7 +29,7 @@ def from_outside(statuses: Sequence[int], oom_kills: int) -> bool:
 def described(statuses: Sequence[int], oom_kills: int) -> str:
     """How it ended, for "the engine's process ...".
 
-    :param statuses: of its processes, as in `multiprocessing`: a negative one is a signal.
+    :param statuses: of its processes.
     :param oom_kills: how many processes the kernel has ended for memory since the engine started.
     """
     number = next((-status for status in statuses if status < 0), None)
@@ -24,3 +39,59 @@ def described(statuses: Sequence[int], oom_kills: int) -> str:
         return "ended"
     likely = ", often because memory ran out" if number == signal.SIGKILL else ""
     return f"was ended by {signal.Signals(number).name}{likely}"
+
+
+@contextmanager
+def core_watched(died: Callable[[str], object]) -> Iterator[None]:
+    """Watches the processes that are started within the block.
+
+    vLLM looks after its core until that says that it is ready. Then it waits up to ten minutes for a message that a
+    core which was killed in that moment never sends (0.16.0 to 0.29.0, v1/engine/core_client.py, MPClient.__init__).
+    That wait cannot be ended from outside, but its process can.
+
+    :param died: called once, in another thread, with the reason, if one of them has ended and the block goes on.
+    """
+    before, over = set(active_children()), threading.Event()
+
+    def watch() -> None:
+        started = set(before)
+        while not over.wait(INTERVAL):
+            statuses = [process.exitcode for process in started - before if process.exitcode is not None]
+            started.update(active_children())
+            if statuses:
+                if not over.wait(GRACE):
+                    died(f"start engine: its process {described([int(status) for status in statuses], 0)}")
+                return
+
+    watcher = threading.Thread(target=watch, name="core-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def core_exits(error: BaseException) -> list[int]:
+    """The exit statuses of a core's processes after a start that failed. Empty if none is known.
+
+    vLLM's message is "Failed core proc(s): {}" if vLLM looks before the system has the status (v1/engine/utils.py,
+    `wait_for_engine_startup`). It notices the end of a process by its closed pipe, a moment earlier. The traceback's
+    frames still hold the process objects, which have the status by then.
+    """
+    reported = [int(status) for cores in CORES.findall(str(error)) for status in STATUS.findall(cores)]
+    # vLLM's own shutdown ends the other processes by SIGTERM, so the statuses in its message are preferred.
+    return reported or _statuses_in_frames(error.__traceback__)
+
+
+def _statuses_in_frames(traceback: TracebackType | None) -> list[int]:
+    statuses: dict[int, int] = {}
+    while traceback is not None:
+        for name in HOLDERS:
+            holder = traceback.tb_frame.f_locals.get(name)
+            alone = (holder,) if isinstance(holder, BaseProcess) else ()
+            for process in getattr(holder, "processes", None) or alone:
+                process.join(REAPED_WITHIN)
+                if process.pid is not None and process.exitcode is not None:
+                    statuses[process.pid] = process.exitcode
+        traceback = traceback.tb_next
+    return list(statuses.values())

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 class Engine:
     """An engine on the serving process's event loop. `handler.engine.launch` makes it.
 
+    :ivar facts: what vLLM says of the engine.
     :ivar prompts: renders prompts for this model.
     :ivar limits: the limits of one request.
     :ivar base_names: the model's own names. The first one is used in replies.
@@ -67,7 +68,7 @@ class Engine:
         self.max_sequences = DEFAULT_MAX_SEQUENCES
         self.serving_requests: set[ServingRequest] = set()
         self.limits = limits
-        facts = adapter.facts
+        self.facts = facts = adapter.facts
         for name, value in sampling_check.ignored_defaults(facts.sampling_defaults, limits.sampling).items():
             logger.warning("generation_config.json sets %s to %s, which the engine ignores", name, value)
         self.allowed_media_domains = facts.media_domains
@@ -85,14 +86,6 @@ class Engine:
         self.pids = adapter.pids()
         self._heartbeat = Heartbeat(adapter.probe, self.pids, stall)
         self._heartbeat_task: Future[None] = loop.spawn(self._heartbeat.run())
-
-    def caches_prefixes(self) -> bool:
-        """Whether prefix caching is on: a prompt that begins like an earlier one reuses its key-value cache."""
-        return self._adapter.facts.caches_prefixes
-
-    def takes_adapters(self) -> bool:
-        """Whether the engine was started with LoRA."""
-        return self._adapter.facts.adapters is not None
 
     def with_adapters(self, directory: Path, limit: int, bring: Bring) -> Adapters:
         """Creates the table of LoRA adapters, which is empty at first. Call once, on an engine with LoRA."""

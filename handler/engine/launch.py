@@ -1,31 +1,46 @@
-"""Starts an engine from a plan."""
+"""Starts an engine from a plan, by the adapter for the installed vLLM."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Final, cast
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.contract import EngineFacts, EngineGeneration, EngineSettings
-from handler.engine.core_watch import core_watched
+from handler.engine.contract import EngineGeneration, EngineSettings
+from handler.engine.core_end import core_watched
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.fast_import import without_collection
 from handler.engine.frontend_args import front_end
 from handler.engine.generation.request_cost import CostLimits
 from handler.engine.generation.request_limits import RequestLimits
-from handler.engine.generations import generation
 from handler.engine.queue_limits import queue_limits
 from handler.engine.waiting_process import WaitingProcess
 from handler.neuron.buckets.compiled_buckets import planned_buckets
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.length_limits import length_limits
+from handler.neuron.planning.vllm_versions import public
 from handler.neuron.sampling_limits import sampling_limits
 
 Stage = Callable[[str], None]
+# The first version of each generation, the newest first. The modules import vLLM.
+GENERATIONS: Final = (
+    ((0, 11), "handler.engine.v1.adapter"),
+    ((0, 0), "handler.engine.v0.adapter"),
+)
+
+
+def generation() -> EngineGeneration:
+    """The generation of the installed vLLM, with a public interface that this software knows."""
+    parts = public(installed_versions().get("vllm", "")).split(".")[:2]
+    number = tuple(map(int, parts)) if len(parts) == 2 and all(map(str.isdecimal, parts)) else GENERATIONS[0][0]
+    module = next(module for first, module in GENERATIONS if number >= first)
+    return cast(EngineGeneration, import_module(module))
 
 
 def import_vllm(*, core: bool = False) -> None:
@@ -62,43 +77,28 @@ def launch(
     vllm = generation()
     front = front_end(config, Path(str(plan.engine_args["model"])))
     arguments = vllm.parse(plan.engine_args, config, front)
+    lengths = length_limits(plan)
     settings = EngineSettings(
         queue=partial(queue_limits, config, plan),
         cost=CostLimits.of(config),
         front_end=front,
-        lengths=length_limits(plan),
+        lengths=lengths,
         max_output=config.max_output_tokens,
         further=further,
     )
     stage("start engine")
     with nullcontext() if waiting is None else waiting.becomes_core(), core_watched(died):
-        return _engine(vllm, arguments, settings, plan, config, loop)
-
-
-def _engine(
-    vllm: EngineGeneration,
-    arguments: Any,
-    settings: EngineSettings,
-    plan: EnginePlan,
-    config: EndpointConfig,
-    loop: LoopThread,
-) -> Engine:
-    """Starts vLLM's client, and makes an `Engine` of it."""
-    adapter = loop.run(vllm.start(arguments, settings))
-    limits = _limits(adapter.facts, plan, config)
-    engine = Engine(adapter, loop, arguments.served_model_name, config.stall, limits, settings.front_end)
-    engine.max_sequences = config.max_sequences
-    engine.buckets = planned_buckets(plan, config, limits.max_model_len, engine.slots)
-    return engine
-
-
-def _limits(facts: EngineFacts, plan: EnginePlan, config: EndpointConfig) -> RequestLimits:
-    """The limits of one request, from the plan's compiled graphs."""
-    return RequestLimits(
+        adapter = loop.run(vllm.start(arguments, settings))
+    facts = adapter.facts
+    limits = RequestLimits(
         facts.context,
         facts.vocab_size,
-        length_limits(plan).prompt,
+        lengths.prompt,
         config.max_output_tokens,
         facts.default_max_tokens,
         sampling_limits(plan),
     )
+    engine = Engine(adapter, loop, arguments.served_model_name, config.stall, limits, front)
+    engine.max_sequences = config.max_sequences
+    engine.buckets = planned_buckets(plan, config, limits.max_model_len, engine.slots)
+    return engine

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import wave
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -109,10 +109,7 @@ def _transcribe(engine: Engine, timeout: float) -> None:
         file.writeframes(bytes(2 * SOUND_RATE))
     body = {"file": sound.getvalue(), "max_completion_tokens": PROMPT}
     with suppress(ClientError):
-        prepared = engine.require_serving().request(Route.TRANSCRIPTIONS, body, {})
-        outcome = _Outcome()
-        engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
-        outcome.wait(timeout, "transcription")
+        _serve(engine, Route.TRANSCRIPTIONS, body).wait(timeout, "transcription")
 
 
 def _pool(engine: Engine, timeout: float) -> int:
@@ -120,8 +117,12 @@ def _pool(engine: Engine, timeout: float) -> int:
     task = next((each for each in POOLING if each in engine.traits.tasks), None)
     for length in (1, min(PROMPT, engine.limits.max_model_len)):
         body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length, "task": task}
-        prepared = engine.require_serving().request(Route.POOLING, body, {})
-        outcome = _Outcome()
-        engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
-        outcome.wait(timeout, "pooled output")
+        _serve(engine, Route.POOLING, body).wait(timeout, "pooled output")
     return 0
+
+
+def _serve(engine: Engine, route: Route, body: Mapping[str, object]) -> _Outcome:
+    """Begins a request to vLLM's serving classes."""
+    prepared, outcome = engine.require_serving().request(route, body, {}), _Outcome()
+    engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
+    return outcome

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from handler.engine.core_queue import join_group
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Generation, Sink, StopReason
-from handler.engine.generation.token_counts import TokenCounts
+from handler.engine.generation.generation import Generation, Sink, StopReason, TokenCounts
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall
 

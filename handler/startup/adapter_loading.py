@@ -25,7 +25,7 @@ def load_adapters(
     :param moved: for each fetched adapter, its configured address and its directory.
     :raises SettingError: an adapter cannot be loaded. The error names it.
     """
-    if not engine.takes_adapters():
+    if engine.facts.adapters is None:
         return
     directory = config.scratch / "adapters"
     adapters = engine.with_adapters(

@@ -194,7 +194,7 @@ def _launch_engine(state: ServingState, companions: Companions, steps: StartStep
     state.admission.limit = max_in_flight(config, engine.slots)
     if config.multi_model:
         state.models = _model_registry(state, plan)
-    if config.enable_sessions and not engine.caches_prefixes():
+    if config.enable_sessions and not engine.facts.caches_prefixes:
         logger.warning("prefix caching is off: each turn of a session computes its whole prompt again")
     return engine
 

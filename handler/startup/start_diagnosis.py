@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
 from handler.artifacts.lease.compile_failure_cause import compile_failure
 from handler.engine import core_end
+from handler.engine.core_end import core_exits
 from handler.engine.engine import Engine
-from handler.engine.engine_client.processes.core_exits import core_exits
 from handler.errors import EndpointError, StartFailed
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from handler.engine.adapters import adapter_errors
-from handler.engine.adapters.adapter_checkpoint import copy_checked
-from handler.engine.adapters.empty_adapter import write_empty_adapter
+from handler.engine.adapters.adapter_checkpoint import copy_checked, write_empty_adapter
 from handler.engine.contract import EngineAdapter
 from handler.engine.event_loop import LoopThread
 from handler.errors import InvalidField

@@ -6,42 +6,70 @@ Beside the abstract class these attributes are used, which every client has: `mo
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Callable
-from typing import Any
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, ClassVar
 
 import vllm
 from prometheus_client import CollectorRegistry
 from vllm import SamplingParams
 from vllm.lora.request import LoRARequest
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind
 
 from handler.engine.contract import EngineFacts, EngineSettings, Serving
+from handler.engine.engine_client.client_error import PROBLEM, REFUSALS, REJECTED, as_invalid_field, reason
 from handler.engine.engine_client.client_queue import ClientQueue
-from handler.engine.engine_client.client_requests import SAMPLING_DEFAULTS, ClientRequests
-from handler.engine.engine_client.client_requests import sampling_params as client_sampling_params
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
-from handler.engine.generation.generation import Generation, Grammar, Sampling, StageListener
-from handler.errors import EndpointError, InvalidField
+from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, StageListener
+from handler.engine.generation.token_pieces import token_pieces
+from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
+
+try:
+    # With the same arguments on all versions.
+    from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
+except ImportError:  # 0.9.1, 0.11.0
+    from vllm.entrypoints.chat_utils import resolve_chat_template_content_format
+    from vllm.entrypoints.chat_utils import resolve_hf_chat_template as resolve_chat_template
+
+logger = logging.getLogger(__name__)
+# vLLM's own defaults on the OpenAI routes, for values that neither the request nor generation_config.json sets
+# (vllm/entrypoints/openai/chat_completion/protocol.py).
+SAMPLING_DEFAULTS: Mapping[str, float] = {
+    "repetition_penalty": 1.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+
+# The fields of `Sampling` that vLLM has under the same name and in the same form.
+SAMPLING_FIELDS = tuple(
+    name
+    for name in Sampling.__slots__
+    if name not in ("max_tokens", "max_tokens_field", "stop", "stop_token_ids", "grammar")
+)
 
 
 class ClientAdapter:
-    """As `EngineAdapter`. Make it on the engine's loop, before the client has requests.
+    """As `EngineAdapter`: a request is a task that reads the client's `generate`. Tested on 0.9.1 to 0.32.0.
+
+    Make it on the engine's loop, before the client has requests.
 
     :param client: vLLM's client.
     :param tokenizer: the client's own.
-    :param resolve_template: gives the chat template for a tokenizer and a configured one, and whether it expects parts.
-    :param dead: vLLM's exceptions for an engine that has ended.
+    :param queue_calls: the queue and the gate are in front of each call of the client.
+    :cvar dead: vLLM's exceptions for an engine that has ended.
     """
 
+    dead: ClassVar[tuple[type[Exception], ...]]
+
     def __init__(
-        self,
-        client: Any,
-        tokenizer: Any,
-        processes: EngineProcesses,
-        settings: EngineSettings,
-        resolve_template: Callable[[Any, Any, EngineSettings], tuple[str | None, bool]],
-        dead: tuple[type[Exception], ...],
+        self, client: Any, tokenizer: Any, processes: EngineProcesses, settings: EngineSettings, *, queue_calls: bool
     ) -> None:
         self.client = client
         self.serving: Serving | None = None
@@ -53,7 +81,7 @@ class ClientAdapter:
             # In vLLM's own checks too, those of its serving classes. The core has a copy of its own.
             model.max_model_len = min(settings.lengths.sequence, model.max_model_len)
         tokenizer = _own_tokenizer(tokenizer)
-        template, as_parts = resolve_template(client, tokenizer, settings)
+        template, as_parts = _template(model, tokenizer, settings)
         lora, cap = config.lora_config, own.get("max_tokens")
         self.facts = EngineFacts(
             context=int(model.max_model_len),
@@ -71,38 +99,106 @@ class ClientAdapter:
             grammars=False,
         )
         self._gate = InputGate.of(settings.cost, model, tokenizer, settings.lengths.prompt)
-        self._queue: ClientQueue | None = None
-        self._dead = dead
-        self._requests: ClientRequests
-
-    def _accept(self) -> None:
-        """Call once the client's `generate` is as it is to be."""
-        whole_core = getattr(self.client.vllm_config, "kv_transfer_config", None) is None
-        self._requests = ClientRequests(self.client.generate, self._dead, self.facts.tokenizer, grammars_end=whole_core)
+        limits = settings.queue(self.facts.slots)
+        self._queue = ClientQueue(client, limits, self._gate) if queue_calls else None
+        # Before vLLM's serving classes get their own.
+        self._generate = client.generate
+        # Whether an end with `REJECTED` is a grammar's.
+        self._grammars_end = getattr(config, "kv_transfer_config", None) is None
+        self._running: dict[str, tuple[asyncio.Task[None], StageListener]] = {}
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
-        self._require_grammars(sampling.grammar)
-        return client_sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream)
-
-    def _require_grammars(self, grammar: Grammar | None) -> None:
-        """:raises InvalidField: there is a grammar, and this engine takes none."""
+        grammar, defaults = sampling.grammar, self.facts.sampling_defaults
         if grammar is not None and not self.facts.grammars:
             raise InvalidField(grammar.field, f"this engine, vLLM {vllm.__version__}, takes no grammar: leave it out")
+        fields = {name: getattr(sampling, name) for name in SAMPLING_FIELDS}
+        try:
+            return SamplingParams(
+                **{name: defaults.get(name) if value is None else value for name, value in fields.items()},
+                max_tokens=max_tokens,
+                stop=list(sampling.stop),
+                stop_token_ids=list(sampling.stop_token_ids),
+                output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
+                **self._own_parameters(grammar),
+            )
+        except REFUSALS as error:
+            raise as_invalid_field(error, "sampling parameters") from None
+
+    def _own_parameters(self, grammar: Grammar | None) -> Mapping[str, Any]:
+        """The sampling parameters that only some versions have."""
+        return {}
 
     async def add(
         self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
     ) -> str | None:
         prompt = {"prompt_token_ids": list(generation.prompt)}
-        return None if sink.ended else self._requests.begin(generation, prompt, params, sink, lora)
+        return None if sink.ended else self._begin(generation, prompt, params, sink, lora)
+
+    def _begin(
+        self, generation: Generation, prompt: object, params: SamplingParams, sink: StageListener, lora: Any
+    ) -> str:
+        """Starts a request, and returns its name for `abort`."""
+        name = generation.request_id
+        task = asyncio.get_running_loop().create_task(self._run(generation, prompt, params, sink, lora))
+        self._running[name] = task, sink
+        task.add_done_callback(lambda ended: self._running.pop(name, None))
+        return name
+
+    async def _run(
+        self, generation: Generation, prompt: object, params: SamplingParams, sink: StageListener, lora: Any
+    ) -> None:
+        traced = {} if generation.trace is None else {"trace_headers": generation.trace}
+        try:
+            made = self._generate(prompt, params, generation.request_id, lora_request=lora, **traced)
+            async with aclosing(made) as outputs:
+                async for output in outputs:
+                    self._push(output, generation, sink)
+        except Exception as error:
+            sink.fail(self.as_endpoint_error(error, generation.sampling.grammar))
+
+    def _push(self, output: RequestOutput, generation: Generation, sink: StageListener) -> None:
+        completion: CompletionOutput = output.outputs[0]
+        ids, rejection = completion.token_ids, self._rejection(generation.sampling.grammar)
+        if rejection is not None and completion.finish_reason == REJECTED:
+            sink.fail(rejection)
+            return
+        parts = [(completion.text, ids)]
+        if generation.apart and len(ids) > 1:  # vLLM joins the outputs of several steps that nobody has taken yet
+            parts = [(text, [token]) for text, token in token_pieces(self.facts.tokenizer, completion.text, ids)]
+        prompt, place = output.prompt_logprobs, 0
+        for number, (text, tokens) in enumerate(parts, 1):
+            if generation.scores is not None:
+                entries = (completion.logprobs or ())[place : place + len(tokens)]
+                of_prompt = None if not prompt else [None if entry is None else _position(entry) for entry in prompt]
+                generation.scores([_position(entry) for entry in entries], of_prompt)
+                prompt, place = None, place + len(tokens)
+            ended = (completion.finish_reason, completion.stop_reason) if number == len(parts) else (None, None)
+            sink.push(text, tokens, *ended)
+
+    def _rejection(self, grammar: Grammar | None) -> EndpointError | None:
+        """What a request with a grammar gets if it ends with `REJECTED`."""
+        return InvalidField(grammar.field, PROBLEM) if grammar is not None and self._grammars_end else None
 
     async def abort(self, name: str) -> None:
-        self._requests.abort(name)
+        """vLLM frees the slot when its generator ends."""
+        if name in self._running:
+            self._running[name][0].cancel()
 
-    def as_endpoint_error(self, error: object) -> EndpointError:
-        return self._requests.as_endpoint_error(error)
+    def as_endpoint_error(self, error: object, grammar: Grammar | None = None) -> EndpointError:
+        """:param grammar: that of the request, which is what vLLM rejects if it rejects a request that has one."""
+        if isinstance(error, EndpointError):
+            return error
+        if isinstance(error, self.dead):
+            return EngineFailed("its process ended")
+        if isinstance(error, REFUSALS):
+            if grammar is not None:
+                return InvalidField(grammar.field, reason(error))
+            return as_invalid_field(error, "prompt")
+        logger.error("a request failed in the engine: %s", type(error).__name__)
+        return GenerationFailed(type(error).__name__)
 
     def unfinished(self) -> int:
-        return self._queue.running if self._queue is not None else len(self._requests)
+        return self._queue.running if self._queue is not None else len(self._running)
 
     async def probe(self) -> None:
         await self.client.is_sleeping()
@@ -117,7 +213,9 @@ class ClientAdapter:
         return self._processes.exit_statuses()
 
     def fail_all(self, error: EndpointError) -> None:
-        self._requests.fail_all(error)
+        for task, sink in list(self._running.values()):
+            sink.fail(error)
+            task.cancel()
 
     def shutdown(self) -> None:
         self.client.shutdown()
@@ -137,6 +235,24 @@ class ClientAdapter:
 
     async def remove_lora(self, identity: int) -> None:
         await self.client.remove_lora(identity)
+
+
+def _position(entry: Mapping[int, Any]) -> Position:
+    """vLLM's first entry for a position is its token (vllm/logprobs.py)."""
+    return [Score(token, score.logprob, score.decoded_token or "") for token, score in entry.items()]
+
+
+def _template(model: Any, tokenizer: Any, settings: EngineSettings) -> tuple[str | None, bool]:
+    """The chat template that vLLM would use, and whether it expects a message's content as parts.
+
+    That is the configured one, else the processor's, the tokenizer's, or vLLM's fallback for the model type.
+    """
+    front = settings.front_end
+    template = resolve_chat_template(tokenizer, front.chat_template, None, model_config=model)
+    content_format = resolve_chat_template_content_format(
+        template, None, front.chat_template_content_format, tokenizer, model_config=model
+    )
+    return template, bool(content_format == "openai")
 
 
 def _own_tokenizer(tokenizer: Any) -> Any:

@@ -1,8 +1,14 @@
-"""vLLM's own exception for a wrong request: 0.29.0 answers any other one with a 500, a ValueError too."""
+"""vLLM's exceptions for a wrong request: which they are, how to raise one inside vLLM, and what the client gets for it.
+
+Since 0.29.0 vLLM answers any other exception with a 500, a ValueError too. Tested on 0.9.1 to 0.32.0.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from handler.engine.generation.generation import Sampling
+from handler.errors import InvalidField
 
 try:
     import vllm.exceptions as own
@@ -12,6 +18,19 @@ except ImportError:  # 0.9.1, 0.11.0
 VALIDATION_ERROR: Any = getattr(own, "VLLMValidationError", None)
 # Since 0.29.0 they have a class above them, which is no ValueError.
 CLIENT_ERROR: type[Exception] = getattr(own, "VLLMClientError", VALIDATION_ERROR or ValueError)
+# vLLM's exceptions for a wrong request: a ValueError, and since 0.29.0 a `VLLMClientError`, which is none. Since 0.16.0
+# some name the parameter and repeat it at the end of their text.
+REFUSALS: tuple[type[Exception], ...] = (ValueError, CLIENT_ERROR)
+
+# The finish reason of a request whose grammar has rejected a token. A grammar and other fields that forbid tokens may
+# leave none that both allow. vLLM then samples any token. Since 0.24.0 the scheduler ends such a request with "error"
+# (v1/core/sched/scheduler.py). 0.16.0 goes on without the grammar. The only other reason for that end is a key-value
+# cache that did not arrive from another instance.
+REJECTED = "error"
+PROBLEM = (
+    "no token is left that the grammar allows: leave out allowed_token_ids, bad_words, logit_bias and min_tokens, "
+    "or change the grammar"
+)
 
 
 def client_error(message: str, parameter: str | None = None) -> Exception:
@@ -21,3 +40,18 @@ def client_error(message: str, parameter: str | None = None) -> Exception:
     """
     refusal: Exception = VALIDATION_ERROR(message, parameter=parameter) if VALIDATION_ERROR else ValueError(message)
     return refusal
+
+
+def as_invalid_field(error: Exception, otherwise: str) -> InvalidField:
+    """The error for the client.
+
+    :param otherwise: the field to name if vLLM names none of the request's fields.
+    """
+    message = reason(error)
+    named = getattr(error, "parameter", None) or message.split(" ", 1)[0].strip("`'\"")
+    return InvalidField(named if named in Sampling.__slots__ else otherwise, message)
+
+
+def reason(error: Exception) -> str:
+    """The text of vLLM's error, without the parameter and the value that later versions append."""
+    return (str(error.args[0]) if error.args else str(error)).rstrip(".")

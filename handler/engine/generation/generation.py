@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -69,24 +69,24 @@ class Score(NamedTuple):
 Position = Sequence[Score]
 
 
-class Scores(Protocol):
-    """Receives the log probabilities of a generation that requests them.
+# Receives the scores of the tokens that the sink gets next, before it gets them, on the engine's loop. The second
+# argument has those of the prompt. It is given once, and the first token has none. Must not block or raise.
+Scores = Callable[[Sequence[Position], Sequence[Position | None] | None], None]
+# Receives when a generation was queued and scheduled, and when its first and last token were made. Monotonic seconds.
+# Called once, before the sink gets the end, on the engine's loop, if the core reports them. Must not block or raise.
+Times = Callable[[float, float, float, float], None]
 
-    It is called on the engine's loop, before the sink gets the tokens. Must not block or raise.
+
+@dataclass(slots=True)
+class TokenCounts:
+    """The token counts of one request. Counted on the engine's loop, and read after the request has ended.
+
+    :ivar prompt: the tokens of all its prompts.
+    :ivar output: the tokens of all its sequences, including those made before a client disconnected.
     """
 
-    def receive(self, tokens: Sequence[Position], prompt: Sequence[Position | None] | None) -> None:
-        """The scores of the tokens that the sink gets next. `prompt` is given once. Its first token has no score."""
-        ...
-
-
-class Times(Protocol):
-    """Receives the times of a generation's stages, in monotonic seconds, if the engine's core reports them.
-
-    It is called once, on the engine's loop, before the sink gets the end. Must not block or raise.
-    """
-
-    def __call__(self, queued: float, scheduled: float, first_token: float, last_token: float) -> None: ...
+    prompt: int = 0
+    output: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from handler.engine.generation.request_cost import check_ids
 from handler.errors import ClientError, InvalidField, TextTooLong
 
 Message = Mapping[str, Any]
@@ -115,11 +116,7 @@ class PromptRenderer:
         """
         if not ids:
             raise InvalidField(param, "it is empty")
-        for position, token in enumerate(ids):
-            if not 0 <= token < self.vocab_size:
-                raise InvalidField(
-                    param, f"token id {token} at position {position} is outside 0 to {self.vocab_size - 1}"
-                )
+        check_ids(param, ids, self.vocab_size - 1)
         return list(ids)
 
     def _message(self, message: Message) -> Message:

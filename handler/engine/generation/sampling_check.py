@@ -70,25 +70,32 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
         raise UnsupportedField(
             "prompt_logprobs", "this endpoint returns no log probabilities of a prompt: leave it out"
         )
-    for name in _without_effect(sampling, limits):
-        raise UnsupportedField(name, fix(limits, name))
-    if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
-        raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
+    _check_values({name: getattr(sampling, name) for name in NEUTRAL}, limits)
 
 
 def supported(sampling: Sampling, limits: SamplingLimits) -> Sampling:
     """The sampling without what the device would ignore, and with a top_k that it has: `check` accepts it."""
-    kept: dict[str, Any] = {name: NEUTRAL[name][0] for name in _without_effect(sampling, limits)}
+    values = {name: getattr(sampling, name) for name in NEUTRAL}
+    kept: dict[str, Any] = {name: NEUTRAL[name][0] for name in _without_effect(values, limits)}
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
         kept.setdefault("top_k", limits.global_topk)
     return replace(sampling, **kept)
 
 
-def _without_effect(sampling: Sampling, limits: SamplingLimits) -> Iterator[str]:
+def _check_values(values: Mapping[str, object], limits: SamplingLimits) -> None:
+    """Raises as `check`. The values are by names of `NEUTRAL`."""
+    for name in _without_effect(values, limits):
+        raise UnsupportedField(name, fix(limits, name))
+    top_k = values["top_k"]
+    if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
+        raise InvalidField("top_k", f"{top_k} is above the device's limit of {limits.global_topk}")
+
+
+def _without_effect(values: Mapping[str, object], limits: SamplingLimits) -> Iterator[str]:
     """The parameters that the device would ignore."""
-    for name, neutral in NEUTRAL.items():
-        value = getattr(sampling, name)
-        if not limits.supports(name) and value not in neutral and not _is_greedy(name, value, limits):
+    for name, value in values.items():
+        greedy = limits.greedy and name in GREEDY and value == GREEDY[name] and type(value) is not bool
+        if not limits.supports(name) and value not in NEUTRAL[name] and not greedy:
             yield name
 
 
@@ -114,17 +121,7 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
         raise UnsupportedField("include", fix(limits, "logprobs"))
     if document.get("n") not in (None, 1) and not limits.supports("temperature"):
         raise UnsupportedField("n", "without random sampling, all choices would be the same")
-    for name in ("temperature", "top_p", "top_k"):
-        value = document.get(name)
-        if not limits.supports(name) and value not in NEUTRAL[name] and not _is_greedy(name, value, limits):
-            raise UnsupportedField(name, fix(limits, name))
-    top_k = document.get("top_k")
-    if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
-        raise InvalidField("top_k", f"{top_k} is above the device's limit of {limits.global_topk}")
-
-
-def _is_greedy(name: str, value: object, limits: SamplingLimits) -> bool:
-    return limits.greedy and name in GREEDY and value == GREEDY[name] and type(value) is not bool
+    _check_values({name: document.get(name) for name in ("temperature", "top_p", "top_k")}, limits)
 
 
 def _reject_grammars(document: Mapping[str, Any], fix: str) -> None:

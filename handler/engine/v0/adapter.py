@@ -21,7 +21,6 @@ from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.engine.async_llm_engine import AsyncEngineDeadError
 from vllm.engine.multiprocessing import MQEngineDeadError
-from vllm.entrypoints.chat_utils import resolve_chat_template_content_format, resolve_hf_chat_template
 from vllm.entrypoints.openai.api_server import build_async_engine_client_from_engine_args
 from vllm.platforms import current_platform
 
@@ -78,14 +77,14 @@ class V0Adapter(ClientAdapter):
     :ivar stack: ends the engine's process.
     """
 
+    dead = (MQEngineDeadError, AsyncEngineDeadError)
+    _queue: ClientQueue
+
     def __init__(self, client: Any, tokenizer: Any, processes: EngineProcesses, settings: EngineSettings) -> None:
-        dead = (MQEngineDeadError, AsyncEngineDeadError)
-        super().__init__(client, tokenizer, processes, settings, _template, dead)
+        super().__init__(client, tokenizer, processes, settings, queue_calls=True)
         self.stack = AsyncExitStack()
         self._loop = asyncio.get_running_loop()
         self._core_ended = False
-        self._queue: ClientQueue = ClientQueue(client, settings.queue(self.facts.slots), self._gate)
-        self._accept()
         # vLLM itself notices within 20 s.
         for core in processes.cores:
             self._loop.add_reader(core.sentinel, self._end)
@@ -123,13 +122,3 @@ class V0Adapter(ClientAdapter):
     async def _close(self) -> None:
         self._forget_cores()
         await self.stack.aclose()
-
-
-def _template(client: Any, tokenizer: Any, settings: EngineSettings) -> tuple[str | None, bool]:
-    """The chat template that vLLM would use, and whether it expects a message's content as parts."""
-    model, front = client.model_config, settings.front_end
-    template = resolve_hf_chat_template(tokenizer, front.chat_template, None, model_config=model)
-    content_format = resolve_chat_template_content_format(
-        template, None, front.chat_template_content_format, tokenizer, model_config=model
-    )
-    return template, bool(content_format == "openai")

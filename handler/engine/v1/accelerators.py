@@ -11,26 +11,24 @@ from typing import Final
 class Accelerators:
     """What a version is run with, beside the public interface.
 
-    :param sequence_queue: the queue and the gate are in front of each sequence, not of each call (`queued_requests`,
-        `request_gate`). vLLM's metrics and each step of the core are known then.
-    :param direct_tokens: tokens take the direct path from the core's socket to their sink (`tokens/`).
+    :param direct: the queue and the gate are in front of each sequence, not of each call (`queued_requests`). Tokens
+        take the direct path from the core's socket to their sink (`tokens/`).
     :param tool_streams: the streams of vLLM's tool parsers are completed. Their interface is that of 0.16.0.
     :param grammars: a request may have a grammar. On 0.11.0 one ends the core of a model in bfloat16: its kernel for
         the CPU takes float32 only.
     """
 
-    sequence_queue: bool = False
-    direct_tokens: bool = False
+    direct: bool = False
     tool_streams: bool = False
     grammars: bool = True
 
 
 PROVEN: Final[Mapping[str, Accelerators]] = {
     "0.11": Accelerators(grammars=False),
-    "0.16": Accelerators(sequence_queue=True, direct_tokens=True, tool_streams=True),
-    "0.24": Accelerators(sequence_queue=True, direct_tokens=True),
-    "0.29": Accelerators(sequence_queue=True, direct_tokens=True),
-    "0.32": Accelerators(sequence_queue=True, direct_tokens=True),
+    "0.16": Accelerators(direct=True, tool_streams=True),
+    "0.24": Accelerators(direct=True),
+    "0.29": Accelerators(direct=True),
+    "0.32": Accelerators(direct=True),
 }
 
 

@@ -29,24 +29,16 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.engine.contract import EngineSettings
 from handler.engine.engine_client import engine_arguments, engine_metrics, model_inspection
 from handler.engine.engine_client.client_adapter import ClientAdapter
-from handler.engine.engine_client.client_queue import ClientQueue
-from handler.engine.engine_client.client_requests import REFUSALS, sampling_params
+from handler.engine.engine_client.client_error import REFUSALS
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.frontend_args import FrontendSettings
-from handler.engine.generation.generation import Generation, Sampling, StageListener
+from handler.engine.generation.generation import Generation, Grammar, StageListener
 from handler.engine.headless_node import CPU_WORKER_FIXES
 from handler.engine.v1 import logprob_texts
 from handler.engine.v1.accelerators import Accelerators, accelerators
-from handler.engine.v1.grammar.grammar_guard import guard_of
+from handler.engine.v1.grammar_guard import guard_of
 from handler.errors import EndpointError
 from handler.json_value import Json
-
-try:
-    # With the same arguments on 0.16.0, 0.24.0 and 0.32.0.
-    from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
-except ImportError:  # 0.11.0
-    from vllm.entrypoints.chat_utils import resolve_chat_template_content_format
-    from vllm.entrypoints.chat_utils import resolve_hf_chat_template as resolve_chat_template
 
 try:
     # 0.24.0 and later: the form of a prompt that vLLM's renderer makes. Other forms are deprecated, and 0.32.0 passes
@@ -113,33 +105,32 @@ class V1Adapter(ClientAdapter):
     :ivar guard: has grammars tried. None: they are not.
     """
 
+    dead = (EngineDeadError,)
+
     def __init__(
         self, llm: AsyncLLM, processes: EngineProcesses, settings: EngineSettings, parts: Accelerators
     ) -> None:
-        super().__init__(llm, llm.tokenizer, processes, settings, _template, (EngineDeadError,))
+        super().__init__(llm, llm.tokenizer, processes, settings, queue_calls=not parts.direct)
         self.parts = parts
         self.guard = llm.grammar_guard = guard_of(llm)
+        self.facts = replace(self.facts, grammars=parts.grammars)
         self._sequences: Any = None
-        limits = settings.queue(self.facts.slots)
-        if parts.sequence_queue:
-            from handler.engine.v1 import request_gate
-            from handler.engine.v1.queued_requests import QueuedRequests
+        self._direct_tokens = False
+        if parts.direct:
+            from handler.engine.v1.queued_requests import QueuedRequests, check_inputs
+            from handler.engine.v1.tokens import version_differences
+            from handler.engine.v1.tokens.token_path import TokenPath
 
             logprob_texts.install()
-            self._sequences = QueuedRequests(llm, limits)
-            request_gate.install(llm, self._gate, _untried if self.guard is None else self.guard.require_tried)
-        else:
-            self._queue = ClientQueue(llm, limits, self._gate)
-        direct = parts.direct_tokens and _installs_token_path(llm, self._sequences)
-        self.facts = replace(self.facts, grammars=parts.grammars, direct_tokens=direct)
-        self._accept()
+            self._sequences = QueuedRequests(llm, settings.queue(self.facts.slots))
+            check_inputs(llm, self._gate, self.guard)
+            self._direct_tokens = version_differences.supports_path(llm)
+            if self._direct_tokens:
+                TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)
 
-    def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
-        grammar, further = sampling.grammar, dict[str, Any](OWNED)
-        self._require_grammars(grammar)
-        if grammar is not None:
-            further["structured_outputs"] = StructuredOutputsParams(**{grammar.kind: grammar.text})
-        return sampling_params(sampling, max_tokens, self.facts.sampling_defaults, stream, **further)
+    def _own_parameters(self, grammar: Grammar | None) -> Mapping[str, Any]:
+        constraint = None if grammar is None else StructuredOutputsParams(**{grammar.kind: grammar.text})
+        return {**OWNED, "structured_outputs": constraint}
 
     async def add(
         self, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
@@ -151,19 +142,46 @@ class V1Adapter(ClientAdapter):
                 await self.guard.check(params)
             if sink.ended:
                 return None
-            if self.facts.direct_tokens and generation.scores is None:
-                from handler.engine.v1.tokens import sink_collector
-
-                rejection = self._requests.rejection(generation.sampling.grammar)
-                return await sink_collector.add_request(
-                    self.client, generation, prompt, params, sink, self.as_endpoint_error, lora, rejection
-                )
-            return self._requests.begin(generation, prompt, params, sink, lora)
+            if self._direct_tokens and generation.scores is None:
+                return await self._add_direct(generation, prompt, params, sink, lora)
+            return self._begin(generation, prompt, params, sink, lora)
         except REFUSALS as error:
-            raise self._requests.as_endpoint_error(error, generation.sampling.grammar) from None
+            raise self.as_endpoint_error(error, generation.sampling.grammar) from None
+
+    async def _add_direct(
+        self, generation: Generation, prompt: object, params: SamplingParams, sink: StageListener, lora: Any
+    ) -> str:
+        """Queues a request for text only, whose tokens take the direct path. Returns vLLM's internal id."""
+        from handler.engine.v1.tokens.sink_collector import SinkCollector
+
+        if self.client.errored:
+            raise EngineDeadError
+        processor = self.client.input_processor
+        request = processor.process_inputs(
+            generation.request_id,
+            prompt,
+            params,
+            lora_request=lora,
+            trace_headers=generation.trace,
+            supported_tasks=await self.client.get_supported_tasks(),
+        )
+        processor.assign_request_id(request)
+        collector = SinkCollector(
+            request.request_id,
+            request.sampling_params.output_kind,
+            sink,
+            self.as_endpoint_error,
+            apart=generation.apart,
+            rejection=self._rejection(generation.sampling.grammar),
+        )
+        collector.times = generation.times
+        await self.client._add_request(request, None, None, 0, collector)
+        return str(request.request_id)
 
     async def abort(self, name: str) -> None:
-        if not self._requests.abort(name):
+        if name in self._running:
+            await super().abort(name)
+        else:
             await self.client.abort(name, internal=True)
 
     def unfinished(self) -> int:
@@ -190,29 +208,6 @@ class V1Adapter(ClientAdapter):
             task.get_loop().call_soon_threadsafe(task.cancel)
 
 
-def _template(llm: AsyncLLM, tokenizer: Any, settings: EngineSettings) -> tuple[str | None, bool]:
-    """The chat template that vLLM would use: the configured one, else the processor's, the tokenizer's, or vLLM's
-    fallback for the model type.
-    """
-    model, front = llm.model_config, settings.front_end
-    template = resolve_chat_template(tokenizer, front.chat_template, None, model_config=model)
-    content_format = resolve_chat_template_content_format(
-        template, None, front.chat_template_content_format, tokenizer, model_config=model
-    )
-    return template, bool(content_format == "openai")
-
-
-def _installs_token_path(llm: AsyncLLM, sequences: Any) -> bool:
-    """Lets tokens take the direct path, where nothing but tokens comes from the cores."""
-    from handler.engine.v1.tokens import version_differences
-    from handler.engine.v1.tokens.token_path import TokenPath
-
-    if not version_differences.supports_path(llm):
-        return False
-    TokenPath.install(llm, sequences.queue, sequences.process_outputs)
-    return True
-
-
 @cache
 def _serving_start() -> Any:
     """The module that starts vLLM's serving classes. None if the installed vLLM has them in other modules."""
@@ -225,7 +220,3 @@ def _serving_start() -> Any:
         logger.warning("only plain text is served: this vLLM's serving classes are not known here (%s)", error)
         return None
     return serving_start
-
-
-def _untried(params: object) -> None:
-    """Grammars are not tried before the engine compiles them."""

@@ -1,4 +1,4 @@
-"""Lets every sequence of every path wait in the core's queue. Seen on vLLM 0.16.0, 0.24.0, 0.29.0 and 0.32.0.
+"""Checks each sequence, and lets it wait in the core's queue. Seen on vLLM 0.16.0, 0.24.0, 0.29.0 and 0.32.0.
 
 vLLM has one function that gives a sequence to the core (`AsyncLLM._add_request`), and one table of the sequences that
 the core has (`OutputProcessor.request_states`, from which every end removes them). 0.32.0 does not use that function
@@ -16,8 +16,10 @@ from typing import Any
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.core_queue import GROUP, CoreQueue, RequestGroup
+from handler.engine.core_queue import GROUP, CoreQueue
+from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.queue_limits import QueueLimits
+from handler.engine.v1.grammar_guard import GrammarGuard
 
 
 class _States(dict[str, Any]):
@@ -68,12 +70,11 @@ class QueuedRequests:
 
     async def _add(self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any) -> None:
         """Replaces `AsyncLLM._add_request`. The collector of several sequences gets the first ones' outputs at once."""
-        group = GROUP.get()
         if parent is None:
-            await self._wait(request, prompt, None, index, collector, group)
+            await self._wait(request, prompt, None, index, collector)
             return
         names = (parent.request_id, getattr(parent, "external_req_id", parent.request_id))
-        task = self._loop.create_task(self._add_child(request, prompt, parent, index, collector, group))
+        task = self._loop.create_task(self._add_child(request, prompt, parent, index, collector))
         for name in names:
             self._outside[name].add(task)
         task.add_done_callback(lambda ended: self._entered(ended, names))
@@ -94,28 +95,20 @@ class QueuedRequests:
         return sent
 
     async def _add_child(
-        self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any, group: Any
+        self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any
     ) -> None:
         try:
-            await self._wait(request, prompt, parent, index, collector, group)
+            await self._wait(request, prompt, parent, index, collector)
         except Exception as error:
             collector.put(error)
 
-    async def _wait(
-        self,
-        request: EngineCoreRequest,
-        prompt: Any,
-        parent: Any,
-        index: int,
-        collector: Any,
-        group: RequestGroup | None,
-    ) -> None:
+    async def _wait(self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any) -> None:
         name, params = request.request_id, request.sampling_params
         tokens = len(request.prompt_token_ids or ())
         # Compiling a grammar may take seconds, so a request with one does not hold up others.
         paced = params is None or params.structured_outputs is None
         wanted = getattr(collector, "wanted", _always)
-        if not await self.queue.turn(name, tokens, wanted, group=group, paced=paced):
+        if not await self.queue.turn(name, tokens, wanted, group=GROUP.get(), paced=paced):
             return
         self._entering = name
         try:
@@ -162,6 +155,28 @@ class QueuedRequests:
         if scheduler_stats is not None:
             scheduler_stats.num_waiting_reqs += self.queue.waiting
         return self._record(*arguments, scheduler_stats=scheduler_stats, **named)
+
+
+def check_inputs(llm: AsyncLLM, gate: InputGate, guard: GrammarGuard | None) -> None:
+    """Puts the gate in front of an engine, and requires that grammars have been tried.
+
+    vLLM makes the message to its core in `InputProcessor.process_inputs`, for its serving classes, for a beam search
+    and for this software. So it is wrapped there.
+    """
+    processor = llm.input_processor
+    process = processor.process_inputs
+
+    def process_inputs(request_id: str, prompt: Any, params: Any, *arguments: Any, **named: Any) -> Any:
+        if guard is not None:
+            guard.require_tried(params)
+        request = process(request_id, prompt, params, *arguments, **named)
+        sampling = request.sampling_params
+        whole = gate.check(request.prompt_token_ids or (), request.cache_salt or "", sampling)
+        if whole and sampling.prompt_logprobs is None:
+            sampling.flat_logprobs = True  # lists of numbers, which the garbage collector does not walk
+        return request
+
+    processor.process_inputs = process_inputs
 
 
 def _always() -> bool:

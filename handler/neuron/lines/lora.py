@@ -88,7 +88,7 @@ def spell_lora_fork(draft: PlanDraft) -> None:
 def spell_lora_vllm(draft: PlanDraft) -> None:
     """Writes vLLM's own LoRA arguments, with one slot more than there are adapters.
 
-    On a CPU, requests to the base model need a slot too (`handler/engine/adapters/empty_adapter.py`). With too few
+    On a CPU, requests to the base model need a slot too (`handler/engine/adapters/adapter_checkpoint.py`). With too few
     slots the engine alternates between the base model and the adapters, and loads an adapter each time.
     """
     _arguments(draft, extra_slots=1)

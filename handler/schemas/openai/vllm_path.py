@@ -14,9 +14,8 @@ from handler.engine.api_routes import Route
 from handler.engine.contract import PreparedRequest, WholeReply
 from handler.engine.engine import Engine
 from handler.engine.generation import grammar_limits, sampling_check
-from handler.engine.generation.generation import Sink, StopReason
+from handler.engine.generation.generation import Sink, StopReason, TokenCounts
 from handler.engine.generation.request_limits import RequestLimits
-from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai import document_limits, media
 from handler.schemas.openai.chat import ChatFields, check_template_arguments

@@ -14,7 +14,7 @@ from typing import Any
 from handler.engine.engine import Engine
 from handler.engine.generation import sampling_check
 from handler.engine.generation.generation import Generation
-from handler.engine.generation.token_text import TokenText
+from handler.engine.generation.token_pieces import TokenText
 from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.framing import framed
 from handler.schemas.multiple_generations import MultipleCall
@@ -119,6 +119,6 @@ class SharedParameters:
         if engine.limits.sampling.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
             logprobs = parameters.top_n_tokens or 0
         sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
-        scores = None if logprobs is None else reply
+        scores = None if logprobs is None else reply.receive
         name = f"gen-{uuid.uuid4().hex}"
         return Generation(name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream), reply

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handler.engine.generation.generation import Position, StopReason
-from handler.engine.generation.token_text import TokenText
+from handler.engine.generation.token_pieces import TokenText
 from handler.schemas.multiple_generations import MultipleReply
 from handler.schemas.reply import Reply, encode, event_of
 

@@ -30,7 +30,6 @@ from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.queue_limits import ONE_BY_ONE, PaceLimit, QueueLimits
 from handler.engine.v1.queued_requests import QueuedRequests
-from handler.engine.v1.tokens.token_gaps import TokenGaps
 from handler.engine.v1.tokens.token_path import SinkCollector, TokenPath
 from handler.errors import EndpointError, EngineFailed, InvalidField
 
@@ -103,7 +102,7 @@ class Story:
         queued = QueuedRequests(llm, QueueLimits(slots=1000, share=share, reserved=0, pace=pace))
         self.queue = queued.queue
         self.path = TokenPath.install(llm, queued.queue, queued.process_outputs)
-        self.path._gaps = TokenGaps([{0: self.histogram.labels("0")}])
+        self.path._gap_histograms = [{0: self.histogram.labels("0")}]
         self.sinks: dict[str, Heard] = {}
 
     def record(self, scheduler_stats: SchedulerStats, **told: object) -> None:

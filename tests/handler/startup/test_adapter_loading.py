@@ -21,11 +21,9 @@ class ScriptedEngine:
     """An engine that was started with LoRA. Only the table of its adapters is real."""
 
     def __init__(self) -> None:
-        self._llm = SimpleNamespace(facts=SimpleNamespace(adapters=(2, 16)), lora_request=lambda *named: None)
+        self.facts = SimpleNamespace(adapters=(2, 16))
+        self._llm = SimpleNamespace(facts=self.facts, lora_request=lambda *named: None)
         self.adapters: Any = None
-
-    def takes_adapters(self) -> bool:
-        return True
 
     def with_adapters(self, directory: Path, limit: int, bring: Any) -> Adapters:
         self.adapters = Adapters(self._llm, SimpleNamespace(), ("model",), directory, limit, bring)  # type: ignore[arg-type]

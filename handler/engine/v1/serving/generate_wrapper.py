@@ -7,7 +7,7 @@ variable tells to which request the tokens belong, for any route and any number 
 and 0.29.0.
 
 0.24.0 and later process a request's inputs in `generate`. A stream has begun by then, so an untried grammar is tried
-here. 0.16.0 processes them before it calls `generate` (grammar/grammar_guard.py).
+here. 0.16.0 processes them before it calls `generate` (grammar_guard.py).
 
 vLLM's beam search fails if it gets more log probabilities per step than it requested. Seen on 0.16.0 and 0.32.0. It
 requests one token with the `2 * n` likeliest, and finds a beam by its position in the list of all of them
@@ -28,10 +28,9 @@ from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.engine_client.client_error import client_error
-from handler.engine.engine_client.client_requests import PROBLEM, REJECTED
+from handler.engine.engine_client.client_error import PROBLEM, REJECTED, client_error
+from handler.engine.generation.generation import TokenCounts
 from handler.engine.generation.request_cost import COST
-from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.v1.serving.current_output import one_by_one
 
 # The counts of the request that the running task answers.
@@ -57,7 +56,7 @@ def try_first(responses: Any, guard: Any) -> None:
 
     @functools.wraps(generate)
     async def tried(*, sampling_params: Any, **named: Any) -> Any:
-        await guard.ensure_tried(sampling_params)
+        await guard.check(sampling_params)
         async with contextlib.aclosing(generate(sampling_params=sampling_params, **named)) as contexts:
             async for context in contexts:
                 yield context
@@ -78,7 +77,7 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
         )
         guard = getattr(llm, "grammar_guard", None)
         if guard is not None:
-            await guard.ensure_tried(params)
+            await guard.check(params)
         # vLLM frees the slots when its generator is closed, so it is closed together with this one.
         async with contextlib.aclosing(generate(*arguments, **named)) as outputs:
             async for output in outputs:

@@ -24,7 +24,7 @@ from handler.engine.api_routes import SPEECH, Route, Traits
 from handler.engine.contract import PreparedRequest, WholeReply
 from handler.engine.engine_client.client_error import CLIENT_ERROR
 from handler.engine.generation.request_cost import COST, RequestCost, check_ids
-from handler.engine.v1.grammar.grammar_guard import GrammarUntried
+from handler.engine.v1.grammar_guard import GrammarUntried
 from handler.engine.v1.serving import (
     audio_files,
     fail_fast_validation,
@@ -32,11 +32,10 @@ from handler.engine.v1.serving import (
     response_events,
     response_items,
     serving_errors,
-    serving_schemas,
     transcription_events,
 )
 from handler.engine.v1.serving.reply_building import UnbuiltReply, build, json_pieces
-from handler.engine.v1.serving.served_routes import SERVED_ROUTES, ServedRoute
+from handler.engine.v1.serving.served_routes import SERVED_ROUTES, ServedRoute, schemas
 from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
 
 try:
@@ -67,7 +66,7 @@ def _cost(prepared: PreparedRequest) -> RequestCost:
 
 
 class VllmServing:
-    """vLLM's serving objects for one engine. Create it with `serving_start.start`, on the engine's loop."""
+    """As `Serving`. `serving_start.start` makes it, on the engine's loop."""
 
     def __init__(self, llm: AsyncLLM, state: SimpleNamespace, traits: Traits) -> None:
         self._llm = llm
@@ -77,18 +76,12 @@ class VllmServing:
         state.openai_serving_models.model_name = self._model_name
 
     def fields(self, route: Route) -> frozenset[str]:
-        """The names of all fields that vLLM accepts on a route."""
         return frozenset(name for model in SERVED_ROUTES[route].models.values() for name in model.model_fields)
 
     def schemas(self) -> tuple[dict[Route, Any], dict[Route, Any], dict[str, Any]]:
-        """The JSON Schemas of each route's body, of its reply, and of their parts. Takes about 3 s."""
-        return serving_schemas.schemas({route: api.models for route, api in SERVED_ROUTES.items()})
+        return schemas()
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> PreparedRequest:
-        """Checks a request with vLLM's own models. May be called from any thread.
-
-        :raises ClientError: a field is wrong, or the served model has another task.
-        """
         api = SERVED_ROUTES[route]
         if api.tasks and not api.tasks & self.traits.tasks:
             raise self._unsupported(route)
@@ -139,11 +132,6 @@ class VllmServing:
         return next((each for each in servings if hasattr(each, api.method) or callable(each)), None)
 
     def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
-        """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop.
-
-        :param name: the adapter's name, or the model's own name if the request uses the adapter of zeros.
-        :param request: vLLM's LoRARequest. Its name may differ from the one that clients use.
-        """
         if hasattr(prepared.request, "model"):
             prepared.request.model = name
         models = self._state.openai_serving_models
@@ -160,12 +148,6 @@ class VllmServing:
         return str(self._state.openai_serving_models.base_model_paths[0].name)
 
     async def reply(self, prepared: PreparedRequest) -> WholeReply | AsyncIterator[str]:
-        """Answers a request with one document or a stream of events. Call on the loop.
-
-        Cancelling the awaiting task frees the slots.
-
-        :raises EndpointError: the request failed, before or during a stream.
-        """
         api = SERVED_ROUTES[prepared.route]
         serving = self._serving(api)
         prompt = next((name for name in ("file", "input") if hasattr(prepared.request, name)), "prompt")
@@ -208,7 +190,7 @@ class VllmServing:
                 return await method(*audio, prepared.request, prepared.raw)
             except GrammarUntried as untried:
                 assert guard is not None, "nobody else raises it"
-                await guard.check(untried.params)
+                await guard.check_spec(untried.spec)
 
     async def _frames(self, source: Any, serving: Any, prompt: str) -> AsyncIterator[str]:
         """vLLM's frames. An error frame becomes an exception, because vLLM would send [DONE] after it."""

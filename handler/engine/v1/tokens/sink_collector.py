@@ -1,4 +1,4 @@
-"""Queues a plain request whose tokens go to a sink, and collects its outputs."""
+"""Collects the outputs of a plain request whose tokens go to a sink."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vllm.outputs import RequestOutput
-from vllm.sampling_params import RequestOutputKind, SamplingParams
-from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
-from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.engine_client.client_requests import REJECTED
-from handler.engine.generation.generation import Generation, StageListener, StopReason, Times
+from handler.engine.engine_client.client_error import REJECTED
+from handler.engine.generation.generation import StageListener, StopReason, Times
 from handler.errors import EndpointError
 
 
@@ -92,39 +90,3 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
             self.sink.fail(self._rejection)
         else:
             self.sink.push(text, ids, finish, reason)
-
-
-async def add_request(
-    llm: AsyncLLM,
-    generation: Generation,
-    prompt: object,
-    params: SamplingParams,
-    sink: StageListener,
-    translate: Callable[[Exception], EndpointError],
-    lora: object = None,
-    rejection: EndpointError | None = None,
-) -> str:
-    """Queues a request for text only, whose tokens go to a sink.
-
-    :param rejection: as `SinkCollector`'s.
-    :returns: vLLM's internal id.
-    :raises Exception: vLLM's input processor rejects the request, or the engine is dead (`EngineDeadError`).
-    """
-    if llm.errored:
-        raise EngineDeadError()
-    processor = llm.input_processor
-    tasks = await llm.get_supported_tasks()
-    request = processor.process_inputs(
-        generation.request_id,
-        prompt,
-        params,
-        lora_request=lora,
-        trace_headers=generation.trace,
-        supported_tasks=tasks,
-    )
-    processor.assign_request_id(request)
-    kind = request.sampling_params.output_kind
-    collector = SinkCollector(request.request_id, kind, sink, translate, apart=generation.apart, rejection=rejection)
-    collector.times = generation.times
-    await llm._add_request(request, None, None, 0, collector)
-    return str(request.request_id)

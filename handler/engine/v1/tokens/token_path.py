@@ -28,12 +28,13 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.core_client import _process_utility_output
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestState
+from vllm.v1.metrics.loggers import PrometheusStatLogger
 from vllm.v1.metrics.stats import IterationStats
 
 from handler.engine.core_queue import CoreQueue
 from handler.engine.v1.tokens import version_differences as versions
+from handler.engine.v1.tokens.histogram import observe_all
 from handler.engine.v1.tokens.sink_collector import SinkCollector
-from handler.engine.v1.tokens.token_gaps import TokenGaps
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,10 @@ class TokenPath:
         self._processor = llm.output_processor
         self._states: dict[str, RequestState] = llm.output_processor.request_states
         self._manager = llm.logger_manager
-        self._gaps = TokenGaps.of(self._manager)
+        # vLLM's histograms of the time between tokens, by the engine's index.
+        loggers = () if self._manager is None else self._manager.stat_loggers
+        prometheus = [each for each in loggers if isinstance(each, PrometheusStatLogger)]
+        self._gap_histograms = [each.histogram_inter_token_latency for each in prometheus]
         self._mm_stats = versions.mm_cache_stats(llm)
         # Of several cores: vLLM's client notes which requests of which core have ended.
         self._note_ended = getattr(type(llm.engine_core), "process_engine_outputs", None)
@@ -176,7 +180,8 @@ class TokenPath:
             self._run(self._client.abort_requests_async(aborted))
         self._queue.step(shown)
         self._processor.update_scheduler_stats(message.scheduler_stats)
-        self._gaps.observe(gaps, message.engine_index)
+        for histograms in self._gap_histograms:
+            observe_all(histograms[message.engine_index], gaps)
         if self._manager is not None:
             self._manager.record(
                 engine_idx=message.engine_index,

@@ -11,7 +11,7 @@ import pytest
 
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled
 from handler.artifacts.lease.compile_failure_cause import compile_failure
-from handler.engine.engine_client.processes.core_exits import core_exits
+from handler.engine.core_end import core_exits
 
 VLLM = "Engine core initialization failed. See root cause above. Failed core proc(s): "
 

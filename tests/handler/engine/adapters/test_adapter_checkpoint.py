@@ -11,9 +11,8 @@ import pytest
 from safetensors import safe_open
 
 import sample_model
-from handler.engine.adapters.adapter_checkpoint import CONFIG, WEIGHTS, copy_checked
+from handler.engine.adapters.adapter_checkpoint import CONFIG, WEIGHTS, copy_checked, write_empty_adapter
 from handler.engine.adapters.adapter_errors import InvalidAdapter
-from handler.engine.adapters.empty_adapter import write_empty_adapter
 
 RANK = 8
 

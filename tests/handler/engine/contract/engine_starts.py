@@ -93,7 +93,7 @@ class StartedEngine:
         sink = Collected()
         asked = Sampling(**{"temperature": 0.0, **sampling})
         generation = Generation(
-            f"contract-{next(NAMES)}", prompt, asked, stream, scores=sink if scored else None, apart=apart
+            f"contract-{next(NAMES)}", prompt, asked, stream, scores=sink.receive if scored else None, apart=apart
         )
         request = self.engine.request(generation, sink)
         self.engine.loop.call(request.begin)

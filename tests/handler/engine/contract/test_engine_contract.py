@@ -28,7 +28,7 @@ SAMPLED = {"temperature": 2.0, "max_tokens": 32, "ignore_eos": True}
 @pytest.fixture(scope="module", params=["as proven", "public"])
 def started(request: pytest.FixtureRequest) -> Iterator[StartedEngine]:
     public = request.param == "public"
-    if public and not (accelerators(version()) or Accelerators()).sequence_queue:
+    if public and not (accelerators(version()) or Accelerators()).direct:
         pytest.skip("this version is used by its public interface anyway")
     started = StartedEngine(public=public)
     yield started

@@ -10,16 +10,16 @@ import threading
 import pytest
 from waiting import WITHIN
 
-from handler.engine import core_watch
-from handler.engine.core_watch import core_watched
+from handler.engine import core_end
+from handler.engine.core_end import core_watched
 
 CONTEXT = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_watch, "INTERVAL", 0.01)
-    monkeypatch.setattr(core_watch, "GRACE", 0.1)
+    monkeypatch.setattr(core_end, "INTERVAL", 0.01)
+    monkeypatch.setattr(core_end, "GRACE", 0.1)
 
 
 def test_a_core_that_is_killed_is_noticed_while_somebody_waits_for_it() -> None:
@@ -37,7 +37,7 @@ def test_a_core_that_is_killed_is_noticed_while_somebody_waits_for_it() -> None:
 
 
 def test_who_notices_it_himself_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_watch, "GRACE", WITHIN)
+    monkeypatch.setattr(core_end, "GRACE", WITHIN)
     reasons: list[str] = []
     with core_watched(reasons.append):
         core = CONTEXT.Process(target=os._exit, args=(3,))
