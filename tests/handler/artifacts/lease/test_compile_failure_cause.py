@@ -46,7 +46,7 @@ def test_a_status_that_came_too_late_for_the_message_is_found_all_the_same() -> 
 
 
 @pytest.mark.parametrize(("status", "signal_name"), [(-9, "SIGKILL"), (0, "SIGTERM")])
-def test_a_core_that_was_killed_or_terminated_is_no_failed_compile(status: int, signal_name: str) -> None:
+def test_a_core_that_was_terminated_is_no_failed_compile(status: int, signal_name: str) -> None:
     """vLLM's core turns SIGTERM into status 0, and prints nothing."""
     failure = compile_failure(RuntimeError(VLLM + f"{{'EngineCore_DP0': {status}}}"), [status], "")
     assert isinstance(failure, CompileKilled)
