@@ -1,4 +1,4 @@
-"""What a plot says: its finding in the title, the concurrency at each point, lines that do not cross; a start as bars."""
+"""What a plot says: its finding in the title, the concurrency at each point, uncrossed lines; starts as bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SageMaker's custom attributes: pairs between semicolons, which come back with the reply. The log: test_request_observer.py."""
+"""SageMaker's custom attributes: pairs between semicolons, which come back with the reply. The log: ../telemetry."""
 
 from __future__ import annotations
 
