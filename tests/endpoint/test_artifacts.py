@@ -6,8 +6,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from conftest import CREDENTIALS
-from neuron_fleet import answered
+from neuron_fleet import CREDENTIALS, answered
 from serve_process import ServeProcess
 
 import sample_model
