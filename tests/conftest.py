@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.aws_keys import VARIABLES
 from tests.groups import group, place
 
 SLOW = Path(__file__).with_name("slow_tests.txt")
@@ -128,9 +129,7 @@ def service_models() -> Iterator[None]:
 def aws(service_models: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Credentials that no service but ours takes, and none of this machine's own secrets."""
     settings = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
+        **VARIABLES,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),

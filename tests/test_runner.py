@@ -1,4 +1,4 @@
-"""`make test` that is ended from outside."""
+"""`make test` that is ended from outside, and the tests that `make test-fast` leaves out."""
 
 from __future__ import annotations
 
@@ -35,3 +35,18 @@ def test_a_run_that_is_ended_leaves_no_server(tmp_path: Path) -> None:
             assert run.wait(60) == 128 + signal.SIGTERM
             assert started.read() == "", "the server holds its end"
         assert not server.is_running()
+
+
+SLOW = ROOT / "tests/slow_tests.txt"
+
+
+def test_every_slow_test_exists() -> None:
+    names = [line for line in SLOW.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    missing = []
+    for name in names:
+        file, _, function = name.partition("::")
+        path = ROOT / file
+        if not path.exists() or f"def {function}(" not in path.read_text(encoding="utf-8"):
+            missing.append(name)
+    assert missing == []
+    assert names == sorted(set(names))

@@ -12,7 +12,8 @@ sys.path.append(str(Path(__file__).parents[1] / "handler"))
 
 from http_client import http_client
 from loops import end_loop
-from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+from scripted_engine import MAX_BODY, PLACES, ScriptedEngine, ready_service
+from scripted_process import Server
 from waiting import eventually
 from werkzeug.test import Client
 
@@ -39,10 +40,14 @@ def engine() -> Iterator[ScriptedEngine]:
 def service(engine: ScriptedEngine) -> Service:
     """A service that is ready, with few places and small bodies."""
     config = EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY)
-    service = Service.of(config, loop=engine.loop)
-    service.engine = engine  # type: ignore[assignment]  # a stand-in
-    service.lifecycle.ready()
-    return service
+    return ready_service(config, engine)
+
+
+@pytest.fixture
+def server(process: Server) -> Iterator[Server]:
+    """The server of a module's `process`, for one test."""
+    with process.clean("cancelled") as server:
+        yield server
 
 
 @pytest.fixture

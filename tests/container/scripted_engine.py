@@ -19,6 +19,8 @@ from collections.abc import AsyncIterator
 
 from scripted_tokenizer import scripted_prompts, text_of
 
+from container.service import Service
+from handler.config.endpoint_config import EndpointConfig
 from handler.engine.api_routes import PLAIN
 from handler.engine.core_queue import CoreQueue
 from handler.engine.engine_request import EngineRequest
@@ -35,6 +37,15 @@ CONTEXT = 2000
 MAX_BODY = 4000
 PLACES = 4
 SLOTS = 3
+
+
+def ready_service(config: EndpointConfig, engine: ScriptedEngine) -> Service:
+    """A service of this engine that is ready, after one stage."""
+    service = Service.of(config, loop=engine.loop)
+    service.engine = engine  # type: ignore[assignment]  # a stand-in
+    service.lifecycle.stage("warm up")
+    service.lifecycle.ready()
+    return service
 
 
 class ScriptedEngine:

@@ -20,22 +20,33 @@ PING = request("/ping")
 MODES: tuple[tuple[str, ...], ...] = ((), ("--threads",))
 
 
+def start_scripted(
+    name: str, log: Path, *arguments: str, session: bool = False, **environment: str
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Starts a program of this folder. With it comes the port that it prints.
+
+    :param session: it has a session of its own.
+    """
+    folder = Path(__file__).parent
+    importable = [str(path) for path in (folder.parents[1], folder, folder.parent / "handler")]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, str(folder / name), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(importable), **environment},
+            start_new_session=session,
+        )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
 class Server:
     """The process, and what its engine has seen since the test began."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self.log = log
-        script = Path(__file__).with_name("scripted_server.py")
-        importable = [str(script.parents[2]), str(script.parents[1] / "handler")]
-        with log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, str(script), *arguments],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(importable)},
-            )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
+        self.process, self.port = start_scripted("scripted_server.py", log, *arguments)
         self.before: dict[str, int] = {}
         eventually(self.ready)
 

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import boto3
 import pytest
 from botocore.config import Config
-from serve_process import ServeProcess, free_port
+from serve_process import ServeProcess
 
 import sample_model
+from tests.aws_keys import KEYS, VARIABLES
+from tests.local_sagemaker.gateway_process import GatewayProcess
 from tests.otlp_receiver import Receiver, receiving
 
-CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
+CREDENTIALS = {**VARIABLES, "AWS_EC2_METADATA_DISABLED": "true"}
 MODEL_URI = "s3://models/sample/v1"
 
 
 @pytest.fixture(scope="session")
 def s3_endpoint(s3_url: str) -> str:
     """An S3 server on loopback with the sample model in it."""
-    client = boto3.client(
-        "s3", endpoint_url=s3_url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
-    )
+    client = boto3.client("s3", endpoint_url=s3_url, **KEYS)
     client.create_bucket(Bucket="models")
     for file in sample_model.path().iterdir():
         client.upload_file(str(file), "models", f"sample/v1/{file.name}")
@@ -73,26 +65,12 @@ def endpoint(s3_endpoint: str, otlp: Receiver, tmp_path_factory: pytest.TempPath
 @pytest.fixture(scope="session")
 def gateway(endpoint: ServeProcess) -> Iterator[str]:
     """`python -m local_sagemaker` in front of the endpoint: what boto3 speaks to."""
-    port = free_port()
-    arguments = ["--container", endpoint.url, "--endpoint", "sample", "--port", str(port)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "local_sagemaker", *arguments], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
-    )
-    assert process.stdout is not None
-    process.stdout.readline()  # it says when it listens
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    assert process.wait(10) == 0
+    gateway = GatewayProcess(endpoint.url)
+    yield gateway.url
+    assert gateway.stop() == 0
 
 
 @pytest.fixture
 def runtime(gateway: str) -> object:
     """A plain boto3 client of SageMaker's runtime."""
-    return boto3.client(
-        "sagemaker-runtime",
-        endpoint_url=gateway,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        config=Config(retries={"max_attempts": 0}),
-    )
+    return boto3.client("sagemaker-runtime", endpoint_url=gateway, config=Config(retries={"max_attempts": 0}), **KEYS)

@@ -17,17 +17,13 @@ import sample_model
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.vllm_versions import public
 from sample_model.facts import by_name
+from tests.aws_keys import KEYS, VARIABLES
 
 STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"
 QUESTION = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
 ANSWER = by_name("ping").answer
 LEASE_SECONDS = 3
-CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
+CREDENTIALS = {**VARIABLES, "AWS_EC2_METADATA_DISABLED": "true"}
 NXDI = {
     "NEURON_STAND_IN": "1",
     "ENDPOINT_LINE": "nxdi-0.16",
@@ -63,13 +59,7 @@ class Fleet:
         self.line = {**installed(directory / "site"), **line}
         self.bucket = name
         self.s3 = HeldS3()
-        self.client: Any = boto3.client(
-            "s3",
-            endpoint_url=self.s3.url,
-            region_name="us-east-1",
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-        )
+        self.client: Any = boto3.client("s3", endpoint_url=self.s3.url, **KEYS)
         self.client.create_bucket(Bucket=name)
         for file in sample_model.path().iterdir():
             self.client.upload_file(str(file), name, f"model/{file.name}")

@@ -35,7 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """A multi-model endpoint: the sample model, one adapter from the start, room for three, two of them in memory."""
     directory = tmp_path_factory.mktemp("adapters")
     (directory / "model").symlink_to(sample_model.path())
-    process = ServeProcess(
+    with ServeProcess(
         directory,
         {
             "SAGEMAKER_BASE_DIR": str(directory),
@@ -52,13 +52,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_ENABLE_SESSIONS": "true",
             "ENDPOINT_LOG_FORMAT": "json",
         },
-    )
-    try:
-        process.wait_port()
-        process.wait_ready()
+    ).serving() as process:
         yield process
-    finally:
-        process.terminate()
 
 
 @pytest.fixture

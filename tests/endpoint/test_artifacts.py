@@ -6,12 +6,12 @@ from pathlib import Path
 
 import boto3
 import pytest
-from conftest import CREDENTIALS
-from neuron_fleet import answered
+from neuron_fleet import CREDENTIALS, answered
 from serve_process import ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
+from tests.aws_keys import KEYS
 
 pytestmark = pytest.mark.engine
 
@@ -35,9 +35,7 @@ def serve(directory: Path, s3_endpoint: str, store: str, **environment: str) -> 
 
 
 def bucket(s3_endpoint: str, name: str) -> str:
-    boto3.client(
-        "s3", endpoint_url=s3_endpoint, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
-    ).create_bucket(Bucket=name)
+    boto3.client("s3", endpoint_url=s3_endpoint, **KEYS).create_bucket(Bucket=name)
     return f"s3://{name}/store"
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from serve_process import ServeProcess, free_port
+from serve_process import ServeProcess
 
 from model_packaging.client import EndpointClient
 from sample_model.facts import by_name
+from tests.aws_keys import KEYS
+from tests.local_sagemaker.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.engine
 
@@ -48,23 +48,9 @@ def test_curl_over_http_1_0_and_with_expect(endpoint: ServeProcess) -> None:
 @pytest.fixture(scope="module")
 def cutting(endpoint: ServeProcess) -> Iterator[EndpointClient]:
     """The documented client behind a gateway that makes a payload part of every byte."""
-    port = free_port()
-    command = [sys.executable, "-m", "local_sagemaker", "--container", endpoint.url, "--endpoint", "sample"]
-    process = subprocess.Popen(
-        [*command, "--port", str(port), "--cut-parts", "1"], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
-    )
-    assert process.stdout is not None
-    process.stdout.readline()  # it says when it listens
-    runtime = boto3.client(
-        "sagemaker-runtime",
-        endpoint_url=f"http://127.0.0.1:{port}",
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-    yield EndpointClient("sample", runtime=runtime)
-    process.terminate()
-    assert process.wait(10) == 0
+    gateway = GatewayProcess(endpoint.url, "--cut-parts", "1")
+    yield EndpointClient("sample", runtime=boto3.client("sagemaker-runtime", endpoint_url=gateway.url, **KEYS))
+    assert gateway.stop() == 0
 
 
 def test_parts_that_cut_events_and_characters_are_put_together(cutting: EndpointClient) -> None:

@@ -12,6 +12,7 @@ import pytest
 from serve_process import ServeProcess
 
 from sample_model import facts
+from tests.aws_keys import VARIABLES
 
 pytestmark = pytest.mark.engine
 ROOT = Path(__file__).parents[2]
@@ -33,9 +34,7 @@ def test_every_block_prints_the_answer(endpoint: ServeProcess, gateway: str) -> 
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": gateway,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
+        **VARIABLES,
         "NO_PROXY": "127.0.0.1",
     }
     for text in [*python, *curl]:

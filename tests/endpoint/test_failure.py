@@ -41,7 +41,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """`serve` with /opt/ml laid out in a folder: the model is in <folder>/model."""
     directory = tmp_path_factory.mktemp("failure")
     (directory / "model").symlink_to(sample_model.path())
-    process = ServeProcess(
+    with ServeProcess(
         directory,
         {
             "SAGEMAKER_BASE_DIR": str(directory),
@@ -53,13 +53,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "SM_VLLM_MAX_NUM_SEQS": str(BEGUN),
             "VLLM_CPU_KVCACHE_SPACE": "",  # as where nobody has set it
         },
-    )
-    try:
-        process.wait_port()
-        process.wait_ready()
+    ).serving() as process:
         yield process
-    finally:
-        process.terminate()
 
 
 @dataclass

@@ -120,10 +120,8 @@ def test_every_honest_request_is_answered_and_the_container_lives(tmp_path: Path
 
 def test_an_engine_that_is_killed_as_it_starts_again_is_started_once_more(tmp_path: Path) -> None:
     (tmp_path / "model").symlink_to(sample_model.path())
-    served = ServeProcess(tmp_path, {"SAGEMAKER_BASE_DIR": str(tmp_path), "ENDPOINT_LOG_FORMAT": "json"})
-    try:
-        served.wait_port()
-        served.wait_ready()
+    settings = {"SAGEMAKER_BASE_DIR": str(tmp_path), "ENDPOINT_LOG_FORMAT": "json"}
+    with ServeProcess(tmp_path, settings).serving() as served:
         for _ in range(2):  # the one that serves, then the one that starts in its place
             cores = served.engine_pids()
             for core in cores:
@@ -132,8 +130,6 @@ def test_an_engine_that_is_killed_as_it_starts_again_is_started_once_more(tmp_pa
         served.until(lambda: served.log.count('"event": "failed"') == 2, 60)
         served.wait_ready()
         assert served.client.post("/v1/completions", json={"prompt": "a", "max_tokens": 1}).status_code == 200
-    finally:
-        served.terminate()
 
 
 def refused(served: ServeProcess, body: dict[str, Any]) -> int:

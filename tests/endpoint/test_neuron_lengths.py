@@ -20,7 +20,7 @@ PROMPT, SEQUENCE = 256, 512 - 4
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     fleet = Fleet(tmp_path_factory.mktemp("lengths"), NXDI, "lengths")
-    process = fleet.serve(
+    starting = fleet.serve(
         "one",
         SM_VLLM_MAX_MODEL_LEN="1024",
         ENDPOINT_CONTEXT_ENCODING_BUCKETS="128,256",
@@ -30,11 +30,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
         ENDPOINT_NUM_SPECULATIVE_TOKENS="4",
     )
     try:
-        process.wait_port()
-        process.wait_ready()
-        yield process
+        with starting.serving() as process:
+            yield process
     finally:
-        assert process.terminate() == 0, process.log
         fleet.close()
 
 

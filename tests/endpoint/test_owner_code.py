@@ -83,17 +83,14 @@ def test_hooks_over_the_engine(tmp_path: Path) -> None:
 def test_code_alone_starts_without_an_engine(tmp_path: Path) -> None:
     model = put(tmp_path / "model", ALONE)
     (model / "code" / "requirements.txt").write_text("numpy\n")
-    served = ServeProcess(tmp_path / "run", {"ENDPOINT_MODEL": str(model), "ENDPOINT_ENGINE": "none"})
-    try:
-        served.wait_port()
-        served.wait_ready(60)
+    with ServeProcess(tmp_path / "run", {"ENDPOINT_MODEL": str(model), "ENDPOINT_ENGINE": "none"}).serving(
+        60
+    ) as served:
         reply = served.client.post("/invocations", json={"a": 1})
         assert reply.json() == {"files": ["code"], "data": {"a": 1}}
         assert reply.headers["X-Amzn-SageMaker-Custom-Attributes"] == "own=1"
         assert served.client.get("/v1/models").status_code == 404
         assert served.engine_pids() == []
-    finally:
-        assert served.terminate() == 0, served.log
     assert "import vLLM" not in served.log
 
 
@@ -103,18 +100,15 @@ def test_an_example_of_the_aws_images_runs_unchanged_without_an_engine(tmp_path:
     example = readme.split("### 2. Customer Script Customization")[1].split("```python\n")[1].split("```")[0]
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.py").write_text(example)
-    served = ServeProcess(tmp_path / "run", {"ENDPOINT_MODEL": str(tmp_path / "model"), "ENDPOINT_ENGINE": "none"})
-    try:
-        served.wait_port()
-        served.wait_ready(60)
+    with ServeProcess(tmp_path / "run", {"ENDPOINT_MODEL": str(tmp_path / "model"), "ENDPOINT_ENGINE": "none"}).serving(
+        60
+    ) as served:
         assert served.ping() == (200, "OK")
         reply = served.client.post("/invocations", json={"a": 1})
         assert (reply.status_code, reply.json()) == (200, {"result": "processed"})
         bad = served.client.post("/invocations", content=b"no json")
         assert (bad.status_code, bad.json()["error"]["code"]) == (500, "custom_code_failed")
         assert served.ping() == (200, "OK")
-    finally:
-        assert served.terminate() == 0, served.log
     assert "load model.py" in served.log  # the package's import does not silence the log
 
 

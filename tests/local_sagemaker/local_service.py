@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,12 @@ class Cloud:
             time.sleep(0.05)
             described = self.sagemaker.describe_endpoint(EndpointName=name)
         return described
+
+    def stream(self, name: str, count: int, **more: Any) -> Iterator[bytes]:
+        """The parts of a streamed answer of so many events. The call is made at once."""
+        body = json.dumps({"do": "stream", "count": count, **more}).encode()
+        reply = self.runtime.invoke_endpoint_with_response_stream(EndpointName=name, Body=body)
+        return (event["PayloadPart"]["Bytes"] for event in reply["Body"])
 
     def delete(self, name: str) -> None:
         self.sagemaker.delete_endpoint(EndpointName=name)

@@ -37,6 +37,18 @@ def component(cloud: Cloud, name: str, copies: int = 1, **environment: str) -> d
     return settled(cloud, name)
 
 
+def renew(cloud: Cloud, name: str, **environment: str) -> None:
+    """Gives a component a new specification."""
+    specification = {"Container": {"Image": "stub", "Environment": environment}, **COMPUTE}
+    cloud.sagemaker.update_inference_component(InferenceComponentName=name, Specification=specification)
+
+
+def scale(cloud: Cloud, name: str, copies: int) -> None:
+    cloud.sagemaker.update_inference_component_runtime_config(
+        InferenceComponentName=name, DesiredRuntimeConfig={"CopyCount": copies}
+    )
+
+
 def adapter(cloud: Cloud, name: str, base: str) -> dict[str, Any]:
     specification = {"BaseInferenceComponentName": base, "Container": {"ArtifactUrl": "s3://models/adapter.tar.gz"}}
     cloud.sagemaker.create_inference_component(
@@ -94,8 +106,7 @@ def test_components_share_an_endpoint(cloud: Cloud, shared: str) -> None:
 
 def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
     component(cloud, "scaled")
-    call = cloud.sagemaker.update_inference_component_runtime_config
-    call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 2})
+    scale(cloud, "scaled", 2)
     assert settled(cloud, "scaled")["RuntimeConfig"] == {"DesiredCopyCount": 2, "CurrentCopyCount": 2}
     pids = {ask(cloud, "scaled")["pid"] for _ in range(20)}
     assert len(pids) == 2
@@ -104,16 +115,16 @@ def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
     until(lambda: len({each["pid"] for each in cloud.instances("shared")} & pids) == 1)
     until(lambda: settled(cloud, "scaled")["RuntimeConfig"]["CurrentCopyCount"] == 2)
     assert len({ask(cloud, "scaled")["pid"] for _ in range(20)}) == 2
-    call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 0})
+    scale(cloud, "scaled", 0)
     assert settled(cloud, "scaled")["RuntimeConfig"] == {"DesiredCopyCount": 0, "CurrentCopyCount": 0}
     with pytest.raises(ClientError, match="has no capacity to process this request") as caught:
         ask(cloud, "scaled")
     assert caught.value.response["Error"]["Code"] == "ValidationError"
-    call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 1})
+    scale(cloud, "scaled", 1)
     assert settled(cloud, "scaled")["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
     assert ask(cloud, "scaled")["path"] == "/invocations"
     with pytest.raises(ClientError, match="Could not find inference component"):
-        call(InferenceComponentName="never", DesiredRuntimeConfig={"CopyCount": 1})
+        scale(cloud, "never", 1)
     remove(cloud, "scaled")
 
 
@@ -122,8 +133,7 @@ def test_a_call_to_a_component_at_zero_is_refused_until_a_copy_is_ready(cloud: C
     with pytest.raises(ClientError) as refused:
         ask(cloud, "asleep")
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
-    scale = cloud.sagemaker.update_inference_component_runtime_config
-    scale(InferenceComponentName="asleep", DesiredRuntimeConfig={"CopyCount": 1})
+    scale(cloud, "asleep", 1)
     with pytest.raises(ClientError, match="no instance is healthy") as refused:
         ask(cloud, "asleep")
     assert refused.value.response["Error"]["Code"] == "ServiceUnavailable"
@@ -134,10 +144,7 @@ def test_a_call_to_a_component_at_zero_is_refused_until_a_copy_is_ready(cloud: C
 
 def test_a_component_gets_a_new_specification(cloud: Cloud, shared: str) -> None:
     component(cloud, "renewed", STUB_VERSION="v1")
-    container = {"Image": "stub", "Environment": {"STUB_VERSION": "v2"}}
-    cloud.sagemaker.update_inference_component(
-        InferenceComponentName="renewed", Specification={"Container": container, **COMPUTE}
-    )
+    renew(cloud, "renewed", STUB_VERSION="v2")
     assert settled(cloud, "renewed")["InferenceComponentStatus"] == "InService"
     assert ask(cloud, "renewed")["version"] == "v2"
     with pytest.raises(ClientError, match="Specification or RuntimeConfig must be given"):
@@ -149,10 +156,7 @@ def test_a_component_gets_a_new_specification(cloud: Cloud, shared: str) -> None
 
 def test_a_new_specification_that_does_not_start_leaves_the_old_one(cloud: Cloud, shared: str) -> None:
     component(cloud, "back", STUB_VERSION="v1")
-    container = {"Image": "stub", "Environment": {"STUB_EXIT": "1"}}
-    cloud.sagemaker.update_inference_component(
-        InferenceComponentName="back", Specification={"Container": container, **COMPUTE}
-    )
+    renew(cloud, "back", STUB_EXIT="1")
     described = settled(cloud, "back")
     assert described["InferenceComponentStatus"] == "InService"
     assert "did not pass the ping health check" in described["FailureReason"]
@@ -178,13 +182,8 @@ def test_an_adapter_is_loaded_into_its_base_and_again_into_a_replacement(cloud: 
     with pytest.raises(ClientError, match="has adapters"):
         cloud.sagemaker.delete_inference_component(InferenceComponentName="base")
     with pytest.raises(ClientError, match="has no copies of its own"):
-        cloud.sagemaker.update_inference_component_runtime_config(
-            InferenceComponentName="poems", DesiredRuntimeConfig={"CopyCount": 2}
-        )
-    container = {"Image": "stub", "Environment": {"STUB_VERSION": "v2"}}
-    cloud.sagemaker.update_inference_component(
-        InferenceComponentName="base", Specification={"Container": container, **COMPUTE}
-    )
+        scale(cloud, "poems", 2)
+    renew(cloud, "base", STUB_VERSION="v2")
     assert settled(cloud, "base")["InferenceComponentStatus"] == "InService"
     told = ask(cloud, "poems")
     assert (told["version"], told["adapters"]) == ("v2", ["poems"])

@@ -27,9 +27,7 @@ def load(cloud: Cloud, endpoint: str, clients: int = 4) -> Iterator[Counter[str]
         return str(ask(cloud, endpoint, "wait", seconds=0.01)["version"])
 
     def streamed() -> str:
-        body = json.dumps({"do": "stream", "count": 3, "pause": 0.01}).encode()
-        reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName=endpoint, Body=body)
-        text = b"".join(event["PayloadPart"]["Bytes"] for event in reply["Body"]).decode()
+        text = b"".join(cloud.stream(endpoint, 3, pause=0.01)).decode()
         assert text.count("\n\n") == 3
         return text.split()[-1]
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from typing import Any
 
 import httpx
 import pytest
 from botocore.exceptions import ClientError
 from gateway_process import GatewayProcess, runtime_client
 from scripted_container import Exchange, ScriptedContainer
+
+
+def model_error(gateway: GatewayProcess, body: bytes = b"") -> dict[str, Any]:
+    """What boto3's error holds of a call that the container fails."""
+    with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:
+        gateway.runtime.invoke_endpoint(EndpointName="sample", Body=body)
+    told: dict[str, Any] = caught.value.response
+    return told
 
 
 def test_body_and_headers_cross_in_both_directions(container: ScriptedContainer, gateway: GatewayProcess) -> None:
@@ -97,9 +106,7 @@ def test_an_error_of_the_container_is_a_model_error_with_its_fields(
     container: ScriptedContainer, gateway: GatewayProcess, status: int, side: str
 ) -> None:
     container.script = lambda exchange: exchange.reply(b'{"error": "no such knob"}', status)
-    with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:
-        gateway.runtime.invoke_endpoint(EndpointName="sample", Body=b"")
-    told = caught.value.response
+    told = model_error(gateway)
     assert told["ResponseMetadata"]["HTTPStatusCode"] == 424
     assert told["OriginalStatusCode"] == status
     assert json.loads(told["OriginalMessage"]) == {"error": "no such knob"}
@@ -119,19 +126,15 @@ def test_a_container_may_refuse_a_body_that_it_has_not_read(
         exchange.close()
 
     container.script, container.reads_bodies = script, False
-    with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:
-        gateway.runtime.invoke_endpoint(EndpointName="sample", Body=bytes(20_000_000))
-    assert caught.value.response["OriginalStatusCode"] == 413
-    assert caught.value.response["OriginalMessage"] == "too long for me"
+    told = model_error(gateway, bytes(20_000_000))
+    assert (told["OriginalStatusCode"], told["OriginalMessage"]) == (413, "too long for me")
 
 
 def test_messages_keep_to_the_models_length(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     container.script = lambda exchange: exchange.reply(b"x" * 5000, 500)
-    with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:
-        gateway.runtime.invoke_endpoint(EndpointName="sample", Body=b"")
-    assert len(caught.value.response["OriginalMessage"]) == 2048
-    assert len(caught.value.response["Error"]["Message"]) == 2048
-    assert caught.value.response["Error"]["Message"].endswith("for more information.")
+    told = model_error(gateway)
+    assert len(told["OriginalMessage"]) == len(told["Error"]["Message"]) == 2048
+    assert told["Error"]["Message"].endswith("for more information.")
 
 
 def test_a_container_that_says_nothing_in_time_is_a_model_error(
@@ -145,10 +148,9 @@ def test_a_container_that_says_nothing_in_time_is_a_model_error(
         noticed.set()
 
     container.script = script
-    with pytest.raises(strict_gateway.runtime.exceptions.ModelError) as caught:
-        strict_gateway.runtime.invoke_endpoint(EndpointName="sample", Body=b"")
-    assert caught.value.response["OriginalStatusCode"] == 0
-    assert "Your invocation timed out while waiting for a response from container primary." in str(caught.value)
+    told = model_error(strict_gateway)
+    assert told["OriginalStatusCode"] == 0
+    assert "Your invocation timed out while waiting for a response from container primary." in told["Error"]["Message"]
     assert noticed.wait(5)
     assert hung_up == [True]
 
@@ -164,10 +166,9 @@ def test_a_container_that_hangs_up_is_a_model_error(
         exchange.break_off()
 
     container.script = script
-    with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:
-        gateway.runtime.invoke_endpoint(EndpointName="sample", Body=b"")
-    assert caught.value.response["OriginalStatusCode"] == 0
-    assert "closed before the response was complete" in caught.value.response["OriginalMessage"]
+    told = model_error(gateway)
+    assert told["OriginalStatusCode"] == 0
+    assert "closed before the response was complete" in told["OriginalMessage"]
 
 
 def test_a_container_that_is_down_is_service_unavailable() -> None:

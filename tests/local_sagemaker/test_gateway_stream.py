@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EventStreamError
 from gateway_process import GatewayProcess
-from scripted_container import Exchange, ScriptedContainer
+from scripted_container import Exchange, Script, ScriptedContainer
 
 from local_sagemaker.gateway.container_connection import INCOMPLETE
 
@@ -117,55 +118,43 @@ def test_an_error_before_the_stream_is_a_model_error(container: ScriptedContaine
     assert caught.value.response["OriginalMessage"] == "not ready"
 
 
-def test_a_container_that_breaks_off_is_a_model_stream_error(
-    container: ScriptedContainer, gateway: GatewayProcess
-) -> None:
-    def script(exchange: Exchange) -> None:
-        exchange.begin()
-        exchange.send(b"half a re")
-        exchange.break_off()
+def break_off(exchange: Exchange) -> None:
+    exchange.begin()
+    exchange.send(b"first")
+    exchange.break_off()
 
+
+def send_nonsense(exchange: Exchange) -> None:
+    exchange.begin()
+    exchange.send_no_http(b"first")
+    exchange.peer_hung_up(within=SECONDS)
+
+
+def take_too_long(exchange: Exchange) -> None:
+    exchange.begin()
+    exchange.send(b"first")
+    exchange.peer_hung_up(within=SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("script", "at", "said"),
+    [
+        (break_off, "gateway", f"StreamBroken: container primary: {re.escape(INCOMPLETE)}"),
+        (send_nonsense, "gateway", r"StreamBroken: container primary: .* no valid HTTP.*"),
+        (take_too_long, "strict_gateway", r"ModelInvocationTimeExceeded: .* within 0\.5 seconds.*"),
+    ],
+)
+def test_what_arrived_before_a_stream_breaks_is_read_and_then_a_model_stream_error(
+    container: ScriptedContainer, request: pytest.FixtureRequest, script: Script, at: str, said: str
+) -> None:
     container.script = script
-    received = parts(stream(gateway))
-    assert next(received) == b"half a re"
+    received = parts(stream(request.getfixturevalue(at)))
+    assert next(received) == b"first"
     with pytest.raises(EventStreamError) as caught:
         next(received)
-    assert caught.value.response["Error"] == {
-        "Code": "ModelStreamError",
-        "Message": f"StreamBroken: container primary: {INCOMPLETE}",
-    }
-
-
-def test_what_arrived_before_nonsense_still_reaches_the_client(
-    container: ScriptedContainer, gateway: GatewayProcess
-) -> None:
-    def script(exchange: Exchange) -> None:
-        exchange.begin()
-        exchange.send_no_http(b"first")
-        exchange.peer_hung_up(within=SECONDS)
-
-    container.script = script
-    received = parts(stream(gateway))
-    assert next(received) == b"first"
-    with pytest.raises(EventStreamError, match=r"StreamBroken: container primary: .* no valid HTTP") as caught:
-        next(received)
-    assert caught.value.response["Error"]["Code"] == "ModelStreamError"
-
-
-def test_a_stream_that_takes_too_long_is_a_model_stream_error(
-    container: ScriptedContainer, strict_gateway: GatewayProcess
-) -> None:
-    def script(exchange: Exchange) -> None:
-        exchange.begin()
-        exchange.send(b"first")
-        exchange.peer_hung_up(within=SECONDS)
-
-    container.script = script
-    received = parts(stream(strict_gateway))
-    assert next(received) == b"first"
-    with pytest.raises(EventStreamError, match=r"ModelInvocationTimeExceeded: .* within 0\.5 seconds") as caught:
-        next(received)
-    assert caught.value.response["Error"]["Code"] == "ModelStreamError"
+    error = caught.value.response["Error"]
+    assert error["Code"] == "ModelStreamError"
+    assert re.fullmatch(said, error["Message"]), error
 
 
 def test_a_stream_that_never_begins_is_a_model_error(

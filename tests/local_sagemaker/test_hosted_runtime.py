@@ -77,18 +77,15 @@ def test_a_target_that_is_not_there_is_a_validation_error(
 
 
 def test_a_stream_is_cut_at_arbitrary_bytes_and_whole(cloud: Cloud, pair: str) -> None:
-    body = json.dumps({"do": "stream", "count": 40}).encode()
-    reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName=pair, Body=body)
-    parts = [event["PayloadPart"]["Bytes"] for event in reply["Body"]]
+    parts = list(cloud.stream(pair, 40))
     assert b"".join(parts).decode() == "".join(f"data: größe {number} of \n\n" for number in range(40))
     assert any(not part.endswith(b"\n\n") for part in parts)
 
 
 def test_a_stream_that_breaks_off_is_a_model_stream_error(cloud: Cloud, pair: str) -> None:
-    body = json.dumps({"do": "stream", "count": 2, "break": True}).encode()
-    reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName=pair, Body=body)
+    reply = cloud.stream(pair, 2, **{"break": True})
     with pytest.raises(ClientError, match="StreamBroken") as caught:
-        list(reply["Body"])
+        list(reply)
     assert caught.value.response["Error"]["Code"] == "ModelStreamError"
 
 
@@ -134,10 +131,9 @@ def test_the_time_limits_hold(hasty: LocalService) -> None:
     with pytest.raises(ClientError, match="Your invocation timed out") as caught:
         ask(cloud, "hasty", "wait", seconds=8)
     assert caught.value.response["Error"]["Code"] == "ModelError"
-    body = json.dumps({"do": "stream", "count": 100, "pause": 0.05}).encode()
-    reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName="hasty", Body=body)
+    reply = cloud.stream("hasty", 100, pause=0.05)
     with pytest.raises(ClientError, match="ModelInvocationTimeExceeded"):
-        list(reply["Body"])
+        list(reply)
 
 
 def test_the_state_is_the_owners(cloud: Cloud) -> None:

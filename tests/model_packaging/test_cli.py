@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 import sample_model
 from model_packaging.cli import main
+from tests.aws_keys import KEYS, VARIABLES
 
 ROOT = Path(__file__).parents[2]
 MODEL = str(sample_model.path())
@@ -248,15 +249,12 @@ def test_a_token_is_nowhere(command: list[str], tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def s3_model(s3_url: str) -> tuple[str, dict[str, str]]:
     """The sample model and its settings on a real S3 server, and the environment that finds it."""
-    client = boto3.client(
-        "s3", endpoint_url=s3_url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
-    )
+    client = boto3.client("s3", endpoint_url=s3_url, **KEYS)
     client.create_bucket(Bucket="cli")
     for file in sample_model.path().iterdir():
         client.upload_file(str(file), "cli", f"m/{file.name}")
     client.put_object(Bucket="cli", Key="m/endpoint.yaml", Body=b"max_num_seqs: 4\n")
-    credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-    return "s3://cli/m", {"AWS_ENDPOINT_URL": s3_url, **credentials}
+    return "s3://cli/m", {"AWS_ENDPOINT_URL": s3_url, **VARIABLES}
 
 
 def test_check_of_a_model_on_s3_with_its_own_settings(s3_model: tuple[str, dict[str, str]]) -> None:

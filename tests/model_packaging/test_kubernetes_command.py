@@ -7,18 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command import run
 
 import sample_model
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
-from model_packaging.cli import main
 
 IMAGE = ("--image", "registry/neuron-endpoint:0.1")
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words), env={"COLUMNS": "200"})
 
 
 def environment(result: Result) -> dict[str, Any]:

@@ -11,27 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from command import run, told
 
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
 from handler.config.loading.config_loader import load
 from handler.storage.archive import unpack
-from model_packaging.cli import main
 
 ROOT = Path(__file__).parents[2]
 HUB_TOKEN = "hf_" + "aB3dE5gH7j" * 3 + "kLmN"
 PACK_TWICE = "from model_packaging.cli import main; main()"
-
-
-def run(*words: str | Path, **environ: str) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200", **environ})
-
-
-def told(*words: str | Path) -> Any:
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def test_a_folder_becomes_a_package(model: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""What a plot says: its finding in the title, the concurrency at each point, lines that do not cross."""
+"""What a plot says: its finding in the title, the concurrency at each point, uncrossed lines; starts as bars."""
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from model_packaging import plots
+from model_packaging.deployment.start_timeline import bars, last_start
 from notebooks.plots import STEPS, restored, timeline
 
 Runs = dict[int, dict[str, Any]]
@@ -58,3 +60,30 @@ def test_a_step_has_one_colour_in_every_plot_and_a_compile_that_of_its_step() ->
     assert len(set(STEPS.values())) == len(STEPS)
     found = {"find artifacts": (1.0, 0.2), "restore artifacts": (1.2, 0.1), "start engine": (2.0, 75.0)}
     assert restored(112, found).get_suptitle() == "What took 112 s to compile is there again after 0.3 s"
+
+
+def step(name: str, begin: float, end: float, *waited_for: str) -> dict[str, object]:
+    return {"step": name, "begin_seconds": begin, "end_seconds": end, "waited_for": list(waited_for)}
+
+
+def line(*steps: dict[str, object]) -> str:
+    return json.dumps({"event": "timeline", "steps": steps})
+
+
+def test_the_last_start_is_drawn_on_one_axis() -> None:
+    last = (
+        step("fetch model", 0.0, 5.0),
+        step("import vLLM", 0.0, 2.5),
+        step("start engine", 5.0, 10.0, "fetch model"),
+    )
+    log = [line(step("fetch model", 0, 1)), "other", line(*last), '{"event": "timeline" cut off', '"timeline"']
+    assert bars(last_start(log)) == [
+        f"{'':12}  0 s{'10.0 s':>47}",
+        f"{'fetch model':12}  {'#' * 25:51}    5.0 s",
+        f"{'import vLLM':12}  {'#' * 12:51}    2.5 s",
+        f"{'start engine':12}  {' ' * 25 + '#' * 25:51}    5.0 s  after fetch model",
+    ]
+
+
+def test_a_log_without_the_end_of_a_start() -> None:
+    assert bars(last_start(["[ 0.1 s] listening"])) == ["No start has ended in these lines of the log."]

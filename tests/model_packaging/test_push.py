@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,26 +12,15 @@ from typing import Any
 
 import boto3
 import pytest
-from click.testing import CliRunner, Result
+from command import run, told
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.storage.storage_errors import ChangedFile
-from model_packaging.cli import main
 from model_packaging.package.package_item import Item, S3File
 from model_packaging.package.package_manifest import PackageManifest
 from model_packaging.package.upload import UploadTarget, push
 
 MIB = 1024 * 1024
-
-
-def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
-
-
-def told(*words: str | Path) -> Any:
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def keys(s3: Any, bucket: str) -> set[str]:

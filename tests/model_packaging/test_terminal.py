@@ -25,12 +25,12 @@ from model_packaging.cli import main
 from model_packaging.console.tables import _fitted, plain_table
 from model_packaging.deployment.container_log import as_text
 from model_packaging.local_endpoint import LocalLog
+from tests.aws_keys import KEYS, VARIABLES
 
 ROOT = Path(__file__).parents[2]
 MODEL = str(sample_model.path())
 TRN2 = ("--instance", "ml.trn2.48xlarge")
 BOX = re.compile("[\u2500-\u257f]")
-KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def run(*words: str, **environ: str | None) -> Result:
@@ -138,9 +138,7 @@ def test_the_help_of_every_option_is_a_sentence() -> None:
 
 @pytest.fixture(scope="module")
 def bucket(s3_url: str) -> str:
-    boto3.client(
-        "s3", endpoint_url=s3_url, aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1"
-    ).create_bucket(Bucket="my-models")
+    boto3.client("s3", endpoint_url=s3_url, **KEYS).create_bucket(Bucket="my-models")
     return s3_url
 
 
@@ -170,7 +168,7 @@ S3_COMMANDS = [
 
 @pytest.mark.parametrize("words", S3_COMMANDS, ids=lambda words: " ".join(words)[:40])
 def test_a_bucket_that_is_not_there_is_said_everywhere_alike(words: tuple[str, ...], bucket: str) -> None:
-    result = run(*words, AWS_ENDPOINT_URL=bucket, **KEYS)
+    result = run(*words, AWS_ENDPOINT_URL=bucket, **VARIABLES)
     assert result.exit_code in (1, 3), result.output
     output = " ".join(result.output.split())
     assert "there is no such bucket (NoSuchBucket; did you mean my-models?)" in output
@@ -226,11 +224,11 @@ def test_an_archive_that_sagemaker_does_not_unpack_is_refused(words: tuple[str, 
 
 def test_an_adapter_is_pushed_as_a_model_is(bucket: str, tmp_path: Path) -> None:
     adapter = Path(shutil.copytree(sample_model.adapter_path(), tmp_path / "adapter"))
-    pushed = run("push", str(adapter), "s3://my-models/adapter/", AWS_ENDPOINT_URL=bucket, **KEYS)
+    pushed = run("push", str(adapter), "s3://my-models/adapter/", AWS_ENDPOINT_URL=bucket, **VARIABLES)
     assert (pushed.exit_code, "Pushed 2 files" in pushed.output) == (0, True), pushed.output
-    assert run("verify", "s3://my-models/adapter/", AWS_ENDPOINT_URL=bucket, **KEYS).exit_code == 0
+    assert run("verify", "s3://my-models/adapter/", AWS_ENDPOINT_URL=bucket, **VARIABLES).exit_code == 0
     (adapter / "adapter_model.safetensors").write_bytes(b"no header")
-    broken = run("push", str(adapter), "s3://my-models/other/", AWS_ENDPOINT_URL=bucket, **KEYS)
+    broken = run("push", str(adapter), "s3://my-models/other/", AWS_ENDPOINT_URL=bucket, **VARIABLES)
     assert (broken.exit_code, "the adapter cannot be loaded" in broken.output) == (1, True), broken.output
 
 

@@ -26,12 +26,6 @@ def process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def server(process: Server) -> Iterator[Server]:
-    with process.clean("cancelled") as server:
-        yield server
-
-
-@pytest.fixture
 def connection(server: Server) -> Iterator[Connection]:
     with server.connect() as connection:
         yield connection
@@ -277,8 +271,9 @@ def test_as_many_at_once_as_there_are_places(server: Server) -> None:
     with server.connect() as connection:
         head, body = connection.exchange(completion("a"))
         assert head.status == 429
-        assert head.headers["retry-after"]
-        assert json.loads(body)["error"]["type"] == "rate_limit_error"
+        assert int(head.headers["retry-after"]) >= 1
+        error = json.loads(body)["error"]
+        assert (error["type"], error["code"]) == ("rate_limit_error", "too_many_requests")
         assert connection.exchange(PING)[0].status == 200
     server.open("places")
     for stream in streams:
@@ -295,7 +290,7 @@ def test_a_body_too_large_is_answered_though_it_is_still_being_sent(connection: 
 def test_a_body_that_stops_coming_is_given_up(server: Server, connection: Connection) -> None:
     connection.send(completion("a")[:-3])
     head = connection.head()
-    assert head.status == 408
+    assert (head.status, head.headers["connection"]) == (408, "close")
     assert json.loads(connection.content(head))["error"]["code"] == "request_timed_out"
     assert server.seen()["in_flight"] == 0
 
@@ -311,11 +306,6 @@ def test_a_body_that_trickles_is_given_up_in_the_same_time(server: Server, conne
             continue
         return
     raise AssertionError(f"still waiting; {server.seen()}")
-
-
-def test_after_a_body_was_given_up_the_connection_is_closed(connection: Connection) -> None:
-    connection.send(completion("a")[:-3])
-    assert connection.head().headers["connection"] == "close"
 
 
 def test_a_client_that_does_not_close_its_end_keeps_nobody_waiting(server: Server) -> None:

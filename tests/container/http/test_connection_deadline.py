@@ -8,16 +8,14 @@ from collections.abc import Iterator
 import pytest
 from raw_http import request
 from scripted_engine import PLACES
-from scripted_process import MODES, Server
+from scripted_process import MODES, Server, served
 from waiting import eventually
 
 
 @pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("deadlines") / "errors.log", "--deadlines", *request.param)
-    yield server
-    server.stop()
-    assert "Traceback" not in server.log.read_text()
+    with served(tmp_path_factory.mktemp("deadlines"), "--deadlines", *request.param) as server:
+        yield server
 
 
 def test_a_late_reply_is_504_and_the_connection_goes_on(server: Server) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from raw_http import Connection, request
-from scripted_engine import MAX_BODY, PLACES
+from scripted_engine import MAX_BODY
 from scripted_process import PING, Server, served
 from waiting import WITHIN, eventually
 
@@ -48,12 +48,6 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with served(tmp_path_factory.mktemp("requests")) as server:
-        yield server
-
-
-@pytest.fixture
-def server(process: Server) -> Iterator[Server]:
-    with process.clean("cancelled") as server:
         yield server
 
 
@@ -100,13 +94,6 @@ def test_a_bug_is_an_error_without_details_and_the_connection_goes_on(tmp_path: 
     log = server.log.read_text()
     assert log.count("Traceback") == 1
     assert "RuntimeError: a scripted bug" in log
-
-
-def test_the_limit_of_bodies_holds(server: Server) -> None:
-    with server.connect() as connection:
-        head, body = connection.exchange(request("/v1/completions", {"prompt": "a", "user": "a" * MAX_BODY}))
-    assert head.status == 413
-    assert json.loads(body)["error"]["code"] == "body_too_large"
 
 
 def test_a_connection_goes_back_and_forth(server: Server) -> None:
@@ -156,40 +143,6 @@ def test_a_request_in_pieces(server: Server, size: int) -> None:
             connection.send(sent[start : start + size])
         head = connection.head()
         assert b"pieces" in connection.content(head)
-
-
-def test_a_slow_request_is_answered(server: Server) -> None:
-    sent = request("/invocations", {"prompt": "slow"})
-    with server.connect() as connection:
-        connection.send(sent[:-5])
-        server.seen()
-        connection.send(sent[-5:])
-        head = connection.head()
-        assert b"slow" in connection.content(head)
-
-
-def test_more_than_may_come_are_rejected_with_an_error(server: Server) -> None:
-    held = [server.connect() for _ in range(PLACES)]
-    for connection in held:
-        connection.send(request("/invocations", {"prompt": "a|<hold>", "stream": True}))
-        assert connection.head().status == 200
-    with server.connect() as connection:
-        head, body = connection.exchange(request("/invocations", {"prompt": "a"}))
-    assert head.status == 429
-    assert int(head.headers["retry-after"]) >= 1
-    assert json.loads(body)["error"]["code"] == "too_many_requests"
-    for connection in held:
-        connection.close()
-    eventually(lambda: server.seen()["cancelled"] == PLACES)
-
-
-def test_a_reply_that_ends_the_connection(server: Server) -> None:
-    with server.connect() as connection:
-        connection.send(request("/invocations", {"prompt": "a"}, headers="Connection: close\r\n"))
-        head = connection.head()
-        assert head.headers["connection"] == "close"
-        assert connection.content(head)
-        assert connection.socket.recv(1) == b""
 
 
 def test_each_request_is_in_the_metrics_and_in_the_log(server: Server) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 from raw_http import Connection, Head, request
-from scripted_process import MODES, PING, THREADS, Server
+from scripted_process import MODES, PING, THREADS, Server, served
 from waiting import eventually
 
 MANY = 2 * THREADS
@@ -31,19 +31,14 @@ def in_chunks(body: bytes) -> bytes:
 
 @pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("bodies") / "errors.log", "--patient", *request.param)
-    yield server
-    server.stop()
-    assert "Traceback" not in server.log.read_text()
+    with served(tmp_path_factory.mktemp("bodies"), "--patient", *request.param) as server:
+        yield server
 
 
 @pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
 def small_budget(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    log = tmp_path_factory.mktemp("budget") / "errors.log"
-    server = Server(log, "--patient", f"--budget={BUDGET}", *request.param)
-    yield server
-    server.stop()
-    assert "Traceback" not in log.read_text()
+    with served(tmp_path_factory.mktemp("budget"), "--patient", f"--budget={BUDGET}", *request.param) as server:
+        yield server
 
 
 def sent(server: Server, data: bytes) -> tuple[Head, bytes]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from raw_http import Connection, request
-from scripted_process import MODES, PING, THREADS, Server
+from raw_http import request
+from scripted_process import MODES, PING, THREADS, Server, served
 
 COMPLETION = request("/v1/completions", {"prompt": "a"})
 MANY = 2 * THREADS
@@ -15,10 +15,8 @@ MANY = 2 * THREADS
 
 @pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("heads") / "errors.log", "--patient", *request.param)
-    yield server
-    server.stop()
-    assert "Traceback" not in server.log.read_text()
+    with served(tmp_path_factory.mktemp("heads"), "--patient", *request.param) as server:
+        yield server
 
 
 def answered(server: Server) -> None:
@@ -60,11 +58,6 @@ def test_a_slow_head_is_answered_once_it_is_complete(server: Server) -> None:
     with server.connect() as connection:
         for position in range(0, len(COMPLETION) - 1, 20):
             connection.send(COMPLETION[position : position + 20])
-            answered_other(server)
+            assert server.ready()
         connection.send(COMPLETION[position + 20 :])
         assert connection.head().status == 200
-
-
-def answered_other(server: Server) -> None:
-    with Connection(server.port) as other:
-        assert other.exchange(PING)[0].status == 200

@@ -1,4 +1,4 @@
-"""The WebSocket on a real connection, on a real loop: what a server around it makes hard to time."""
+"""The WebSocket on a real connection, on a real loop: what a server around it makes hard to time; and its frames."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from container.http.body_budget import BodyBudget
 from container.http.connections import Connections
 from container.http.exchange import Exchange
 from container.inference import websocket
+from container.inference.sinks import documents
 from container.inference.websocket import WebSocket
 from container.service import Service
 
@@ -165,3 +166,17 @@ def test_bytes_that_wait_count_as_those_of_bodies(opened: Callable[..., Opened])
     frames = one.frames()
     assert frames[:1] == b"\x88"
     assert int.from_bytes(frames[2:4], "big") == 1013
+
+
+@pytest.mark.parametrize(
+    ("data", "frames"),
+    [
+        (b'{"a":1}', ['{"a":1}']),
+        (b'{"a":1}\n{"b":2}\n', ['{"a":1}', '{"b":2}']),
+        (b'data: {"a":1}\n\ndata: [DONE]\n\n', ['{"a":1}', "[DONE]"]),
+        (b'event: response.created\ndata: {"a":1}\n\nevent: x\ndata: {"b":2}\n\n', ['{"a":1}', '{"b":2}']),
+        (b"", []),
+    ],
+)
+def test_each_document_is_a_frame(data: bytes, frames: list[str]) -> None:
+    assert documents(data) == frames

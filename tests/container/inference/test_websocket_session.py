@@ -32,12 +32,6 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def server(process: Server) -> Iterator[Server]:
-    with process.clean("cancelled") as server:
-        yield server
-
-
-@pytest.fixture
 def client(server: Server) -> Iterator[ClientConnection]:
     with opened(server) as connection:
         yield connection

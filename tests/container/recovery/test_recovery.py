@@ -6,16 +6,14 @@ One endpoint for the module; the tests run in the file's order, because each lea
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from raw_http import Connection, request
+from scripted_process import start_scripted
 from waiting import WITHIN, eventually
 
 SECOND = "<gate:second>|text"
@@ -25,17 +23,7 @@ POISON = {"prompt": "<hold>|poison"}
 class RecoveringEndpoint:
     def __init__(self, directory: Path, restarts: int) -> None:
         self.directory, self.log = directory, directory / "log"
-        script = Path(__file__).parents[1] / "scripted_recovery.py"
-        importable = [str(script.parents[2]), str(script.parents[1] / "handler")]
-        with self.log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, str(script), str(directory), str(restarts)],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(importable)},
-            )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
+        self.process, self.port = start_scripted("scripted_recovery.py", self.log, str(directory), str(restarts))
         eventually(lambda: self.ping() == 200)
 
     def ask(self, data: bytes) -> tuple[int, dict[str, Any]]:

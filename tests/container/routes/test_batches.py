@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from http_client import http_client
-from scripted_engine import ScriptedEngine
+from scripted_engine import ScriptedEngine, ready_service
 from scripted_process import Server
 from waiting import eventually
 from werkzeug.test import Client as HttpClient
@@ -185,11 +185,7 @@ def test_a_cancelled_batch_keeps_its_replies(client: Client) -> None:
 
 @pytest.fixture
 def service(engine: ScriptedEngine, tmp_path: Path) -> Service:
-    config = EndpointConfig(model="scripted", max_body=4000, batch_store=str(tmp_path / "store"))
-    service = Service.of(config, loop=engine.loop)
-    service.engine = engine  # type: ignore[assignment]  # a stand-in
-    service.lifecycle.ready()
-    return service
+    return ready_service(EndpointConfig(model="scripted", max_body=4000, batch_store=str(tmp_path / "store")), engine)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from raw_http import Connection, request
-from scripted_process import PING, Server
+from scripted_process import PING, Server, served
 from waiting import eventually
 
 from benchmarks.lib.process_usage import http_processes
@@ -30,10 +30,8 @@ COMPLETION = request("/v1/completions", {"prompt": "a"})
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("acceptor") / "errors.log", f"--nofile={LIMIT}")
-    yield server
-    server.stop()
-    assert "Traceback" not in server.log.read_text()
+    with served(tmp_path_factory.mktemp("acceptor"), f"--nofile={LIMIT}") as server:
+        yield server
 
 
 def processes(server: Server) -> tuple[psutil.Process, psutil.Process]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from scripted_process import start_scripted
+from waiting import eventually
 
 from handler.neuron.hardware.neuron_monitor import NeuronMonitor
 from tests.neuron_monitor.fake_neuron_monitor import install
 
-HERE = Path(__file__).parents[1]
-REPORTS = HERE.parent / "neuron_monitor"
+REPORTS = Path(__file__).parents[2] / "neuron_monitor"
 
 
 class Watched:
@@ -25,18 +24,16 @@ class Watched:
 
     def __init__(self, directory: Path, reports: str, then: str = "") -> None:
         self.started = directory / "started"
-        environment = {
-            **os.environ,
-            "PATH": f"{install(directory / 'bin').parent}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{HERE.parents[1]}:{HERE}:{HERE.parent / 'handler'}",
-            "FAKE_MONITOR_REPORTS": str(REPORTS / f"{reports}.jsonl"),
-            "FAKE_MONITOR_STARTED": str(self.started),
-            "FAKE_MONITOR_THEN": then,
-        }
-        program = [sys.executable, str(HERE / "scripted_server.py")]
-        self.process = subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, start_new_session=True)
-        assert self.process.stdout is not None
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{int(self.process.stdout.readline())}", trust_env=False)
+        self.process, port = start_scripted(
+            "scripted_server.py",
+            directory / "errors.log",
+            session=True,
+            PATH=f"{install(directory / 'bin').parent}:{os.environ['PATH']}",
+            FAKE_MONITOR_REPORTS=str(REPORTS / f"{reports}.jsonl"),
+            FAKE_MONITOR_STARTED=str(self.started),
+            FAKE_MONITOR_THEN=then,
+        )
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
 
     def metrics(self) -> str:
         return self.client.get("/metrics").text
@@ -49,13 +46,6 @@ class Watched:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(20)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def monitors(session: int) -> list[str]:
@@ -80,7 +70,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
 
 def test_its_reports_are_in_metrics_and_it_ends_with_us(watch: Callable[..., Watched]) -> None:
     watched = watch("healthy")
-    until(lambda: 'kind="numerical"} 2.0' in watched.metrics())
+    eventually(lambda: 'kind="numerical"} 2.0' in watched.metrics())
     lines = watched.metrics().splitlines()
     for line in (
         "endpoint_neuron_devices 16.0",
@@ -99,7 +89,7 @@ def test_its_reports_are_in_metrics_and_it_ends_with_us(watch: Callable[..., Wat
 
 def test_a_hardware_error_turns_ping_to_500(watch: Callable[..., Watched]) -> None:
     watched = watch("uncorrected")
-    until(lambda: watched.client.get("/ping").status_code == 500)
+    eventually(lambda: watched.client.get("/ping").status_code == 500)
     body = watched.client.get("/ping").json()
     assert body["status"] == "hardware"
     assert body["reason"] == "Neuron device 1 had 1 uncorrected ECC errors in its SRAM"
@@ -111,9 +101,9 @@ def test_a_hardware_error_turns_ping_to_500(watch: Callable[..., Watched]) -> No
 
 def test_one_that_ends_is_started_again_and_nobody_suffers(watch: Callable[..., Watched]) -> None:
     watched = watch("healthy", "end")
-    until(lambda: watched.starts() >= 2)
+    eventually(lambda: watched.starts() >= 2)
     assert watched.client.get("/ping").status_code == 200
-    until(lambda: "endpoint_neuron_monitor_starts_total 2.0" in watched.metrics().splitlines())
+    eventually(lambda: "endpoint_neuron_monitor_starts_total 2.0" in watched.metrics().splitlines())
 
 
 def test_the_pause_grows_while_it_fails_and_a_stop_interrupts_it(tmp_path: Path) -> None:
@@ -122,7 +112,7 @@ def test_the_pause_grows_while_it_fails_and_a_stop_interrupts_it(tmp_path: Path)
     program.chmod(0o755)
     monitor = NeuronMonitor(str(program), first_pause=0.05)
     monitor.start()
-    until(lambda: monitor.starts == 3)  # after pauses of 0.1 and 0.2 s
+    eventually(lambda: monitor.starts == 3)  # after pauses of 0.1 and 0.2 s
     assert monitor.latest() is None
     assert monitor.problem() is None
     monitor.stop()  # returns: the next pause is interrupted

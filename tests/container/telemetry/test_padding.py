@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
-from scripted_engine import ScriptedEngine
+from log_lines import Lines
+from scripted_engine import ScriptedEngine, ready_service
 from waiting import eventually
 from werkzeug.test import Client
 
 from container.service import Service
-from container.telemetry.event_log import JsonFormatter
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 
@@ -24,29 +19,7 @@ BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}
 @pytest.fixture
 def service(engine: ScriptedEngine) -> Service:
     engine.buckets = CompiledBuckets((8, 512), (16, 512), (1, 4))
-    service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"), loop=engine.loop)
-    service.engine = engine  # type: ignore[assignment]  # a stand-in
-    service.lifecycle.stage("warm up")
-    service.lifecycle.ready()
-    return service
-
-
-@pytest.fixture
-def events() -> Iterator[list[dict[str, Any]]]:
-    """The events of the log, each as it is written."""
-    found: list[dict[str, Any]] = []
-    formatter, root = JsonFormatter(), logging.getLogger()
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(json.loads(formatter.format(record)))
-
-    listener, level = Listener(), root.level
-    root.addHandler(listener)
-    root.setLevel(logging.INFO)
-    yield found
-    root.removeHandler(listener)
-    root.setLevel(level)
+    return ready_service(EndpointConfig(model="scripted", page=True, log_format="json"), engine)
 
 
 def counted(client: Client) -> dict[str, float]:
@@ -54,14 +27,14 @@ def counted(client: Client) -> dict[str, float]:
     return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("endpoint_tokens_")}
 
 
-def test_metrics_page_and_log_tell_the_same(client: Client, events: list[dict[str, Any]]) -> None:
+def test_metrics_page_and_log_tell_the_same(client: Client, log: Lines) -> None:
     reply = client.post("/invocations", json=BODY, buffered=True)
     usage = reply.get_json()["usage"]
     prompt, output = usage["prompt_tokens"], usage["completion_tokens"]
     assert output == 4
     prefill, decode = (8 if prompt <= 8 else 512), (16 if prompt + 3 <= 16 else 512)
     context = 3 * prompt + 6  # of three steps: the first token comes from the prefill
-    eventually(lambda: [event for event in events if event["event"] == "request_end"])
+    (end,) = log.events("request_end")
     found = counted(client)
     assert found[f'endpoint_tokens_asked_total{{bucket="{prefill}",phase="prefill"}}'] == prompt
     assert found[f'endpoint_tokens_computed_total{{bucket="{prefill}",phase="prefill"}}'] == prefill
@@ -72,7 +45,6 @@ def test_metrics_page_and_log_tell_the_same(client: Client, events: list[dict[st
         "prefill": pytest.approx(1 - prompt / prefill, abs=1e-3),
         "decode": pytest.approx(1 - context / (3 * decode), abs=1e-3),
     }
-    end = next(event for event in events if event["event"] == "request_end")
     names = ("prompt_tokens_computed", "context_tokens", "context_tokens_computed")
     assert [end[name] for name in names] == [prefill, context, 3 * decode]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from http_client import broken_body, http_client
+from log_lines import Lines
 from prometheus_client.parser import text_string_to_metric_families
-from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+from scripted_engine import MAX_BODY, PLACES, ScriptedEngine, ready_service
 from waiting import eventually
 from werkzeug.test import Client
 
@@ -34,45 +34,7 @@ HEADERS = {
 
 def service_of(engine: ScriptedEngine, **settings: Any) -> Service:
     config = EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY, **settings)
-    service = Service.of(config, loop=engine.loop)
-    service.engine = engine  # type: ignore[assignment]  # a stand-in
-    service.lifecycle.stage("warm up")
-    service.lifecycle.ready()
-    return service
-
-
-class Lines(logging.Handler):
-    """What a JSON log would hold."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(event_log.JsonFormatter())
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
-
-    def events(self, name: str, least: int = 1) -> list[dict[str, Any]]:
-        """The events of this name. A request is logged in a thread, so this waits for the first ones.
-
-        :param least: how many there will be.
-        """
-        eventually(lambda: len(self._events(name)) >= least)
-        return self._events(name)
-
-    def _events(self, name: str) -> list[dict[str, Any]]:
-        return [line for line in map(json.loads, list(self.lines)) if line["event"] == name]
-
-
-@pytest.fixture
-def log() -> Iterator[Lines]:
-    lines, root = Lines(), logging.getLogger()
-    level = root.level
-    root.addHandler(lines)
-    root.setLevel(logging.INFO)
-    yield lines
-    root.removeHandler(lines)
-    root.setLevel(level)
+    return ready_service(config, engine)
 
 
 @pytest.fixture

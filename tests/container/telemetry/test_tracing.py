@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from http_client import http_client
-from scripted_engine import ScriptedEngine
+from scripted_engine import ScriptedEngine, ready_service
 
 from container.service import Service
 from container.telemetry.tracing import tracer
@@ -39,20 +39,10 @@ def receiver() -> Iterator[Receiver]:
         yield found
 
 
-@pytest.fixture
-def engine() -> Iterator[ScriptedEngine]:
-    found = ScriptedEngine()
-    yield found
-    found.loop.stop()
-
-
 def traced(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, url: str, **variables: str) -> Service:
     for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "20", **variables}.items():
         monkeypatch.setenv(name, value)
-    service = Service.of(EndpointConfig(model="scripted", log_requests=False), loop=engine.loop)
-    service.engine = engine  # type: ignore[assignment]  # a stand-in
-    service.lifecycle.ready()
-    return service
+    return ready_service(EndpointConfig(model="scripted", log_requests=False), engine)
 
 
 def one(spans: list[SeenSpan], name: str) -> SeenSpan:

@@ -7,6 +7,8 @@ import json
 import zipfile
 from pathlib import Path
 
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.object_names import OBJECTS
 from handler.artifacts.store.publication import CompileInputs
 from handler.json_value import Json
 
@@ -62,6 +64,10 @@ def write_artifacts(directory: Path, *, ranks: int = 2, fill: bytes = b"\0") -> 
         shard = safetensors({"w": [4, 4 + rank]}, fill=fill)
         (directory / f"weights/tp{rank}_sharded_checkpoint.safetensors").write_bytes(shard)
     return directory
+
+
+def object_names(store: ArtifactStore) -> set[str]:
+    return {info.key for info in store.objects.list(OBJECTS)}
 
 
 def ingredients(key: str = KEY, kind: str = "graph", **fields: Json) -> CompileInputs:

@@ -74,6 +74,11 @@ def make_entry(objects: Path, seed: int = 0) -> Entry:
     return entry
 
 
+def in_bucket(digest: str) -> Location:
+    key = object_name(digest)
+    return Location(f"s3://bucket/{key}", bucket="bucket", key=key)
+
+
 def found(directory: Path) -> dict[str, bytes]:
     """Every file below a directory; a link among them is an error."""
     files = {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.handler.waiting import eventually
 
 ACCESS, SECRET = "local", "local-secret"
 REGION = "us-east-1"
@@ -26,7 +27,7 @@ def s3_server(directory: Path) -> Iterator[int]:
     command += ["--dir-cache-time", "0s", str(directory)]
     process = subprocess.Popen(command)
     try:
-        _wait(port, process)
+        eventually(lambda: _listens(port, process), within=20)
         yield port
     finally:
         process.terminate()
@@ -46,14 +47,7 @@ def environment(endpoint: str) -> dict[str, str]:
     }
 
 
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        assert process.poll() is None, "rclone ended"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise AssertionError("rclone does not listen")
+def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "rclone ended"
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0

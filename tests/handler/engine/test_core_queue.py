@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -72,185 +73,166 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 20))
+def on_a_loop(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Makes a test of a coroutine function."""
+
+    @wraps(story)
+    def run(**arguments: Any) -> None:
+        asyncio.run(asyncio.wait_for(story(**arguments), 20))
+
+    return run
 
 
-def test_one_by_one_each_goes_when_the_last_has_its_first_token() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b", "c")
-        assert (engine.order, engine.queue.waiting) == (["a"], 2)
-        await engine.step()  # a step of others
-        assert engine.order == ["a"]
-        await engine.step("a")
-        assert (engine.order, engine.queue.waiting) == (["a", "b"], 1)
-        await engine.step("b")
-        await engine.step("c")
-        await engine.ask("d")
-        assert (engine.order, engine.queue.waiting) == (["a", "b", "c", "d"], 0)
-
-    run(story)
+@on_a_loop
+async def test_one_by_one_each_goes_when_the_last_has_its_first_token() -> None:
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b", "c")
+    assert (engine.order, engine.queue.waiting) == (["a"], 2)
+    await engine.step()  # a step of others
+    assert engine.order == ["a"]
+    await engine.step("a")
+    assert (engine.order, engine.queue.waiting) == (["a", "b"], 1)
+    await engine.step("b")
+    await engine.step("c")
+    await engine.ask("d")
+    assert (engine.order, engine.queue.waiting) == (["a", "b", "c", "d"], 0)
 
 
-def test_prompts_share_the_tokens_and_two_go_however_long_they_are() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(PaceLimit(2, 100)))
-        await engine.ask("a", "b", "c", tokens=40)
-        assert engine.order == ["a", "b"]
-        await engine.step("a")
-        assert engine.order == ["a", "b", "c"]
-        await engine.step("b", "c")
-        await engine.ask("d", "e", "f", tokens=5000)
-        assert engine.under_way() == ["d", "e"]
+@on_a_loop
+async def test_prompts_share_the_tokens_and_two_go_however_long_they_are() -> None:
+    engine = Scripted(paced(PaceLimit(2, 100)))
+    await engine.ask("a", "b", "c", tokens=40)
+    assert engine.order == ["a", "b"]
+    await engine.step("a")
+    assert engine.order == ["a", "b", "c"]
+    await engine.step("b", "c")
+    await engine.ask("d", "e", "f", tokens=5000)
+    assert engine.under_way() == ["d", "e"]
 
-        short = Scripted(paced(PaceLimit(2, 100)))
-        await short.ask(*"abcdefghijk", tokens=10)
-        assert short.order == list("abcdefghij")
-
-    run(story)
+    short = Scripted(paced(PaceLimit(2, 100)))
+    await short.ask(*"abcdefghijk", tokens=10)
+    assert short.order == list("abcdefghij")
 
 
 @pytest.mark.parametrize(("reply", "at_once"), [(1, 32), (2, 32), (8, 16), (64, 3), (LONG_REPLY, 1)])
-def test_a_burst_is_spread_over_no_more_than_a_quarter_of_a_replys_steps(reply: int, at_once: int) -> None:
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE), reply)
-        await engine.ask("first")
-        await engine.ask(*(f"{number}" for number in range(32)))
-        await engine.step("first")
-        assert abs(len(engine.under_way()) - at_once) <= 1  # a burst is counted as it is when one looks
-
-    run(story)
+@on_a_loop
+async def test_a_burst_is_spread_over_no_more_than_a_quarter_of_a_replys_steps(reply: int, at_once: int) -> None:
+    engine = Scripted(paced(ONE_BY_ONE), reply)
+    await engine.ask("first")
+    await engine.ask(*(f"{number}" for number in range(32)))
+    await engine.step("first")
+    assert abs(len(engine.under_way()) - at_once) <= 1  # a burst is counted as it is when one looks
 
 
-def test_a_burst_of_long_prompts_is_no_more_than_a_step_holds() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(MIXED), reply=1)
-        await engine.ask(*(f"{number}" for number in range(32)), tokens=1000)
-        assert engine.order == ["0", "1"]
-        await engine.step("0")
-        assert engine.order == ["0", "1", "2"]
-
-    run(story)
+@on_a_loop
+async def test_a_burst_of_long_prompts_is_no_more_than_a_step_holds() -> None:
+    engine = Scripted(paced(MIXED), reply=1)
+    await engine.ask(*(f"{number}" for number in range(32)), tokens=1000)
+    assert engine.order == ["0", "1"]
+    await engine.step("0")
+    assert engine.order == ["0", "1", "2"]
 
 
-def test_nobody_waits_before_anything_is_known_of_the_replies() -> None:
-    async def story() -> None:
-        fresh = CoreQueue(paced(ONE_BY_ONE), asyncio.get_running_loop(), lambda name: True)
-        fresh.step(streams=True)
-        turns = [asyncio.create_task(fresh.turn(name, 100, lambda: True)) for name in "abcdef"]
-        await settled()
-        assert [turn.done() for turn in turns] == [True] * 6
-        for _ in range(200):
-            fresh.replied(LONG_REPLY)
-        late = asyncio.create_task(fresh.turn("g", 1000, lambda: True))
-        await settled()
-        assert (late.done(), fresh.waiting) == (False, 1)
-        fresh.end(EngineFailed("it died"))
-        with pytest.raises(EngineFailed):
-            await late
-
-    run(story)
+@on_a_loop
+async def test_nobody_waits_before_anything_is_known_of_the_replies() -> None:
+    fresh = CoreQueue(paced(ONE_BY_ONE), asyncio.get_running_loop(), lambda name: True)
+    fresh.step(streams=True)
+    turns = [asyncio.create_task(fresh.turn(name, 100, lambda: True)) for name in "abcdef"]
+    await settled()
+    assert [turn.done() for turn in turns] == [True] * 6
+    for _ in range(200):
+        fresh.replied(LONG_REPLY)
+    late = asyncio.create_task(fresh.turn("g", 1000, lambda: True))
+    await settled()
+    assert (late.done(), fresh.waiting) == (False, 1)
+    fresh.end(EngineFailed("it died"))
+    with pytest.raises(EngineFailed):
+        await late
 
 
-def test_nobody_waits_while_no_token_of_those_that_run_is_shown() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b", "c")
-        engine.queue.step(streams=None)  # a prefill of others
-        await settled()
-        assert engine.order == ["a"]
-        engine.queue.step(streams=False)
-        await settled()
-        assert engine.order == ["a", "b", "c"]
-
-    run(story)
+@on_a_loop
+async def test_nobody_waits_while_no_token_of_those_that_run_is_shown() -> None:
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b", "c")
+    engine.queue.step(streams=None)  # a prefill of others
+    await settled()
+    assert engine.order == ["a"]
+    engine.queue.step(streams=False)
+    await settled()
+    assert engine.order == ["a", "b", "c"]
 
 
-def test_one_whose_client_is_gone_costs_no_prefill_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_a_loop
+async def test_one_whose_client_is_gone_costs_no_prefill_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_queue, "CHECK_SECONDS", 0.01)
-
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b", "c", "d")
-        engine.gone |= {"b", "d"}
-        await engine.step("a")
-        assert engine.order == ["a", "c"]
-        assert await engine.tasks["d"] is False  # though the engine says nothing any more
-        assert engine.queue.waiting == 0
-
-    run(story)
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b", "c", "d")
+    engine.gone |= {"b", "d"}
+    await engine.step("a")
+    assert engine.order == ["a", "c"]
+    assert await engine.tasks["d"] is False  # though the engine says nothing any more
+    assert engine.queue.waiting == 0
 
 
-def test_one_that_the_engine_no_longer_has_makes_room_though_it_never_had_a_token(
+@on_a_loop
+async def test_one_that_the_engine_no_longer_has_makes_room_though_it_never_had_a_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(core_queue, "CHECK_SECONDS", 0.01)
-
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b")
-        del engine.had["a"]  # aborted: no message will tell
-        assert await engine.tasks["b"] is True
-
-    run(story)
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b")
+    del engine.had["a"]  # aborted: no message will tell
+    assert await engine.tasks["b"] is True
 
 
-def test_an_engine_that_is_held_up_is_waited_for_no_longer_than_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_a_loop
+async def test_an_engine_that_is_held_up_is_waited_for_no_longer_than_its_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(core_queue, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(core_queue, "MAX_PREFILL_SECONDS", 0.05)
-
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b")
-        assert engine.order == ["a"]
-        assert await engine.tasks["b"] is True
-
-    run(story)
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b")
+    assert engine.order == ["a"]
+    assert await engine.tasks["b"] is True
 
 
-def test_a_cancelled_wait_leaves_nothing() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b", "c")
-        engine.tasks["b"].cancel()
-        await settled()
-        await engine.step("a")
-        assert engine.order == ["a", "c"]
-        await engine.ask("d")
-        engine.had["c"] = True
-        engine.queue.step()  # it is told that it may, and cancelled before it has heard it
-        engine.tasks["d"].cancel()
-        await settled()
-        await engine.ask("e")
-        assert engine.order == ["a", "c", "e"]
-
-    run(story)
+@on_a_loop
+async def test_a_cancelled_wait_leaves_nothing() -> None:
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b", "c")
+    engine.tasks["b"].cancel()
+    await settled()
+    await engine.step("a")
+    assert engine.order == ["a", "c"]
+    await engine.ask("d")
+    engine.had["c"] = True
+    engine.queue.step()  # it is told that it may, and cancelled before it has heard it
+    engine.tasks["d"].cancel()
+    await settled()
+    await engine.ask("e")
+    assert engine.order == ["a", "c", "e"]
 
 
-def test_when_all_requests_are_ended_those_that_wait_are_too() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b", "c")
-        engine.queue.fail(EngineFailed("it is stopped"))
-        await settled()
-        assert [type(engine.tasks[name].exception()) for name in "bc"] == [EngineFailed, EngineFailed]
-        assert (engine.queue.waiting, engine.order) == (0, ["a"])
-
-    run(story)
+@on_a_loop
+async def test_when_all_requests_are_ended_those_that_wait_are_too() -> None:
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b", "c")
+    engine.queue.fail(EngineFailed("it is stopped"))
+    await settled()
+    assert [type(engine.tasks[name].exception()) for name in "bc"] == [EngineFailed, EngineFailed]
+    assert (engine.queue.waiting, engine.order) == (0, ["a"])
 
 
-def test_when_the_engine_is_gone_everyone_hears_it_now_and_later() -> None:
-    async def story() -> None:
-        engine = Scripted(paced(ONE_BY_ONE))
-        await engine.ask("a", "b", "c")
-        engine.queue.end(EngineFailed("it died"))
-        await settled()
-        await engine.ask("d")
-        assert [type(engine.tasks[name].exception()) for name in "bcd"] == [EngineFailed] * 3
-        assert engine.order == ["a"]
-
-    run(story)
+@on_a_loop
+async def test_when_the_engine_is_gone_everyone_hears_it_now_and_later() -> None:
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a", "b", "c")
+    engine.queue.end(EngineFailed("it died"))
+    await settled()
+    await engine.ask("d")
+    assert [type(engine.tasks[name].exception()) for name in "bcd"] == [EngineFailed] * 3
+    assert engine.order == ["a"]
 
 
 EIGHT = QueueLimits(slots=8, share=4, reserved=1)
@@ -260,86 +242,77 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-def test_one_request_holds_its_share_and_the_rest_waits_its_turn() -> None:
-    async def story() -> None:
-        engine = Scripted(EIGHT)
-        flood = names("flood", 20)
-        await engine.ask(*flood, group=RequestGroup())
-        assert (engine.order, engine.queue.waiting) == (flood[:4], 16)
-        await engine.leave("flood1")
-        assert (engine.order, engine.queue.waiting) == (flood[:5], 15)
-
-    run(story)
+@on_a_loop
+async def test_one_request_holds_its_share_and_the_rest_waits_its_turn() -> None:
+    engine = Scripted(EIGHT)
+    flood = names("flood", 20)
+    await engine.ask(*flood, group=RequestGroup())
+    assert (engine.order, engine.queue.waiting) == (flood[:4], 16)
+    await engine.leave("flood1")
+    assert (engine.order, engine.queue.waiting) == (flood[:5], 15)
 
 
-def test_further_sequences_of_several_requests_leave_a_slot_for_a_first_one() -> None:
-    async def story() -> None:
-        engine = Scripted(EIGHT)
-        for letter, count in (("x", 10), ("y", 10), ("z", 3)):
-            await engine.ask(*names(letter, count), group=RequestGroup())
-        assert sorted(engine.order) == sorted([*names("x", 4), *names("y", 3), "z0"])
-        await engine.ask("chat")
-        assert "chat" in engine.order  # it waits inside the core, which has eight
-        await engine.ask("second chat")
-        assert "second chat" not in engine.order
-        await engine.leave("x0")
-        assert "second chat" in engine.order  # and no further sequence before it
-
-    run(story)
+@on_a_loop
+async def test_further_sequences_of_several_requests_leave_a_slot_for_a_first_one() -> None:
+    engine = Scripted(EIGHT)
+    for letter, count in (("x", 10), ("y", 10), ("z", 3)):
+        await engine.ask(*names(letter, count), group=RequestGroup())
+    assert sorted(engine.order) == sorted([*names("x", 4), *names("y", 3), "z0"])
+    await engine.ask("chat")
+    assert "chat" in engine.order  # it waits inside the core, which has eight
+    await engine.ask("second chat")
+    assert "second chat" not in engine.order
+    await engine.leave("x0")
+    assert "second chat" in engine.order  # and no further sequence before it
 
 
-def test_first_sequences_pass_further_ones_but_not_for_ever() -> None:
-    async def story() -> None:
-        engine = Scripted(QueueLimits(slots=2, share=2, reserved=0))
-        await engine.ask("pair0", "pair1", group=RequestGroup())
-        await engine.ask("a", "b", "c")
-        flood = RequestGroup()
-        await engine.ask("flood0", "flood1", group=flood)
-        await engine.ask(*names("late", 8))
-        for leaves in [*engine.order, "b", "c", "flood0", *names("late", 4)]:
-            await engine.leave(leaves)
-        order = [name for name in engine.order if name.startswith(("flood", "late"))]
-        assert order.index("flood0") == 0
-        assert 1 < order.index("flood1") < 5
-
-    run(story)
+@on_a_loop
+async def test_first_sequences_pass_further_ones_but_not_for_ever() -> None:
+    engine = Scripted(QueueLimits(slots=2, share=2, reserved=0))
+    await engine.ask("pair0", "pair1", group=RequestGroup())
+    await engine.ask("a", "b", "c")
+    flood = RequestGroup()
+    await engine.ask("flood0", "flood1", group=flood)
+    await engine.ask(*names("late", 8))
+    for leaves in [*engine.order, "b", "c", "flood0", *names("late", 4)]:
+        await engine.leave(leaves)
+    order = [name for name in engine.order if name.startswith(("flood", "late"))]
+    assert order.index("flood0") == 0
+    assert 1 < order.index("flood1") < 5
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_nobody_is_lost_and_no_limit_is_passed(seed: int) -> None:
+@on_a_loop
+async def test_whatever_happens_nobody_is_lost_and_no_limit_is_passed(seed: int) -> None:
     """Requests with some sequences each arrive, leave, are cancelled and end in any order."""
-
-    async def story() -> None:
-        draw = random.Random(seed)
-        slots = draw.randint(1, 12)
-        share = draw.randint(1, slots)
-        limits = QueueLimits(slots, share, draw.randint(0, min(slots - 1, 2)), draw.choice((None, MIXED, ONE_BY_ONE)))
-        engine, groups = Scripted(limits), dict[str, RequestGroup]()
-        for step in range(200):
-            action = draw.random()
-            if action < 0.35:
-                group = RequestGroup()
-                asked = names(f"{step}.", draw.choice((1, 1, 1, 5, 30)))
-                groups |= dict.fromkeys(asked, group)
-                await engine.ask(*asked, group=group, tokens=draw.choice((1, 500)))
-            elif action < 0.45 and engine.tasks:
-                engine.tasks[draw.choice(list(engine.tasks))].cancel()
-                await settled()
-            elif engine.had:
-                name = draw.choice(list(engine.had))
-                await (engine.step(name) if draw.random() < 0.5 else engine.leave(name))
-            held = [sum(groups[name] is group for name in engine.had) for group in set(groups.values())]
-            assert max(held, default=0) <= max(share, 1)
-            assert len(engine.had) <= limits.first
-        for _ in range(3000):
-            if not engine.had:
-                break
-            await engine.leave(next(iter(engine.had)))
-        assert engine.queue.waiting == 0
-        assert all(task.done() for task in engine.tasks.values())
-        assert not any(group.held for group in groups.values())
-
-    run(story)
+    draw = random.Random(seed)
+    slots = draw.randint(1, 12)
+    share = draw.randint(1, slots)
+    limits = QueueLimits(slots, share, draw.randint(0, min(slots - 1, 2)), draw.choice((None, MIXED, ONE_BY_ONE)))
+    engine, groups = Scripted(limits), dict[str, RequestGroup]()
+    for step in range(200):
+        action = draw.random()
+        if action < 0.35:
+            group = RequestGroup()
+            asked = names(f"{step}.", draw.choice((1, 1, 1, 5, 30)))
+            groups |= dict.fromkeys(asked, group)
+            await engine.ask(*asked, group=group, tokens=draw.choice((1, 500)))
+        elif action < 0.45 and engine.tasks:
+            engine.tasks[draw.choice(list(engine.tasks))].cancel()
+            await settled()
+        elif engine.had:
+            name = draw.choice(list(engine.had))
+            await (engine.step(name) if draw.random() < 0.5 else engine.leave(name))
+        held = [sum(groups[name] is group for name in engine.had) for group in set(groups.values())]
+        assert max(held, default=0) <= max(share, 1)
+        assert len(engine.had) <= limits.first
+    for _ in range(3000):
+        if not engine.had:
+            break
+        await engine.leave(next(iter(engine.had)))
+    assert engine.queue.waiting == 0
+    assert all(task.done() for task in engine.tasks.values())
+    assert not any(group.held for group in groups.values())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,13 +91,6 @@ class Adapters:
 
     def end(self, adapter: object) -> None:
         self.running -= 1
-
-
-@pytest.fixture
-def loop() -> Iterator[LoopThread]:
-    thread = LoopThread.start("serving-requests")
-    yield thread
-    thread.stop()
 
 
 class Case:

@@ -1,13 +1,20 @@
-"""The longest prompt and sequence of a plan."""
+"""The longest prompt and sequence of a plan, and the length that vLLM 0.9.1 takes from the tokenizer's file."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sample_model
+from handler.config.loading.config_loader import load
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
+from handler.neuron.planning.examination import examine_config
+from handler.neuron.planning.file_examination import with_files
 
 
 def limits(override: dict[str, Any], line: str = "nxdi-0.16", **arguments: Any) -> LengthLimits:
@@ -51,3 +58,23 @@ def test_the_fork_has_its_override_elsewhere() -> None:
 @pytest.mark.parametrize("line", ["cpu", "native-0.24", "optimum"])
 def test_other_lines_have_vllm_s_own_limit(line: str) -> None:
     assert limits({"context_encoding_buckets": [1]}, line) == UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("line", "trained", "found"),
+    [
+        ("fork-0.9.1", 1024, True),
+        ("fork-0.9.1-tnx", 1024, True),
+        ("fork-0.9.1", 2048, False),
+        ("fork-0.9.1", 1e30, False),
+        ("nxdi-0.16", 1024, False),
+    ],
+)
+def test_a_length_above_the_tokenizers(line: str, trained: float, found: bool, tmp_path: Path) -> None:
+    shutil.copytree(sample_model.path(), tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_max_length": trained}))
+    environ = {"ENDPOINT_LINE": line, "ENDPOINT_INSTANCE": "ml.trn1.2xlarge", "SM_VLLM_MAX_MODEL_LEN": "2048"}
+    findings = with_files(examine_config(load(environ, model=str(tmp_path)))).findings
+    named = [(one.setting, "1024" in one.fix) for one in findings if one.code == "tokenizer-length"]
+    assert named == ([("SM_VLLM_MAX_MODEL_LEN", True)] if found else [])

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import difflib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -137,3 +141,41 @@ def test_any_document_converts_or_blames_a_field_of_it(document: dict[str, objec
     if error is not None:
         assert any((error.param or "").startswith(name) for name in document)
         assert error.status == 400
+
+
+RACE = """
+import sys, threading
+import msgspec
+from handler.schemas.openai.sampling_fields import convert
+
+sys.setswitchinterval(1e-6)
+for round in range(150):
+    inner = msgspec.defstruct(f"Inner{round}", [(f"i{n}", int | None, None) for n in range(20)])
+    kind = msgspec.defstruct(f"Kind{round}", [(f"f{n}", inner | None, None) for n in range(20)])
+    start = threading.Barrier(4)
+
+    def first():
+        start.wait()
+        convert({"f1": {"i1": 1}}, kind)
+
+    threads = [threading.Thread(target=first) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("done")
+"""
+
+
+def test_types_that_threads_meet_at_once_end_no_process() -> None:
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", RACE],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"

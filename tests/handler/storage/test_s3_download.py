@@ -15,6 +15,7 @@ from scripted_s3 import ScriptedS3
 from handler.errors import SettingError, StartFailed
 from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
+from tests.aws_keys import KEYS
 
 SETTING = "ENDPOINT_MODEL"
 BIG = random.Random(1).randbytes(PART + 100_000)  # two parts
@@ -42,9 +43,7 @@ def bucket(s3: Any, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def model_uri(s3_url: str) -> str:
-    client = boto3.client(
-        "s3", endpoint_url=s3_url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
-    )
+    client = boto3.client("s3", endpoint_url=s3_url, **KEYS)
     client.create_bucket(Bucket="models")
     put(client, "models", {f"llama/v1/{path}": content for path, content in MODEL.items()})
     put(client, "models", {"llama/v1/": b"", "llama/v1/weights/": b"", "llama/v10/other": b"x", "llama/v1": b"x"})

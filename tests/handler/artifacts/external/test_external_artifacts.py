@@ -20,11 +20,6 @@ from handler.storage.s3_objects import S3Objects
 from handler.storage.safetensors_header import BrokenFile
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return write_artifacts(tmp_path / "compiled")
-
-
 def codes(directory: Path) -> list[str]:
     return [finding.code for finding in describe(DirectoryObjects(directory)).findings]
 

@@ -6,18 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artifact_files import write_artifacts
 
 from handler.artifacts.external.external_artifacts import describe
 from handler.artifacts.external.external_source import fetch_external_artifacts
 from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.storage_errors import UnsafeArchive
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return write_artifacts(tmp_path / "compiled")
 
 
 @pytest.fixture

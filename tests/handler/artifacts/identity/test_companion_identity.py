@@ -11,7 +11,6 @@ import pytest
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.companions import fetch_companions
-from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.planning.planner import make_plan
 
 PEFT = json.dumps({"r": 8, "target_modules": ["q_proj"]}).encode()
@@ -26,23 +25,19 @@ def addresses(s3: Any, bucket: str) -> dict[str, str]:
     return {name: f"s3://{bucket}/{name}" for name in ("sql", "draft", "empty")}
 
 
-def planned(config: EndpointConfig, line: str, instance: InstanceType | None = None) -> Any:
-    outcome = make_plan(config, None, instance, line=line)
+def config(scratch: Path, **settings: Any) -> EndpointConfig:
+    return EndpointConfig(scratch=scratch, tensor_parallel_size=2, max_model_len=1024, max_num_seqs=4, **settings)
+
+
+def planned(asked: EndpointConfig, line: str) -> Any:
+    outcome = make_plan(asked, None, None, line=line)
     assert outcome.plan is not None, outcome.errors
     return outcome.plan
 
 
 def test_an_adapter_in_s3_is_brought_and_named_to_the_plugin(addresses: dict[str, str], tmp_path: Path) -> None:
-    config = EndpointConfig(
-        scratch=tmp_path,
-        lora_modules={"sql": addresses["sql"]},
-        lora_target_modules=("q_proj",),
-        tensor_parallel_size=2,
-        max_model_len=1024,
-        max_num_seqs=4,
-    )
-    companions = fetch_companions(config)
-    plan = companions.rewritten(planned(config, "nxdi-0.16"))
+    asked = config(tmp_path, lora_modules={"sql": addresses["sql"]}, lora_target_modules=("q_proj",))
+    plan = fetch_companions(asked).rewritten(planned(asked, "nxdi-0.16"))
     override = plan.engine_args["additional_config"]["override_neuron_config"]
     document = json.loads(Path(override["lora_ckpt_json"]).read_text())
     local = Path(document["lora-ckpt-dir"]) / document["lora-ckpt-paths"]["sql"]
@@ -50,30 +45,17 @@ def test_an_adapter_in_s3_is_brought_and_named_to_the_plugin(addresses: dict[str
 
 
 def test_a_fork_reads_the_directory_in_its_own_argument(addresses: dict[str, str], tmp_path: Path) -> None:
-    config = EndpointConfig(
-        scratch=tmp_path,
-        lora_modules={"sql": addresses["sql"]},
-        tensor_parallel_size=2,
-        max_model_len=1024,
-        max_num_seqs=4,
-    )
-    plan = fetch_companions(config).rewritten(planned(config, "fork-0.7.2"))
+    asked = config(tmp_path, lora_modules={"sql": addresses["sql"]})
+    plan = fetch_companions(asked).rewritten(planned(asked, "fork-0.7.2"))
     (module,) = plan.engine_args["lora_modules"]
     assert (Path(module["path"]) / "adapter_config.json").read_bytes() == PEFT
 
 
 def test_a_draft_in_s3_is_brought_and_led_to(addresses: dict[str, str], tmp_path: Path) -> None:
-    config = EndpointConfig(
-        scratch=tmp_path,
-        speculative_model=addresses["draft"],
-        num_speculative_tokens=4,
-        tensor_parallel_size=2,
-        max_model_len=1024,
-        max_num_seqs=4,
-    )
+    asked = config(tmp_path, speculative_model=addresses["draft"], num_speculative_tokens=4)
     seen: list[tuple[int, int]] = []
-    companions = fetch_companions(config, lambda done, total: seen.append((done, total)))
-    plan = companions.rewritten(planned(config, "nxdi-0.16"))
+    companions = fetch_companions(asked, lambda done, total: seen.append((done, total)))
+    plan = companions.rewritten(planned(asked, "nxdi-0.16"))
     assert plan.engine_args["speculative_config"]["model"] == companions.draft
     assert (Path(str(companions.draft)) / "config.json").is_file()
     assert seen[-1] == (2, 2)

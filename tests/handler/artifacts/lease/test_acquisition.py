@@ -102,11 +102,6 @@ def objects(tmp_path: Path) -> Objects:
 
 
 @pytest.fixture
-def time() -> ManualTime:
-    return ManualTime()
-
-
-@pytest.fixture
 def start(objects: Objects, tmp_path: Path, time: ManualTime) -> Start:
     return Start(objects, tmp_path / "one", time)
 

@@ -45,17 +45,12 @@ def test_a_status_that_came_too_late_for_the_message_is_found_all_the_same() -> 
     assert sorted(core_exits(caught.value)) == [-15, -9]
 
 
-def test_a_core_that_was_killed_is_no_failed_compile() -> None:
-    failure = compile_failure(RuntimeError(VLLM + "{'EngineCore_DP0': -9}"), [-9], "")
-    assert isinstance(failure, CompileKilled)
-    assert "SIGKILL" in failure.message
-
-
-def test_a_core_that_was_terminated_is_no_failed_compile() -> None:
+@pytest.mark.parametrize(("status", "signal_name"), [(-9, "SIGKILL"), (0, "SIGTERM")])
+def test_a_core_that_was_terminated_is_no_failed_compile(status: int, signal_name: str) -> None:
     """vLLM's core turns SIGTERM into status 0, and prints nothing."""
-    failure = compile_failure(RuntimeError(VLLM + "{'EngineCore_DP0': 0}"), [0], "")
+    failure = compile_failure(RuntimeError(VLLM + f"{{'EngineCore_DP0': {status}}}"), [status], "")
     assert isinstance(failure, CompileKilled)
-    assert "SIGTERM" in failure.message
+    assert signal_name in failure.message
 
 
 def test_the_reason_is_the_cores_own() -> None:

@@ -44,8 +44,7 @@ class Failing:
         return etag
 
 
-def test_one_holds_it_and_the_other_sees_that(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_one_holds_it_and_the_other_sees_that(objects: ObjectStore, time: ManualTime) -> None:
     first, second = contender(objects, time, "trn1 host-1"), contender(objects, time)
     assert first.poll() is second.poll() is LeaseState.FREE
     lease = first.acquire()
@@ -57,8 +56,7 @@ def test_one_holds_it_and_the_other_sees_that(objects: ObjectStore) -> None:
     assert second.record.machine == "trn1 host-1"
 
 
-def test_it_expires_only_when_it_was_watched_for_its_whole_duration(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_it_expires_only_when_it_was_watched_for_its_whole_duration(objects: ObjectStore, time: ManualTime) -> None:
     taken(objects, time)
     time.seconds += 10 * SECONDS  # long dead, but a new watcher cannot know: no clocks are compared
     watcher = contender(objects, time)
@@ -72,8 +70,7 @@ def test_it_expires_only_when_it_was_watched_for_its_whole_duration(objects: Obj
     assert successor.fencing == 2
 
 
-def test_renewed_it_does_not_expire(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_renewed_it_does_not_expire(objects: ObjectStore, time: ManualTime) -> None:
     lease = taken(objects, time)
     lease.keep()
     watcher = contender(objects, time)
@@ -84,8 +81,7 @@ def test_renewed_it_does_not_expire(objects: ObjectStore) -> None:
         assert lease.held
 
 
-def test_a_holder_stops_believing_before_anybody_may_take_it(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_a_holder_stops_believing_before_anybody_may_take_it(objects: ObjectStore, time: ManualTime) -> None:
     lease = taken(objects, time)
     watcher = contender(objects, time)
     watcher.poll()
@@ -94,8 +90,7 @@ def test_a_holder_stops_believing_before_anybody_may_take_it(objects: ObjectStor
     assert watcher.poll() is LeaseState.HELD
 
 
-def test_a_thief_is_noticed_and_nothing_is_written_over_it(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_a_thief_is_noticed_and_nothing_is_written_over_it(objects: ObjectStore, time: ManualTime) -> None:
     lease = taken(objects, time)
     told: list[str] = []
     lease.keep(lambda: told.append("lost"))
@@ -116,8 +111,7 @@ def test_a_thief_is_noticed_and_nothing_is_written_over_it(objects: ObjectStore)
     thief.confirm()
 
 
-def test_a_watcher_that_is_late_does_not_steal_a_renewed_one(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_a_watcher_that_is_late_does_not_steal_a_renewed_one(objects: ObjectStore, time: ManualTime) -> None:
     lease = taken(objects, time)
     lease.keep()
     watcher = contender(objects, time)
@@ -129,8 +123,7 @@ def test_a_watcher_that_is_late_does_not_steal_a_renewed_one(objects: ObjectStor
     assert lease.held
 
 
-def test_a_store_that_is_away_for_a_while_is_survived(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_a_store_that_is_away_for_a_while_is_survived(objects: ObjectStore, time: ManualTime) -> None:
     store = Failing(objects)
     lease = taken(store, time)  # type: ignore[arg-type]
     lease.keep()
@@ -145,8 +138,7 @@ def test_a_store_that_is_away_for_a_while_is_survived(objects: ObjectStore) -> N
     assert lease.held
 
 
-def test_a_renewal_whose_answer_was_lost_is_no_theft(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_a_renewal_whose_answer_was_lost_is_no_theft(objects: ObjectStore, time: ManualTime) -> None:
     store = Failing(objects)
     lease = taken(store, time)  # type: ignore[arg-type]
     lease.keep()
@@ -161,8 +153,7 @@ def test_a_renewal_whose_answer_was_lost_is_no_theft(objects: ObjectStore) -> No
     assert lease.held
 
 
-def test_released_it_is_free_at_once_and_the_number_grows(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_released_it_is_free_at_once_and_the_number_grows(objects: ObjectStore, time: ManualTime) -> None:
     lease = taken(objects, time)
     lease.keep()
     lease.release()
@@ -171,8 +162,7 @@ def test_released_it_is_free_at_once_and_the_number_grows(objects: ObjectStore) 
     assert (lease.fencing, second.fencing) == (1, 2)
 
 
-def test_no_renewals_after_its_end(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_no_renewals_after_its_end(objects: ObjectStore, time: ManualTime) -> None:
     lease = taken(objects, time)
     lease.keep(deadline=time.now() + 10)
     before = objects.get(NAME)
@@ -181,8 +171,7 @@ def test_no_renewals_after_its_end(objects: ObjectStore) -> None:
     assert objects.get(NAME) == before
 
 
-def test_an_object_that_is_no_lease_expires_like_one(objects: ObjectStore) -> None:
-    time = ManualTime()
+def test_an_object_that_is_no_lease_expires_like_one(objects: ObjectStore, time: ManualTime) -> None:
     objects.put(NAME, b'{"seconds": "x"')
     watcher = contender(objects, time)
     assert watcher.poll() is LeaseState.HELD

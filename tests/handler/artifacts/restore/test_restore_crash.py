@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -42,7 +42,7 @@ def here(entry: Entry) -> Entry:
 def test_a_restore_killed_anywhere_is_gone_on_with(entry: Entry, processes: ForkServerContext, tmp_path: Path) -> None:
     expected = here(entry)
     random = Random(1)
-    total = _events(entry, processes, tmp_path / "counted" / "artifacts")
+    total = _told(processes, restore_and_die, entry, tmp_path / "counted" / "artifacts", -1)
     assert total > 60
     visible = fetched = 0
     for number in range(KILLS):
@@ -56,7 +56,7 @@ def test_a_restore_killed_anywhere_is_gone_on_with(entry: Entry, processes: Fork
             if target.exists():
                 visible += 1
                 assert expected.is_restored(target), number
-        fetched += _fetched(entry, processes, target)
+        fetched += _told(processes, restore_quietly, entry, target)
         assert expected.is_restored(target), number
         assert not list(target.parent.glob("*partial*")), number
     assert visible < KILLS
@@ -77,17 +77,10 @@ def test_of_several_processes_one_fetches_and_the_others_find_it(
     assert here(entry).is_restored(target)
 
 
-def _events(entry: Entry, processes: ForkServerContext, target: Path) -> int:
+def _told(processes: ForkServerContext, function: Callable[..., None], *arguments: object) -> int:
+    """The number that the function tells, in a process of its own."""
     results = processes.SimpleQueue()
-    process = processes.Process(target=restore_and_die, args=(entry, target, -1, results.put))
-    process.start()
-    process.join(60)
-    return int(results.get())
-
-
-def _fetched(entry: Entry, processes: ForkServerContext, target: Path) -> int:
-    results = processes.SimpleQueue()
-    process = processes.Process(target=restore_quietly, args=(entry, target, results.put))
+    process = processes.Process(target=function, args=(*arguments, results.put))
     process.start()
     process.join(60)
     return int(results.get())

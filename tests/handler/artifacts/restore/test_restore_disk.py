@@ -1,4 +1,4 @@
-"""A disk that is full, fills up or may not be written: named before or while, and no directory."""
+"""A disk that is full, fills up or may not be written, and a scratch directory that cannot be used: each is named."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 from restore_entry import make_entry, small_parts
 
 from handler.artifacts.restore.restore import restore
+from handler.artifacts.restore.restore_target import require_scratch
 from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectorySource
-from handler.storage.transfer.download_directory import NoSpace
+from handler.storage.transfer.download_directory import NoSpace, TargetRefused
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
@@ -34,23 +35,20 @@ def on_a_disk(tmp_path: Path, size: str, state: str) -> str:
     return ended.stdout
 
 
-def test_a_disk_that_is_too_small_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    said = on_a_disk(tmp_path, "64k", "full")
-    assert "NoSpace ENDPOINT_SCRATCH: the artifacts need 17 MB more and" in said
-    assert said.endswith("nothing there\n")
-
-
-def test_a_disk_that_fills_up_meanwhile_is_named(tmp_path: Path) -> None:
-    said = on_a_disk(tmp_path, "64k", "filling")
-    assert "filled up while the artifacts were written (No space left on device" in said
-    assert said.endswith("nothing there\n")
-
-
-def test_a_disk_that_is_read_only_is_named(tmp_path: Path) -> None:
-    said = on_a_disk(tmp_path, "64m", "read-only")
-    assert "TargetRefused ENDPOINT_SCRATCH:" in said
-    assert "cannot be written (Read-only file system)" in said
-    assert said.endswith("nothing there\n")
+@pytest.mark.parametrize(
+    ("size", "state", "says"),
+    [
+        ("64k", "full", ["NoSpace ENDPOINT_SCRATCH: the artifacts need 17 MB more and"]),
+        ("64k", "filling", ["filled up while the artifacts were written (No space left on device"]),
+        ("64m", "read-only", ["TargetRefused ENDPOINT_SCRATCH:", "cannot be written (Read-only file system)"]),
+    ],
+)
+def test_a_disk_that_is_full_fills_up_or_is_read_only_is_named_and_nothing_is_there(
+    tmp_path: Path, size: str, state: str, says: list[str]
+) -> None:
+    printed = on_a_disk(tmp_path, size, state)
+    assert all(part in printed for part in says)
+    assert printed.endswith("nothing there\n")
 
 
 def test_a_disk_with_room_will_do(tmp_path: Path) -> None:
@@ -80,3 +78,33 @@ def test_what_is_there_already_needs_no_room(tmp_path: Path, monkeypatch: pytest
     download_directory.require_space(tmp_path, [1_000_000], 1_000_000, "S")
     with pytest.raises(NoSpace, match=r"S: the artifacts need 17 MB more and .* has 17 MB free"):
         download_directory.require_space(tmp_path, [1_000_000], 900_000, "S")
+
+
+def test_a_directory_that_can_be_written_is_made(tmp_path: Path) -> None:
+    require_scratch(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["below", "link/below"])
+def test_what_is_below_the_models_directory_is_refused(tmp_path: Path, name: str) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "link").symlink_to(model)
+    (tmp_path / "link").symlink_to(model)
+    for path in (model / name, tmp_path / "link" / name):
+        with pytest.raises(TargetRefused, match="is below"):
+            require_scratch(path, forbidden=model)
+    assert sorted(model.iterdir()) == [model / "link"]
+
+
+def test_a_file_and_a_dangling_link_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "else")
+    for path in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "link"):
+        with pytest.raises(TargetRefused, match="ENDPOINT_SCRATCH"):
+            require_scratch(path)
+
+
+def test_a_read_only_disk_is_refused() -> None:
+    with pytest.raises(TargetRefused, match="cannot be written"):
+        require_scratch(Path("/proc/neuron-endpoint"))

@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from restore_entry import Entry, make_entry, small_parts
+from restore_entry import Entry, in_bucket, make_entry, small_parts
 from s3_server import environment, s3_server
 
 from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.artifacts.store.object_names import object_name
-from handler.storage.object_store import Location
 from handler.storage.retry import Retry
 from handler.storage.storage_errors import (
     AccessDenied,
@@ -41,7 +39,7 @@ class FaultyRestore:
 
     def __init__(self, entry: Entry, proxy: FaultProxy) -> None:
         self.entry, self.proxy = entry, proxy
-        self.source = S3Source("bucket", self._locate)
+        self.source = S3Source("bucket", in_bucket)
 
     def restore(self, target: Path, plan: Plan) -> int:
         """Retries that it took. While it runs, nothing may be seen under the target's name."""
@@ -56,10 +54,6 @@ class FaultyRestore:
             self.proxy.watch = lambda path: None
         assert not seen, "visible while it was fetched"
         return done.retries
-
-    def _locate(self, digest: str) -> Location:
-        key = object_name(digest)
-        return Location(f"s3://bucket/{key}", bucket="bucket", key=key)
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from restore_entry import Entry, make_entry, small_parts
+from restore_entry import Entry, in_bucket, make_entry, small_parts
 from s3_server import environment
 
 from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.artifacts.store.object_names import object_name
-from handler.storage.object_store import Location
 from handler.storage.retry import Retry
 from handler.storage.storage_errors import CredentialsRefused, KmsDenied, StoreUnavailable
 from handler.storage.transfer.s3_transfer import S3Source
@@ -118,11 +116,6 @@ def refusing(status: int, body: str) -> type[BaseHTTPRequestHandler]:
     return Refusing
 
 
-def locate(digest: str) -> Location:
-    key = object_name(digest)
-    return Location(f"s3://bucket/{key}", bucket="bucket", key=key)
-
-
 def test_over_tls_with_one_connection_and_signed_headers(
     entry: Entry, serve: Serve, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +123,7 @@ def test_over_tls_with_one_connection_and_signed_headers(
     monkeypatch.setenv("AWS_ENDPOINT_URL", serve(objects(entry, requests)))
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
-    restore([entry.manifest], S3Source("bucket", locate), tmp_path / "artifacts", options=OPTIONS)
+    restore([entry.manifest], S3Source("bucket", in_bucket), tmp_path / "artifacts", options=OPTIONS)
     assert entry.is_restored(tmp_path / "artifacts")
     assert len({connection for connection, _ in requests}) == 1
     for _, headers in requests:
@@ -147,7 +140,7 @@ def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     with pytest.raises(StoreUnavailable, match="self-signed certificate; AWS_CA_BUNDLE names the CAs"):
-        restore([entry.manifest], S3Source("bucket", locate), tmp_path / "artifacts", options=OPTIONS)
+        restore([entry.manifest], S3Source("bucket", in_bucket), tmp_path / "artifacts", options=OPTIONS)
     assert not requests
 
 
@@ -158,20 +151,20 @@ def test_a_denial_by_kms_names_the_permission(
     monkeypatch.setenv("AWS_ENDPOINT_URL", serve(refusing(403, body)))
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
     with pytest.raises(KmsDenied, match="allow kms:Decrypt on the bucket's KMS key"):
-        restore([entry.manifest], S3Source("bucket", locate), tmp_path / "artifacts", options=OPTIONS)
+        restore([entry.manifest], S3Source("bucket", in_bucket), tmp_path / "artifacts", options=OPTIONS)
 
 
 def test_without_credentials_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(CredentialsRefused, match="there are none"):
-        S3Source("bucket", locate)
+        S3Source("bucket", in_bucket)
 
 
 def test_on_aws_the_region_of_the_settings_is_addressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    source = S3Source("some-bucket", locate)
+    source = S3Source("some-bucket", in_bucket)
     path, headers = source.signed("objects/ab/c d+~", "bytes=0-9")
     assert source.connect(1).host == "some-bucket.s3.eu-west-1.amazonaws.com"
     assert path == "/objects/ab/c%20d%2B~"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from artifact_files import KEY, ingredients, write_artifacts
+from artifact_files import KEY, ingredients, object_names, write_artifacts
 
 from handler.artifacts.store import manifest as manifests
 from handler.artifacts.store import object_names as layout
@@ -15,20 +15,6 @@ from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ChangedFile, InvalidManifest, NotFound, SignatureRefused, UnsafePath
 
 OTHER = "b" * 64
-
-
-@pytest.fixture
-def store(objects: ObjectStore) -> ArtifactStore:
-    return ArtifactStore(objects)
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return write_artifacts(tmp_path / "artifacts")
-
-
-def object_names(store: ArtifactStore) -> set[str]:
-    return {info.key for info in store.objects.list(layout.OBJECTS)}
 
 
 def test_what_is_published_is_found(store: ArtifactStore, directory: Path, again: Callable[[], ObjectStore]) -> None:

@@ -10,7 +10,7 @@ from threading import Barrier
 from typing import cast
 
 import pytest
-from artifact_files import KEY, ingredients, write_artifacts
+from artifact_files import KEY, ingredients, object_names, write_artifacts
 
 from handler.artifacts.store import garbage_collection as collection
 from handler.artifacts.store import object_names as layout
@@ -21,20 +21,6 @@ from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ConditionsIgnored, InvalidManifest, NotFound
 
 KEYS = [digit * 64 for digit in "0123456789"]
-
-
-@pytest.fixture
-def store(objects: ObjectStore) -> ArtifactStore:
-    return ArtifactStore(objects)
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return write_artifacts(tmp_path / "artifacts")
-
-
-def object_names(store: ArtifactStore) -> set[str]:
-    return {info.key for info in store.objects.list(layout.OBJECTS)}
 
 
 def keys(store: ArtifactStore) -> list[str]:

@@ -17,12 +17,12 @@ from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import S3Files
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.storage.storage_errors import BucketMissing, StoreUnavailable
+from tests.aws_keys import KEYS
 from tests.handler.artifacts.s3_server import ACCESS, REGION, SECRET, s3_server
 
 CONFIG = b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'
 SHARD = safetensors({"a": ("BF16", [1000, 1000], 2)})  # 2 MB of weights
 HEADER = len(SHARD) - 2_000_000
-KEYS = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
 
 
 @dataclass

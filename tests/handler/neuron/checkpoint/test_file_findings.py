@@ -35,8 +35,13 @@ def model(tmp_path: Path) -> Path:
     return Path(shutil.copytree(sample_model.path(), tmp_path / "model"))
 
 
-def check(model: Path | str, *words: str, **environ: str) -> tuple[int, dict[str, dict[str, str]]]:
-    result = CliRunner().invoke(main, ["check", "--json", *words, str(model)], env=environ, catch_exceptions=False)
+def check(model: Path, *words: str, **variables: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The status of `check` and its findings by setting, with these variables in a file."""
+    if variables:
+        file = model.parent / "env"
+        file.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+        words = (*words, "--env-file", str(file))
+    result = CliRunner().invoke(main, ["check", "--json", *words, str(model)], catch_exceptions=False)
     findings = json.loads(result.stdout)["findings"]
     return result.exit_code, {one["setting"].removeprefix(f"{model}/"): one for one in reversed(findings)}
 
@@ -174,8 +179,7 @@ def test_a_model_that_works_is_not_refused(
 ) -> None:
     model = write_small_model(tmp_path / "model")
     change(model)
-    (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
-    found = check(model, "--env-file", str(tmp_path / "env"))
+    found = check(model, **variables)
     assert found[0] == status, found
 
 
@@ -259,8 +263,7 @@ def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
     ],
 )
 def test_a_template_and_a_parser_that_are_set(model: Path, variables: dict[str, str], setting: str, words: str) -> None:
-    (model.parent / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
-    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    status, findings = check(model, **variables)
     assert status == 1
     assert words in json.dumps(findings[setting])
 
@@ -313,8 +316,7 @@ def test_the_rotary_embedding_of_transformers_5_reaches_the_engine(
 def test_no_error_follows_from_another(tmp_path: Path) -> None:
     """Row 19: a wrong setting, and no lengths."""
     model = write_small_model(tmp_path / "m", max_position_embeddings=None, hidden_size=8192, num_hidden_layers=80)
-    (tmp_path / "env").write_text("ENDPOINT_LINE=nxdi-0.99\n")
-    _, findings = check(model, "--instance", "ml.inf2.xlarge", "--env-file", str(tmp_path / "env"))
+    _, findings = check(model, "--instance", "ml.inf2.xlarge", ENDPOINT_LINE="nxdi-0.99")
     assert [one["code"] for one in findings.values() if one["severity"] == "error"] == ["unknown-line"]
 
 
@@ -333,10 +335,7 @@ SILENT = [
 def test_a_setting_that_was_silent_is_a_finding(model: Path, override: str, key: str, severity: str) -> None:
     """Row 17."""
     lines = {"SM_VLLM_OVERRIDE_NEURON_CONFIG": override, "SM_VLLM_MAX_NUM_SEQS": "4", "SM_VLLM_MAX_MODEL_LEN": "512"}
-    (model.parent / "env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    _, findings = check(
-        model, "--instance", "ml.inf2.xlarge", "--line", "nxdi-0.16", "--env-file", str(model.parent / "env")
-    )
+    _, findings = check(model, "--instance", "ml.inf2.xlarge", "--line", "nxdi-0.16", **lines)
     assert any(setting.endswith(key) and one["severity"] == severity for setting, one in findings.items()), findings
 
 
@@ -350,8 +349,7 @@ def test_a_setting_that_was_silent_is_a_finding(model: Path, override: str, key:
 def test_a_variable_that_was_silent_is_a_finding(
     model: Path, line: str, variable: str, value: str, severity: str
 ) -> None:
-    (model.parent / "env").write_text(f"{variable}={value}\n")
-    _, findings = check(model, "--instance", "ml.inf2.xlarge", "--line", line, "--env-file", str(model.parent / "env"))
+    _, findings = check(model, "--instance", "ml.inf2.xlarge", "--line", line, **{variable: value})
     assert findings[variable]["severity"] == severity, findings
 
 
@@ -381,16 +379,14 @@ ADAPTER_FAULTS: list[tuple[Change, str]] = [
 @pytest.mark.parametrize(("change", "words"), ADAPTER_FAULTS)
 def test_check_reads_the_adapters_that_it_can_reach(model: Path, adapter: Path, change: Change, words: str) -> None:
     """Row 4. `tests/endpoint/test_adapters.py` registers the same ones by HTTP."""
-    (model.parent / "env").write_text(f"ENDPOINT_LORA_MODULES=mine={adapter}\nENDPOINT_MAX_LORA_RANK=16\n")
-    assert check(model, "--env-file", str(model.parent / "env"))[0] == 0
+    variables = {"ENDPOINT_LORA_MODULES": f"mine={adapter}", "ENDPOINT_MAX_LORA_RANK": "16"}
+    assert check(model, **variables)[0] == 0
     change(adapter)
-    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    status, findings = check(model, **variables)
     assert (status, words in findings["ENDPOINT_LORA_MODULES"]["why"]) == (1, True), findings
 
 
 def test_the_target_modules_of_the_endpoint_are_held_against_the_adapter(model: Path, adapter: Path) -> None:
-    (model.parent / "env").write_text(
-        f"ENDPOINT_LORA_MODULES=mine={adapter}\nENDPOINT_LORA_TARGET_MODULES=q_proj,v_proj\n"
-    )
-    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    variables = {"ENDPOINT_LORA_MODULES": f"mine={adapter}", "ENDPOINT_LORA_TARGET_MODULES": "q_proj,v_proj"}
+    status, findings = check(model, **variables)
     assert (status, "not in lora_target_modules" in findings["ENDPOINT_LORA_MODULES"]["why"]) == (1, True)
