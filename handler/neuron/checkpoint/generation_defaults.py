@@ -33,7 +33,7 @@ class DefaultRange:
             return True
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
-        return math.isfinite(value) and self.accepts(value)
+        return (isinstance(value, int) or math.isfinite(value)) and self.accepts(value)
 
 
 RANGES: Final[Mapping[str, DefaultRange]] = {

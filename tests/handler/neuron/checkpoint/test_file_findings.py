@@ -161,6 +161,7 @@ def added(header: dict[str, Any]) -> dict[str, Any]:
         (edited("config.json", architectures="REMOVED"), {}, 0),
         (written("generation_config.json", "{"), {}, 0),
         (written("generation_config.json", '{"temperature": null, "top_k": -1, "top_p": 1}'), {}, 0),
+        (written("generation_config.json", f'{{"top_k": {10**400}}}'), {}, 0),
         (written("generation_config.json", '{"top_p": 0}'), {"SM_VLLM_GENERATION_CONFIG": "vllm"}, 0),
         (
             written("generation_config.json", '{"top_p": 0}'),
