@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.model_file_rules import MOUNT
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -20,6 +21,8 @@ LARGEST = 256 * 1024
 def configured_template(config: EndpointConfig, files: CheckpointFiles | None) -> str | None:
     """The text of the configured template. A value with braces or a line end is the template, any other a file.
 
+    A path where SageMaker puts the model means one of its files, also where `check` reads the model elsewhere.
+
     :param files: the model's. A file that they themselves name must be one of them.
     :raises SettingError: there is no such file, or it cannot be read.
     """
@@ -31,6 +34,8 @@ def configured_template(config: EndpointConfig, files: CheckpointFiles | None) -
         content = files.read(value) if files is not None and (inside or not value.startswith("/")) else None
         if content is None and not inside and Path(value).is_file():
             content = open_regular(Path(value), limit=LARGEST).read()
+        elif content is None and files is not None and value.startswith(f"{MOUNT}/"):
+            content = files.read(value.removeprefix(f"{MOUNT}/"))
         if content is not None:
             return content.decode()
     except (SettingError, OSError, UnicodeDecodeError) as error:

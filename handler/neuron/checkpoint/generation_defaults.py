@@ -20,7 +20,7 @@ OWN_FILE: Final = ("auto", None)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class DefaultRange:
     """The values of one parameter that vLLM's `SamplingParams` accepts."""
 
     accepts: Callable[[float], bool]
@@ -28,27 +28,27 @@ class Bound:
     whole: bool = False
 
     def fits(self, value: Json) -> bool:
-        """Whether it is a number within the bound. null means the default."""
+        """Whether it is a number within the range. null means the default."""
         if value is None:
             return True
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
-        return math.isfinite(value) and self.accepts(value)
+        return (isinstance(value, int) or math.isfinite(value)) and self.accepts(value)
 
 
-BOUNDS: Final[Mapping[str, Bound]] = {
-    "temperature": Bound(lambda value: value >= 0, "a number of 0 or more"),
-    "top_p": Bound(lambda value: 0 < value <= 1, "a number above 0, and at most 1"),
-    "min_p": Bound(lambda value: 0 <= value <= 1, "a number from 0 to 1"),
-    "repetition_penalty": Bound(lambda value: value > 0, "a number above 0"),
-    "top_k": Bound(lambda value: value >= -1, "a whole number of 1 or more, or 0 for no limit", whole=True),
-    "max_new_tokens": Bound(lambda value: value >= 1, "a whole number of 1 or more", whole=True),
+RANGES: Final[Mapping[str, DefaultRange]] = {
+    "temperature": DefaultRange(lambda value: value >= 0, "a number of 0 or more"),
+    "top_p": DefaultRange(lambda value: 0 < value <= 1, "a number above 0, and at most 1"),
+    "min_p": DefaultRange(lambda value: 0 <= value <= 1, "a number from 0 to 1"),
+    "repetition_penalty": DefaultRange(lambda value: value > 0, "a number above 0"),
+    "top_k": DefaultRange(lambda value: value >= -1, "a whole number of 1 or more, or 0 for no limit", whole=True),
+    "max_new_tokens": DefaultRange(lambda value: value >= 1, "a whole number of 1 or more", whole=True),
 }
 
 
 def wrong_defaults(document: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     """What is wrong with the values, and how to fix it."""
-    for name, bound in BOUNDS.items():
-        if not bound.fits(value := document.get(name)):
+    for name, allowed in RANGES.items():
+        if not allowed.fits(value := document.get(name)):
             why = f"{name} is {value!r:.60}, with which requests that do not set it fail"
-            yield why, f"Give {bound.words}, or remove it."
+            yield why, f"Give {allowed.words}, or remove it."

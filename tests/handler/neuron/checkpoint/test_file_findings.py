@@ -166,6 +166,7 @@ def added(header: dict[str, Any]) -> dict[str, Any]:
         (edited("config.json", architectures="REMOVED"), {}, 0),
         (written("generation_config.json", "{"), {}, 0),
         (written("generation_config.json", '{"temperature": null, "top_k": -1, "top_p": 1}'), {}, 0),
+        (written("generation_config.json", f'{{"top_k": {10**400}}}'), {}, 0),
         (written("generation_config.json", '{"top_p": 0}'), {"SM_VLLM_GENERATION_CONFIG": "vllm"}, 0),
         (
             written("generation_config.json", '{"top_p": 0}'),
@@ -206,6 +207,15 @@ def test_a_method_that_the_weights_are_not_quantized_by(
     finding = findings.get("SM_VLLM_QUANTIZATION")
     assert (finding is not None) is (words is not None)
     assert words is None or (finding is not None and words in finding["why"])
+
+
+def test_a_template_below_sagemakers_directory_is_a_file_of_the_model(model: Path) -> None:
+    (model / "mine.jinja").write_text("{{ messages[0]['content'] }}")
+    (model.parent / "env").write_text("ENDPOINT_CHAT_TEMPLATE=/opt/ml/model/mine.jinja\n")
+    assert check(model, "--env-file", str(model.parent / "env"))[0] == 0
+    (model / "mine.jinja").unlink()
+    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    assert (status, "there is no file" in findings["ENDPOINT_CHAT_TEMPLATE"]["why"]) == (1, True)
 
 
 def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
