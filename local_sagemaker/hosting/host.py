@@ -22,7 +22,6 @@ class Host:
         self.objects = objects
         self.fleets = Fleets(settings, objects)
         self._endpoints: dict[str, LiveEndpoint] = {}
-        self._lock = threading.Lock()
 
     def clean_up(self) -> None:
         """Ends processes and removes files that a killed service left. Called before the first endpoint starts."""
@@ -34,24 +33,18 @@ class Host:
         return self._endpoints.get(name)
 
     def all(self) -> list[LiveEndpoint]:
-        with self._lock:
-            return list(self._endpoints.values())
+        return list(self._endpoints.values())
 
     def open(self, name: str, report: Report) -> LiveEndpoint:
-        with self._lock:
-            endpoint = LiveEndpoint(name, self.fleets, report)
-            self._endpoints[name] = endpoint
+        endpoint = self._endpoints[name] = LiveEndpoint(name, self.fleets, report)
         return endpoint
 
     def delete(self, name: str, then: Callable[[], None]) -> None:
-        endpoint = self._endpoints[name]
-
         def forget() -> None:
-            with self._lock:
-                self._endpoints.pop(name, None)
+            self._endpoints.pop(name, None)
             then()
 
-        endpoint.delete(forget)
+        self._endpoints[name].delete(forget)
 
     def shut_down(self) -> None:
         """Sends SIGTERM to every container, and SIGKILL 30 s later to the remaining ones."""
