@@ -135,8 +135,8 @@ MUTATIONS = (
     Mutation(
         "EAGLE keys without a draft",
         "handler/neuron/checks/draft_models.py",
-        "setting is not None and context.config.speculative_model is None:",
-        "setting is None:",
+        "setting is not None and alone:",
+        "setting is not None:",
     ),
     Mutation(
         "static greedy sampling",
