@@ -51,24 +51,33 @@ def installed() -> dict[str, Any]:
 
 
 def _registered() -> dict[str, list[str]]:
-    """The models that this vLLM and its transformers know, and its tool parsers."""
+    """The models that this vLLM and its transformers know, its parsers, quantizations and connectors."""
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
     from vllm.model_executor.models.registry import ModelRegistry
+    from vllm.reasoning import ReasoningParserManager
     from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
     try:
         from vllm.tool_parsers import ToolParserManager
     except ImportError:  # 0.9.1, 0.11.0
         from vllm.entrypoints.openai.tool_parsers import ToolParserManager
-    # 0.11.0 has a dictionary instead.
-    registered = getattr(ToolParserManager, "list_registered", lambda: ToolParserManager.tool_parsers)
+
+    def registered(manager: Any, dictionary: str) -> list[str]:
+        # 0.11.0 has a dictionary instead.
+        return sorted(getattr(manager, "list_registered", lambda: getattr(manager, dictionary))())
+
     tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
     classes = {name for table in tables for name in table.values() if isinstance(name, str)}
     return {
         "architectures": sorted({*ModelRegistry.get_supported_archs(), *classes}),
         "model_types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY.keys()}),
-        "tool_parsers": sorted(registered()),
+        "tool_parsers": registered(ToolParserManager, "tool_parsers"),
+        "reasoning_parsers": registered(ReasoningParserManager, "reasoning_parsers"),
+        "quantizations": sorted(QUANTIZATION_METHODS),
+        "kv_connectors": sorted(KVConnectorFactory._registry),
     }
 
 

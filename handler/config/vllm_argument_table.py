@@ -124,8 +124,8 @@ def server_arguments() -> frozenset[str]:
 def registered_names(version: str, kind: str) -> tuple[str, ...]:
     """Names that a version of vLLM knows; empty if its table has none.
 
-    :param kind: `architectures`, `model_types` (with those of the transformers that it was installed with) or
-        `tool_parsers`.
+    :param kind: `architectures`, `model_types` (with those of the transformers that it was installed with),
+        `tool_parsers`, `reasoning_parsers`, `quantizations` or `kv_connectors`.
     """
     return next((tuple(table.get(kind, ())) for name, table in _tables() if name == version), ())
 

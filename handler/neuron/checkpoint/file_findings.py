@@ -6,7 +6,7 @@ the loaders of vLLM 0.16 and transformers 4.57, each tried with files that have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -216,13 +216,45 @@ def text_findings(
         yield error(TOKENIZER_CONFIG, why, "Name it additional_special_tokens.")
 
 
-def parser_findings(parser: str | None, loader: Loader) -> Iterator[Finding]:
-    """Whether vLLM has a configured tool parser."""
-    if (known := registered_names(loader.vllm, "tool_parsers")) and parser not in (None, *known):
-        why = f"'{str(parser)[:60]}' is no tool parser of vLLM {loader.vllm}"
-        yield error("tool_call_parser", why, f"Give one of {', '.join(known)}.")
-    elif parser is not None and not known:
-        yield not_checked("tool_call_parser", "the tool parser's name")
+@dataclass(frozen=True, slots=True)
+class NamedPart:
+    """An argument that names a part of vLLM.
+
+    :param kind: of `registered_names`.
+    :param plugin: the argument with a file or module of the user's own that may bring others.
+    :param cpu: Neuron's plugins bring their own.
+    """
+
+    argument: str
+    kind: str
+    what: str
+    plugin: str
+    cpu: bool = False
+
+
+PARTS: Final = (
+    NamedPart("tool_call_parser", "tool_parsers", "tool parser", "tool_parser_plugin"),
+    NamedPart("reasoning_parser", "reasoning_parsers", "reasoning parser", "reasoning_parser_plugin"),
+    NamedPart("quantization", "quantizations", "quantization", "hf_overrides", cpu=True),
+    NamedPart("kv_connector", "kv_connectors", "KV connector", "kv_connector_module_path", cpu=True),
+)
+
+
+def part_findings(arguments: Mapping[str, Json], loader: Loader, setting: Callable[[str], str]) -> Iterator[Finding]:
+    """Whether vLLM has the parts that are named.
+
+    :param arguments: with those of `kv_transfer_config` beside the others.
+    :param setting: of an argument.
+    """
+    for part in PARTS:
+        name, known = arguments.get(part.argument), registered_names(loader.vllm, part.kind)
+        if name is None or arguments.get(part.plugin) or (part.cpu and not loader.cpu):
+            continue
+        if not known:
+            yield not_checked(setting(part.argument), f"the {part.what}'s name")
+        elif name not in known:
+            why = f"'{str(name)[:60]}' is no {part.what} of vLLM {loader.vllm}"
+            yield error(setting(part.argument), why, f"Give one of {', '.join(known)}.")
 
 
 def collected(*parts: Iterator[Finding]) -> Iterator[Finding]:

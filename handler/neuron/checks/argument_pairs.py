@@ -86,6 +86,13 @@ def _speculation_metrics(context: CheckContext) -> str | None:
     return "there is no speculative_config" if alone else None
 
 
+def _prompt_lookup(context: CheckContext) -> str | None:
+    speculation = context.draft.nested("speculative_config")
+    if context.plugin or speculation.get("method") not in ("ngram", "ngram_gpu"):
+        return None  # Neuron's plugins have no such method
+    return None if speculation.get("num_speculative_tokens") else "this method needs num_speculative_tokens"
+
+
 def _mamba_block(context: CheckContext) -> str | None:
     block, length = context.draft.number("mamba_block_size"), context.draft.number("max_model_len")
     alone = block != length and context.draft.args.get("enable_prefix_caching") is False
@@ -141,6 +148,7 @@ PAIRS: Final = (
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
+    Pair("prompt-lookup", "speculative_config.method", _prompt_lookup, "Add it."),
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
     Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),

@@ -9,10 +9,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from handler.config.config_rows import secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
+from handler.config.loading.model_file_rules import MOUNT
 from handler.config.problems import SettingErrors
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
@@ -36,6 +38,10 @@ TRANSFORMERS_5 = (0, 24)
 HUB_SECONDS = 5
 # The graphs of a model that optimum-neuron has exported. Its weights are below `checkpoint`, or on the hub.
 GRAPHS = "model.pt"
+
+
+# Arguments of vLLM with a path or a name on the hub.
+PATHS: Final = ("tokenizer", "generation_config", "hf_config_path")
 
 
 def file_findings(config: EndpointConfig, line: str | None = None, length: Json = None) -> tuple[Finding, ...]:
@@ -102,15 +108,40 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
             yield rules.error(GRAPHS, f"it is missing beside {EXPORT}: the export was interrupted", "Export it again.")
         here = complete and not config.compiled_artifacts and not exported
         yield from rules.collected(rules.weight_findings(files, document, loader, complete=here))
-    if field == "model" and config.tool_parser_plugin is None:
-        yield from rules.parser_findings(config.tool_call_parser, loader)
     if field == "model":
+        yield from _of_parts(config, loader)
+        yield from _of_paths(config, files)
         yield from _of_defaults(config, files)
     if field == "model" and loader.cpu and config.quantization and "hf_overrides" not in config.engine_args:
         setting = config.setting("quantization")
         yield from rules.quantization_findings(document, files.listing(), config.quantization, setting)
     if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
         yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
+
+
+def _of_parts(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]:
+    holders = {"kv_connector": "kv_transfer_config", "reasoning_parser": "structured_outputs_config"}
+    named: dict[str, Json] = {}
+    for holder in holders.values():
+        nested = config.engine_args.get(holder)
+        named |= nested if isinstance(nested, dict) else {}
+    holders = {name: holder for name, holder in holders.items() if named.get(name)}
+    named |= config.engine_args
+    named |= {name: getattr(config, name) for name in ("tool_call_parser", "tool_parser_plugin", "quantization")}
+    yield from rules.part_findings(named, loader, lambda name: config.setting(holders.get(name, name)))
+
+
+def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
+    """Paths of arguments. One where SageMaker puts the model means one of its files, wherever `check` reads them."""
+    for name in PATHS:
+        path = config.engine_args.get(name)
+        if not isinstance(path, str) or not path.startswith("/") or Path(path).exists():
+            continue
+        why = f"there is nothing at '{path[:200]}'"
+        if not path.startswith(f"{MOUNT}/") or not isinstance(files, LocalFiles):
+            yield rules.not_checked(config.setting(name), why)
+        elif not (files.directory / path.removeprefix(f"{MOUNT}/")).exists():
+            yield rules.error(config.setting(name), why, "Name what is in the model's directory, or remove it.")
 
 
 def _of_defaults(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:

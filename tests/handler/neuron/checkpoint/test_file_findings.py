@@ -218,6 +218,14 @@ def test_a_template_below_sagemakers_directory_is_a_file_of_the_model(model: Pat
     assert (status, "there is no file" in findings["ENDPOINT_CHAT_TEMPLATE"]["why"]) == (1, True)
 
 
+@pytest.mark.parametrize("name", ["TOKENIZER", "GENERATION_CONFIG"])
+def test_a_path_below_sagemakers_directory_is_one_of_the_model(model: Path, name: str) -> None:
+    status, findings = check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})
+    assert (status, "there is nothing at" in findings[f"SM_VLLM_{name}"]["why"]) == (1, True)
+    (model / "other").mkdir()
+    assert check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})[0] == 0
+
+
 def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
     (model.parent / "env").write_text('SM_VLLM_OVERRIDE_GENERATION_CONFIG={"temperature": "x"}\n')
     status, findings = check(model, "--env-file", str(model.parent / "env"))
@@ -269,10 +277,18 @@ def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
     [
         ({"ENDPOINT_CHAT_TEMPLATE": "none.jinja"}, "ENDPOINT_CHAT_TEMPLATE", "there is no file 'none.jinja'"),
         ({"ENDPOINT_CHAT_TEMPLATE": "{% if %}"}, "chat_template", "Expected an expression"),
-        ({"ENDPOINT_TOOL_CALL_PARSER": "hermess"}, "tool_call_parser", "hermes, "),
+        ({"ENDPOINT_TOOL_CALL_PARSER": "hermess"}, "ENDPOINT_TOOL_CALL_PARSER", "hermes, "),
+        ({"SM_VLLM_REASONING_PARSER": "qwen4"}, "SM_VLLM_REASONING_PARSER", "qwen3, "),
+        ({"SM_VLLM_QUANTIZATION": "eetq"}, "SM_VLLM_QUANTIZATION", "fp8, "),
+        (
+            {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "Nixl", "kv_role": "kv_both"}'},
+            *("SM_VLLM_KV_TRANSFER_CONFIG", "NixlConnector, "),
+        ),
     ],
 )
-def test_a_template_and_a_parser_that_are_set(model: Path, variables: dict[str, str], setting: str, words: str) -> None:
+def test_a_template_and_parts_of_vllm_that_are_set(
+    model: Path, variables: dict[str, str], setting: str, words: str
+) -> None:
     status, findings = check(model, **variables)
     assert status == 1
     assert words in json.dumps(findings[setting])

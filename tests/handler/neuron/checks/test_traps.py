@@ -636,6 +636,12 @@ def test_arguments_of_one_version(line: str, arguments: dict[str, Any], starts: 
     assert (not result.errors) is starts, result.errors
 
 
+@pytest.mark.parametrize(("more", "starts"), [({}, False), ({"num_speculative_tokens": 3}, True)])
+def test_speculation_by_the_prompts_own_text_needs_a_number_of_tokens(more: dict[str, Any], starts: bool) -> None:
+    result = outcome("cpu", facts=llama(), engine_args={"speculative_config": {"method": "ngram", **more}})
+    assert (not result.errors) is starts, result.errors
+
+
 @pytest.mark.parametrize(("arguments", "starts"), [({}, False), ({"max_num_batched_tokens": 4096}, True)])
 def test_as_many_tokens_in_a_step_as_sequences(arguments: dict[str, Any], starts: bool) -> None:
     result = outcome(
