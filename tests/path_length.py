@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from container.application import RequestRouter, create_app
-from container.http.connection import ClientConnection
 from container.http.connections import Connections
+from container.http.reply_buffer import ReplyBuffer
 from container.service import Service
 from handler.config.loading.config_loader import load
 from handler.engine.event_loop import LoopThread
@@ -70,7 +70,7 @@ def main() -> int:
     path.watch(PromptRenderer, "chat")
     path.watch(LoopThread, "task")
     path.watch(engine._adapter.client.engine_core, "add_request_async")
-    path.watch(ClientConnection, "write")
+    path.watch(ReplyBuffer, "write")
     ours, theirs = socket.socketpair()
     service.loop.call(connections.take, theirs)
     client = http.client.HTTPConnection("localhost")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
@@ -46,7 +46,7 @@ def body_parser(service: Service, request: Request) -> Parse:
     trace = trace_headers(request)
     # In these cases the `model` field selects a model.
     if ADAPTER_HEADER in request.headers or service.config.multi_model:
-        return lambda document, engine: dispatch.parse(document, engine, options, trace)
+        return partial(dispatch.parse, options=options, headers=trace)
     return lambda document, engine: dispatch.parse(without_unknown_model(document, engine), engine, options, trace)
 
 
@@ -60,8 +60,7 @@ def route_parser(path: Route | MessagesRoute) -> ParserOf:
     """The parsers of bodies of one path of OpenAI's API or of Anthropic's."""
 
     def parser_of(service: Service, request: Request) -> Parse:
-        trace = trace_headers(request)
-        return lambda document, engine: dispatch.parse_path(path, document, engine, trace)
+        return partial(dispatch.parse_path, path, headers=trace_headers(request))
 
     return parser_of
 
