@@ -71,6 +71,7 @@ def cut(model: Path) -> None:
     os.truncate(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)
 
 
+TRANSFORMERS_4 = pytest.mark.vllm_016("transformers 5 reads it")
 INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weight": "model-2.safetensors"}}
 
 
@@ -102,8 +103,15 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (edited("config.json", dtype="torch.bfloat16"), "config.json", "Write bfloat16"),
         (lambda model: (model / "tokenizer.json").unlink(), "tokenizer.json", "no tokenizer"),
         (written("tokenizer.json", "{}"), "tokenizer.json", "cannot be loaded"),
-        (edited("tokenizer_config.json", tokenizer_class="TokenizersBackend"), "tokenizer_config.json", "Tokenizers"),
-        (edited("tokenizer_config.json", extra_special_tokens=["<a>"]), "tokenizer_config.json", "a list"),
+        pytest.param(
+            *(edited("tokenizer_config.json", tokenizer_class="TokenizersBackend"), "tokenizer_config.json"),
+            "Tokenizers",
+            marks=TRANSFORMERS_4,
+        ),
+        pytest.param(
+            *(edited("tokenizer_config.json", extra_special_tokens=["<a>"]), "tokenizer_config.json", "a list"),
+            marks=TRANSFORMERS_4,
+        ),
         (edited("tokenizer_config.json", tokenizer_class="REMOVED"), "tokenizer_config.json", "no tokenizer_class"),
         (written("tokenizer_config.json", "{"), "ENDPOINT_MODEL", "tokenizer_config.json is not a JSON object"),
         (written("tokenizer_config.json", b"\xef\xbb\xbf{}"), "ENDPOINT_MODEL", "UTF-8"),
