@@ -141,15 +141,19 @@ class Lifecycle:
     def timeline(self) -> list[TimedStep]:
         """The steps and stages of the start, in the order in which they began; the stage that runs, or failed, too.
 
-        A stage waited for the one before it. A stage that only waited for a step of its name is left out.
+        A stage waited for the one before it. A stage that only waited for a step of its name is left out, and the next
+        one waited for that step, too.
         """
         status, steps = self.status, self.steps
         rows, began = list(steps.values()), self.began
         before: tuple[str, ...] = ()
         for stage, seconds in self.stages:
-            if stage not in steps:
+            if stage in steps:
+                before = (*before, stage)
+            else:
                 rows.append(TimedStep(stage, before, began, began + seconds))
-            began, before = began + seconds, (stage,)
+                before = (stage,)
+            began += seconds
         if not self.served and status.stage not in steps:
             ended = status.since if status.state is ServingStatus.FAILED else None
             rows.append(TimedStep(status.stage, before, began, ended, status.done, status.total, status.rate))

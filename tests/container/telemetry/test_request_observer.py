@@ -177,22 +177,24 @@ def test_the_end_of_a_start_has_its_steps_with_what_they_waited_for(
         lifecycle = Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed)
         timeline.steps = lifecycle.timeline
         now = time.monotonic()
+        lifecycle.steps["fetch model"] = TimedStep("fetch model", (), now - 9, now - 1)
         lifecycle.steps["import vLLM"] = TimedStep("import vLLM", ("prepare custom code",), now - 8, now - 2)
-        for stage in ("import vLLM", "start engine", "warm up"):
+        for stage in ("fetch model", "import vLLM", "start engine", "warm up"):
             lifecycle.stage(stage)
         lifecycle.ready()
     printed = next(json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{"))
     for line in (*log.events("timeline"), printed):
         steps = {step["step"]: step["waited_for"] for step in line["steps"]}
         assert steps == {
+            "fetch model": [],
             "import vLLM": ["prepare custom code"],
             "bind port": [],
-            "start engine": ["import vLLM"],
+            "start engine": ["bind port", "fetch model", "import vLLM"],
             "warm up": ["start engine"],
         }
         assert [step["step"] for step in line["steps"]] == list(steps), "in the order of their begin"
         first = line["steps"][0]
-        assert (round(first["begin_seconds"]), round(first["end_seconds"])) == (2, 8)
+        assert (round(first["begin_seconds"]), round(first["end_seconds"])) == (1, 9)
     assert last_start([json.dumps(printed), "other"]) == printed["steps"]
 
 
