@@ -22,7 +22,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.sampling_check import supported
 from handler.errors import ClientError, EndpointError
 
-TOKENS = 2  # one of the prefill and one of a decode step: a large model takes most of a second for each
+TOKENS = 2  # of a request: one of the prefill, one of a decode step. A large model takes most of a second for each.
 GREEDY = Sampling(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
 SAMPLED = Sampling(max_tokens=TOKENS, temperature=0.8, top_p=0.9, top_k=20, ignore_eos=True)
 PLAIN_SAMPLED = Sampling(max_tokens=TOKENS, temperature=1.0, ignore_eos=True)
