@@ -52,3 +52,33 @@ def test_a_core_that_is_gone_has_no_workers() -> None:
 
 def test_an_engine_without_processes_of_its_own() -> None:
     assert engine().pids() == ()
+
+
+# What two threads of vLLM's wait for, as a core and its worker do; it prints which part of the time was CPU time.
+QUEUE = """
+import threading, time
+from handler.engine.engine_client.processes import process_plugin
+process_plugin.register()
+from vllm.distributed.device_communicators.shm_broadcast import MessageQueue
+writer = MessageQueue(1, 1)
+reader = []
+thread = threading.Thread(target=lambda: reader.append(MessageQueue.create_from_handle(writer.export_handle(), 0)))
+thread.start()
+thread.join()
+ready = threading.Thread(target=reader[0].wait_until_ready)
+ready.start()
+writer.wait_until_ready()
+ready.join()
+writer.enqueue("message")
+assert reader[0].dequeue(timeout=60) == "message"
+begin, cpu = time.monotonic(), time.process_time()
+try:
+    reader[0].dequeue(timeout=0.8)
+except TimeoutError:
+    print((time.process_time() - cpu) / (time.monotonic() - begin))
+"""
+
+
+def test_a_worker_that_waits_for_a_message_takes_no_cpu_time() -> None:
+    asked = subprocess.run([sys.executable, "-c", QUEUE], capture_output=True, text=True, timeout=WITHIN, check=False)
+    assert float(asked.stdout.splitlines()[-1]) < 0.5, asked.stderr
