@@ -76,8 +76,8 @@ EVERY: Final = (True, False, -1, 0, 1, 2, 128, *UNKNOWN, *SPELLED, ["a"], {})
 # Numbers of which vLLM has a list: those in its message are right, tried or not. And names that a plugin of the user
 # may add to vLLM's list.
 LISTED: Final = re.compile(r"Input should be \d")
-# The list of the texts that a key takes, also where each of them needs another key.
-QUOTED: Final = re.compile(r"Input should be '.+'")
+# The whole list of the texts that a key takes, also where each of them needs another key. `message` shortens long ones.
+QUOTED: Final = re.compile(r"Input should be '.+'(?!.*\.\.\.$)")
 PARSERS: Final = "Available parsers"
 PLUGIN: Final = {"reasoning_parser_plugin": "text"}
 # Objects that need some keys before vLLM reads the others, and the class of those that are only typed as objects.
