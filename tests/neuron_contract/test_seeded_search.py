@@ -122,13 +122,12 @@ def _with(config: EndpointConfig, known: dict[str, int]) -> EndpointConfig:
 
 
 def unseen(refusal: str, plugin: str) -> bool:
-    """Whether the judge cannot see why `check` refuses: the setting is taken in silence, or fails as weights load."""
-    at_load = (
-        refusal.startswith(("memory", "several-nodes", "prefix-caching-batch", "speculation-without-length"))
-        or AT_LOAD in refusal
-    )
+    """Whether the judge cannot see why `check` refuses: the setting is taken in silence, fails as weights load, or is
+    not in the plan."""
+    at_load = refusal.startswith(("memory", "several-nodes", "prefix-caching-batch")) or AT_LOAD in refusal
     unused = plugin == "native" and any(name in refusal for name in UNUSED)
-    return unused or refusal.startswith(SILENT) or (plugin == "nxdi" and at_load)
+    left_out = refusal.startswith((*SILENT, "speculation-without-length"))
+    return unused or left_out or (plugin == "nxdi" and at_load)
 
 
 @pytest.mark.engine

@@ -141,6 +141,13 @@ def _long_prefill(context: CheckContext) -> str | None:
     return f"{threshold} is above max_model_len ({length})" if length and checked and threshold > length else None
 
 
+def _fast_prefill(context: CheckContext) -> str | None:
+    method = str(context.draft.nested("speculative_config").get("method"))
+    hidden_states = method in ("eagle", "eagle3", "dflash", "dspark") or method.endswith("mtp")
+    alone = context.draft.args.get("kv_sharing_fast_prefill") is not True or not hidden_states
+    return None if alone else f"it does not go with {method}, which needs the right logits of every token"
+
+
 PAIRS: Final = (
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
@@ -157,5 +164,6 @@ PAIRS: Final = (
     ),
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
+    Pair("fast-prefill", "kv_sharing_fast_prefill", _fast_prefill),  # vllm/config/vllm.py
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
 )

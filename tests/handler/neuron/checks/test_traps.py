@@ -621,6 +621,15 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
         ("native-0.29", {"max_logprobs": -2}, False),
         ("native-0.29", {"prefill_context_parallel_size": 2}, False),
         ("native-0.29", {"per_request_spec_decode_metrics": "summary"}, False),
+        ("native-0.24", {"kv_sharing_fast_prefill": True}, True),
+        (
+            "native-0.24",
+            {
+                "kv_sharing_fast_prefill": True,
+                "speculative_config": {"method": "eagle3", "model": "/d", "num_speculative_tokens": 3},
+            },
+            False,
+        ),
         (
             "native-0.29",
             {
