@@ -6,6 +6,8 @@ Nothing here runs on Neuron, compiles for it, or says anything of its speed.
 from __future__ import annotations
 
 import os
+import time
+from functools import partial
 
 SWITCH = "NEURON_STAND_IN"
 PLATFORMS = {
@@ -23,3 +25,13 @@ def register() -> str | None:
     The real plugins look for /dev/neuron* here.
     """
     return PLATFORMS.get(os.environ.get(SWITCH, ""))
+
+
+def wait_without_spinning() -> None:
+    """The core and its worker sleep while they wait for each other, as the endpoint's do on a CPU: a spin would leave
+    other processes of a small machine without CPU time, and there is no device that it could spare anything.
+    """
+    if os.environ.get(SWITCH):
+        from vllm.distributed.device_communicators import shm_broadcast
+
+        shm_broadcast.sched_yield = partial(time.sleep, 5e-6)

@@ -11,12 +11,17 @@ from pathlib import Path
 
 import neuron_stand_in
 
-ENTRY_POINTS = "[vllm.platform_plugins]\nneuron = neuron_stand_in:register\n"
+ENTRY_POINTS = """\
+[vllm.platform_plugins]
+neuron = neuron_stand_in:register
+[vllm.general_plugins]
+neuron_stand_in = neuron_stand_in:wait_without_spinning
+"""
 METADATA = "Metadata-Version: 2.1\nName: neuron-stand-in\nVersion: 0.1.0\n"
 
 
 def installed(directory: Path, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """PYTHONPATH for a process that is to find the package and its entry point, which is written to `directory`.
+    """PYTHONPATH for a process that is to find the package and its entry points, which are written to `directory`.
 
     Set NEURON_STAND_IN beside it to switch it on.
     """
