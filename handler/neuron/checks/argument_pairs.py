@@ -112,6 +112,11 @@ def _encoder_role(context: CheckContext) -> str | None:
     return "it needs an ec_role" if transfer.get("ec_connector") and not transfer.get("ec_role") else None
 
 
+def _connector_role(context: CheckContext) -> str | None:
+    transfer = context.draft.nested("kv_transfer_config")
+    return "it needs a kv_role" if transfer.get("kv_connector") and not transfer.get("kv_role") else None
+
+
 def _redundant_experts(context: CheckContext) -> str | None:
     redundant = context.draft.nested("eplb_config").get("num_redundant_experts")
     alone = redundant not in (None, 0) and context.draft.args.get("enable_eplb") is not True
@@ -159,6 +164,7 @@ PAIRS: Final = (
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
     Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),
+    Pair("connector-role", "kv_transfer_config.kv_connector", _connector_role, "Set kv_role with it, or remove it."),
     Pair(
         "redundant-experts", "eplb_config.num_redundant_experts", _redundant_experts, "Set enable_eplb, or remove it."
     ),

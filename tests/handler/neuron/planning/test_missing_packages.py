@@ -1,4 +1,4 @@
-"""vLLM without a plugin on a Neuron machine: `check` says so before a start does."""
+"""`check` says before a start that a Neuron machine has no plugin, or that a value's package is missing."""
 
 from __future__ import annotations
 
@@ -51,3 +51,31 @@ def test_the_cpu_line_and_a_plan_for_another_machine_are_none(tmp_path: Path, en
 def test_a_machine_without_neuron_devices_needs_no_plugin(tmp_path: Path) -> None:
     status, findings = checked(tmp_path, {})
     assert status == 0, findings
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "package"),
+    [
+        ("SM_VLLM_LOAD_FORMAT", "Tensorizer", "tensorizer"),
+        ("SM_VLLM_DISTRIBUTED_EXECUTOR_BACKEND", "ray", "ray"),
+        ("SM_VLLM_KV_TRANSFER_CONFIG", '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}', "nixl"),
+    ],
+)
+def test_a_value_whose_package_is_missing_is_an_error_on_this_machine(
+    variable: str, value: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, findings = checked(tmp_path, {variable: value})
+    (finding,) = [one for one in findings if one["severity"] == "error"]
+    assert status == 1
+    assert finding["setting"].startswith(variable)
+    assert f"the package {package}," in finding["why"]
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / f"{package}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    assert checked(tmp_path, {variable: value})[0] == 0
+
+
+def test_a_connector_needs_a_role(tmp_path: Path) -> None:
+    status, findings = checked(tmp_path, {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "ExampleConnector"}'})
+    assert status == 1
+    assert "kv_role" in str(findings)

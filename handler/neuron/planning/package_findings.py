@@ -1,0 +1,52 @@
+"""Findings about the packages that values of a plan need, where the plan is for this machine's CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Final
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.line_registry import installed_line
+
+# Setting -> value -> the module that vLLM imports for it. Sources: vLLM 0.16 to 0.32, model_executor/model_loader,
+# v1/executor/ray_utils.py and distributed/kv_transfer/kv_connector/v1.
+MODULES: Final[Mapping[str, Mapping[str, str]]] = {
+    "load_format": {
+        "bitsandbytes": "bitsandbytes",
+        "fastsafetensors": "fastsafetensors",
+        "instanttensor": "instanttensor",
+        "modelexpress": "modelexpress",
+        "runai_streamer": "runai_model_streamer",
+        "runai_streamer_sharded": "runai_model_streamer",
+        "tensorizer": "tensorizer",
+    },
+    "quantization": {"bitsandbytes": "bitsandbytes"},
+    "distributed_executor_backend": {"ray": "ray"},
+    "kv_transfer_config.kv_connector": {
+        "LMCacheConnectorV1": "lmcache",
+        "LMCacheMPConnector": "lmcache",
+        "MooncakeConnector": "mooncake",
+        "NixlConnector": "nixl",
+    },
+}
+
+
+def package_findings(
+    config: EndpointConfig, plan: EnginePlan | None, installed: Mapping[str, str]
+) -> Iterator[Finding]:
+    """The packages that are missing. None for another machine, or where vLLM is not installed."""
+    if plan is None or config.instance is not None or {plan.line, installed_line(installed)} != {CPU.name}:
+        return
+    for name, modules in MODULES.items():
+        outer, dot, key = name.partition(".")
+        value = plan.engine_args.get(outer)
+        text = str(value.get(key) if isinstance(value, dict) else value)
+        module = modules.get(text, modules.get(text.lower()))
+        if module is not None and find_spec(module) is None:
+            why = f"{text} needs the package {module}, which is not installed here"
+            setting = f"{config.setting(outer)}{dot}{key}"
+            yield Finding("package-missing", Severity.ERROR, setting, why, "Install it, or remove this.")
