@@ -28,7 +28,7 @@ def plugin_error(job: dict[str, Any], config: Any) -> str | None:
     """What the rules of the plugin say once vLLM has built its configuration."""
     arguments, environment = job["arguments"], {**os.environ, **job["env"]}
     parallel = config.parallel_config
-    ranks = parallel.tensor_parallel_size * parallel.data_parallel_size * parallel.pipeline_parallel_size
+    ranks = parallel.tensor_parallel_size * parallel.data_parallel_size * max(1, parallel.pipeline_parallel_size)
     if ranks > job["cores"]:
         return f"{ranks} ranks and {job['cores']} cores"
     if NATIVE:

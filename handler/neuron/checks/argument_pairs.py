@@ -146,6 +146,14 @@ def _long_prefill(context: CheckContext) -> str | None:
     return f"{threshold} is above max_model_len ({length})" if length and checked and threshold > length else None
 
 
+def _ranks(context: CheckContext) -> str | None:
+    sizes = [_number(context, f"{name}_parallel_size") for name in ("pipeline", "tensor", "prefill_context")]
+    args = context.draft.args
+    if math.prod(sizes) >= 1 or args.get("async_scheduling") is not True or args.get("distributed_executor_backend"):
+        return None
+    return f"vLLM finds no executor for {math.prod(sizes)} ranks"
+
+
 def _fast_prefill(context: CheckContext) -> str | None:
     method = str(context.draft.nested("speculative_config").get("method"))
     hidden_states = method in ("eagle", "eagle3", "dflash", "dspark") or method.endswith("mtp")
@@ -170,6 +178,7 @@ PAIRS: Final = (
     ),
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
+    Pair("ranks", "async_scheduling", _ranks, "Give sizes of 1 or more."),
     Pair("fast-prefill", "kv_sharing_fast_prefill", _fast_prefill),  # vllm/config/vllm.py
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
 )

@@ -30,3 +30,8 @@ class NxdiConfigurationPlatform(NxdiStandInPlatform):
     def check_and_update_config(cls, vllm_config: Any) -> None:
         if vllm_config.model_config is not None:
             force(vllm_config, os.environ)
+
+    @classmethod
+    def get_device_total_memory(cls, device_id: int = 0) -> int:
+        """As vLLM's own platform class, which the plugin's extends. vLLM then takes its smallest budget of tokens."""
+        raise NotImplementedError
