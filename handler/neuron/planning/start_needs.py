@@ -1,13 +1,15 @@
-"""Findings about the packages that values of a plan need, where the plan is for this machine's CPU."""
+"""Findings about what a start on this machine's CPU needs beside settings: packages, and files of the load format."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
+from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line_registry import installed_line
@@ -34,11 +36,21 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
+# Load format -> the files that it reads, `*.pt` beside each (vLLM 0.16 to 0.32, model_loader/default_loader.py).
+FILES: Final[Mapping[str, str]] = {
+    "fastsafetensors": "*.safetensors",
+    "instanttensor": "*.safetensors",
+    "mistral": "consolidated*.safetensors",
+    "npcache": "*.bin",
+    "pt": "*.pt",
+    "safetensors": "*.safetensors",
+}
 
-def package_findings(
-    config: EndpointConfig, plan: EnginePlan | None, installed: Mapping[str, str]
+
+def start_needs(
+    config: EndpointConfig, plan: EnginePlan | None, facts: ModelFacts | None, installed: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """The packages that are missing. None for another machine, or where vLLM is not installed."""
+    """What is missing. Nothing for another machine, or where vLLM is not installed."""
     if plan is None or config.instance is not None or {plan.line, installed_line(installed)} != {CPU.name}:
         return
     for name, modules in MODULES.items():
@@ -50,3 +62,12 @@ def package_findings(
             why = f"{text} needs the package {module}, which is not installed here"
             setting = f"{config.setting(outer)}{dot}{key}"
             yield Finding("package-missing", Severity.ERROR, setting, why, "Install it, or remove this.")
+    pattern = FILES.get(str(plan.engine_args.get("load_format")).lower())
+    if pattern is None or facts is None or not facts.local or next(_matches(facts.where, pattern, "*.pt"), None):
+        return
+    why = f"the model has no file {pattern}, which this format reads"
+    yield Finding("weights-missing", Severity.ERROR, config.setting("load_format"), why, "Remove it.")
+
+
+def _matches(directory: str, *patterns: str) -> Iterator[Path]:
+    return (path for pattern in patterns for path in Path(directory).glob(pattern))
