@@ -147,12 +147,18 @@ def _long_prefill(context: CheckContext) -> str | None:
     return f"{threshold} is above max_model_len ({length})" if length and checked and threshold > length else None
 
 
-def _ranks(context: CheckContext) -> str | None:
-    sizes = [_number(context, f"{name}_parallel_size") for name in ("pipeline", "tensor", "prefill_context")]
+def _asynchronous(context: CheckContext) -> str | None:
     args = context.draft.args
-    if math.prod(sizes) >= 1 or args.get("async_scheduling") is not True or args.get("distributed_executor_backend"):
+    if context.vllm != "0.16.0" or args.get("async_scheduling") is not True:
         return None
-    return f"vLLM finds no executor for {math.prod(sizes)} ranks"
+    sizes = [_number(context, f"{name}_parallel_size") for name in ("pipeline", "tensor", "prefill_context")]
+    backend = args.get("distributed_executor_backend")
+    if backend is None and math.prod(sizes) < 1:
+        return f"vLLM finds no executor for {math.prod(sizes)} ranks"
+    if backend not in (None, "mp", "uni", "external_launcher"):
+        return f"the executor {shown(backend)} does not support it"
+    mamba = args.get("mamba_cache_mode")
+    return None if mamba in (None, "none") else f"it does not go with mamba_cache_mode {shown(mamba)}"
 
 
 def _fast_prefill(context: CheckContext) -> str | None:
@@ -190,7 +196,7 @@ PAIRS: Final = (
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("fp8-cache", "kv_cache_dtype", _fp8_cache, "Set both to false, or remove it."),
-    Pair("ranks", "async_scheduling", _ranks, "Give sizes of 1 or more."),
+    Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
     Pair("fast-prefill", "kv_sharing_fast_prefill", _fast_prefill),  # vllm/config/vllm.py
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
 )

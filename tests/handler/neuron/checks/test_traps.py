@@ -621,6 +621,9 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
         ("native-0.29", {"max_logprobs": -2}, False),
         ("native-0.29", {"prefill_context_parallel_size": 2}, False),
         ("native-0.29", {"per_request_spec_decode_metrics": "summary"}, False),
+        ("nxdi-0.16", {"async_scheduling": True, "mamba_cache_mode": "align"}, False),
+        ("nxdi-0.16", {"async_scheduling": True, "distributed_executor_backend": "own.Executor"}, False),
+        ("nxdi-0.16", {"async_scheduling": True, "distributed_executor_backend": "mp"}, True),
         ("native-0.24", {"kv_sharing_fast_prefill": True}, True),
         (
             "native-0.24",
