@@ -6,7 +6,7 @@
 A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
 model. Each is asked in a copy of the process, because vLLM keeps what some have set (0.32.0 then rejects others).
 What is rejected is tried again beside each of some companions. Where one makes it accepted, the table says so.
-On versions of a Neuron line it asks on a platform that is no CPU, and on others on vLLM's CPU platform.
+It asks on vLLM's CPU platform, and on versions of a Neuron line on a platform that is no CPU, too.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class Questions:
                     yield f"{name}.{key}", found
 
 
-def in_a_copy(ask: Callable[[Mapping[str, Any]], tuple[bool, str | None]], arguments: Mapping[str, Any]) -> Any:
+def in_a_copy(ask: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]) -> Any:
     """Calls a function in a fork of this process, and returns its result, which JSON can hold."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -487,7 +487,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as directory:
         tables |= {"neuron": {}, "cpu": {}}
-        for platform, line in (("neuron", LINES[version]) if version in LINES else ("cpu", "cpu"),):
+        for platform, line in ([("neuron", LINES[version])] if version in LINES else []) + [("cpu", "cpu")]:
             switch = {"NEURON_STAND_IN": f"{NEURON[version]}-configuration"} if platform == "neuron" else {}
             environment = {
                 **{name: value for name, value in os.environ.items() if not name.startswith("NEURON")},

@@ -7,7 +7,6 @@ configuration of the installed vLLM, with values of each class, and writes what 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,11 +21,6 @@ SWITCHES: Final = {
     **dict.fromkeys(("true", "t", "yes", "y", "on"), "true"),
     **dict.fromkeys(("false", "f", "no", "n", "off"), "false"),
 }
-# Messages of vLLM's parser and of the types of its configuration, which are the same on every platform.
-OF_TYPE: Final = re.compile(
-    r"Input should|Input is not|Unexpected keyword|invalid parse_dataclass|Expected a string|Invalid syntax|\.literal\["
-    r"|not a valid argument|invalid \w+ value|unable to (parse|interpret)|invalid choice|has no key"
-)
 # A companion that is no argument: whether the model has experts.
 EXPERTS: Final = "model.experts"
 
@@ -68,14 +62,12 @@ def tried_class(value: Json) -> str:
 def rejections(version: str, platform: str, arguments: Mapping[str, Json]) -> Iterator[Rejection]:
     """What this version rejects of engine arguments; nothing if it has no table.
 
-    :param platform: `neuron` or `cpu`: vLLM has rules of its own for CPUs. A version that was asked on the other
-        platform only rejects what does not fit the types of its configuration.
+    :param platform: `neuron` or `cpu`: vLLM has rules of its own for CPUs.
     """
-    own = _table(version, platform)
-    table = own or _table(version, "neuron")
+    table = _table(version, platform)
     for name, value in arguments.items():
         for rejection in _of_value(table, name, value):
-            if (own or OF_TYPE.search(rejection.why)) and not any(_met(need, arguments) for need in rejection.needs):
+            if not any(_met(need, arguments) for need in rejection.needs):
                 yield rejection
 
 

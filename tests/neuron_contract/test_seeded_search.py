@@ -26,14 +26,20 @@ from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.hardware.installed_packages import installed_versions
-from handler.neuron.hardware.instance_catalogue import core_memory, logical_cores
+from handler.neuron.hardware.instance_catalogue import InstanceType, core_memory, logical_cores
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.memory.memory_estimate import Verdict, estimate
 from handler.neuron.planning import planner
-from handler.neuron.planning.vllm_versions import OF_LINE, public
+from handler.neuron.planning.vllm_versions import public
 
 COUNT, SEED = int(os.environ.get("SEARCH", "500")), int(os.environ.get("SEARCH_SEED", "40"))
-LINES = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
+# Line -> the versions of vLLM that its configurations can be judged by.
+LINES = {
+    "nxdi-0.16": ("0.16.0",),
+    "native-0.24": ("0.24.0",),
+    "native-0.29": ("0.29.0",),
+    "cpu": ("0.16.0", "0.24.0", "0.29.0", "0.32.0"),
+}
 # What the software takes without a word and does not use: `check` refuses it, and a start does not.
 # Two settings that differ are refused, and a start would take one of them.
 SILENT = (
@@ -49,7 +55,10 @@ SILENT = (
 UNUSED = ("cpu_offload_gb", "calculate_kv_scales", "needs-synchronous-scheduling")
 # The judge of nxdi loads no weights: it has no memory, and sees none of what NxD Inference raises then.
 AT_LOAD = "when the model is loaded"
-AT_LOAD_CODES = ("memory", "several-nodes", "prefix-caching-batch", "kernel-dtype")
+AT_LOAD_CODES = (
+    *("memory", "several-nodes", "prefix-caching-batch", "kernel-dtype"),
+    *("too-few-blocks", "unknown-executor"),  # on a CPU
+)
 # The real plugin switches this check of vLLM off (vllm-neuron 0.5.0, platform.py), and the judge's stand-in does not.
 SWITCHED_OFF = "User-specified max_model_len"
 PARAMETERS = 8_030_000_000
@@ -79,7 +88,6 @@ def check(typed: Typed, directory: Path, number: int) -> tuple[Checked, dict[str
         return Checked(typed, [str(error)]), None
     facts = facts_from(MODELS[typed.model], config.model, True, PARAMETERS, PARAMETERS * 2)
     instance = this_machine(config)
-    assert instance is not None
     drafts: list[PlanDraft] = []
 
     class Recorded(PlanDraft):
@@ -88,20 +96,16 @@ def check(typed: Typed, directory: Path, number: int) -> tuple[Checked, dict[str
             drafts.append(self)
 
     with patch.object(planner, "PlanDraft", Recorded):
-        outcome = planner.make_plan(config, facts, instance)
+        outcome = planner.make_plan(config, facts, instance, installed=installed_versions())
     refused = [f"{finding.code} {finding.setting}: {finding.why}" for finding in outcome.errors]
     numbers = {name: drafts[0].args.get(name) for name in ("tensor_parallel_size", "max_model_len", "max_num_seqs")}
-    if outcome.plan is not None:
+    if outcome.plan is not None and instance is not None:
         typed_numbers = {name: value for name, value in numbers.items() if isinstance(value, int)}
         memory = estimate(facts, _with(config, typed_numbers), instance)
         assert memory is not None
         if memory.verdict is Verdict.DOES_NOT_FIT:
             refused.append(f"memory: {memory.refused or memory.total}")
-    lnc = config.logical_nc_config
-    try:
-        cores, memory_bytes = logical_cores(instance, lnc), core_memory(instance, lnc)
-    except SettingError:
-        cores, memory_bytes = 0, 0
+    cores, memory_bytes = _cores(instance, config.logical_nc_config)
     plan = drafts[0].plan()
     # vLLM's own arguments, as typed, that a refused plan leaves out.
     left_out = {name: value for name, value in typed.arguments() if name not in plan.engine_args} if refused else {}
@@ -116,6 +120,16 @@ def check(typed: Typed, directory: Path, number: int) -> tuple[Checked, dict[str
     return Checked(typed, refused, outcome.plan), job
 
 
+def _cores(instance: InstanceType | None, lnc: int | None) -> tuple[int, int]:
+    """How many there are, and the bytes of each; none on a CPU, and where the number is wrong."""
+    if instance is None:
+        return 0, 0
+    try:
+        return logical_cores(instance, lnc), core_memory(instance, lnc)
+    except SettingError:
+        return 0, 0
+
+
 def _with(config: EndpointConfig, known: dict[str, int]) -> EndpointConfig:
     from dataclasses import replace
 
@@ -128,29 +142,28 @@ def unseen(refusal: str, plugin: str) -> bool:
     at_load = refusal.startswith(AT_LOAD_CODES) or AT_LOAD in refusal
     unused = plugin == "native" and any(name in refusal for name in UNUSED)
     left_out = refusal.startswith((*SILENT, "speculation-without-length"))
-    return unused or left_out or (plugin == "nxdi" and at_load)
+    return unused or left_out or (plugin != "native" and at_load)
 
 
 @pytest.mark.engine
 @pytest.mark.timeout(3600)
-def test_what_is_accepted_starts_and_what_is_refused_does_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", LINES)
+def test_what_is_accepted_starts_and_what_is_refused_does_not(line: str, tmp_path: Path) -> None:
     version = public(installed_versions()["vllm"])
-    line = LINES.get(version)
-    if line is None:
-        pytest.skip(f"no Neuron line has vLLM {version}")
+    if version not in LINES[line]:
+        pytest.skip(f"{line} is not judged by vLLM {version}")
     if line != "nxdi-0.16" and "SEARCH" not in os.environ:
         pytest.skip(
             "the judge of the native lines lacks rules of the plugin (a connector, offloading): make test-arguments"
         )
-    assert OF_LINE[line] == version
+    plugin = line.partition("-")[0]
     checked = [check(typed, tmp_path, number) for number, typed in enumerate(searched(line, version, COUNT, SEED))]
     jobs = [job for _, job in checked if job is not None]
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
-    plugin = "nxdi" if version == "0.16.0" else "native"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("NEURON")},
         **installed(tmp_path),
-        "NEURON_STAND_IN": f"{plugin}-configuration",
+        **({} if plugin == "cpu" else {"NEURON_STAND_IN": f"{plugin}-configuration"}),
         "VLLM_LOGGING_LEVEL": "CRITICAL",
     }
     environment["PYTHONPATH"] += os.pathsep + str(ROOT)

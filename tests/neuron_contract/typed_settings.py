@@ -199,19 +199,22 @@ class Typed:
 def searched(line: str, version: str, count: int, seed: int) -> Iterator[Typed]:
     """`count` configurations for a line. The same for the same seed."""
     chosen = random.Random(seed)
-    names = [name for name in sorted(known()) if version in known()[name].versions and name not in UNASKED]
-    native = line.startswith("native")
+    native, cpu = line.startswith("native"), line == "cpu"
+    # On a CPU a plan says nothing of a quantization, which `check` looks up among the names that a version has, nor of
+    # swap space, which depends on the machine.
+    unasked = UNASKED | {"quantization", "swap_space"} if cpu else UNASKED
+    names = [name for name in sorted(known()) if version in known()[name].versions and name not in unasked]
     models = sorted(MODELS) if native else ["llama", "short", "qwen3", "qwen2"]
     for _ in range(count):
         model = "llama" if chosen.random() < 0.5 else chosen.choice(models)
         pool = sorted(VARIABLES) if native else COMMON
         environment = {name: chosen.choice(VARIABLES[name]) for name in chosen.sample(pool, chosen.randint(0, 2))}
-        keys = chosen.sample(sorted(NEURON if native else NXDI), chosen.choice((0, 0, 1)))
+        keys = chosen.sample(sorted(NEURON if native else NXDI), 0 if cpu else chosen.choice((0, 0, 1)))
         arguments = {name: _value(chosen, version, name) for name in chosen.sample(names, chosen.randint(1, 2))}
         if keys:
             section = {key: chosen.choice((NEURON if native else NXDI)[key]) for key in keys}
             arguments["additional_config"] = {"neuron_config" if native else "override_neuron_config": section}
-        common = {"ENDPOINT_LINE": line, "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+        common = {"ENDPOINT_LINE": line, **({} if cpu else {"ENDPOINT_INSTANCE": "ml.trn2.48xlarge"})}
         if chosen.random() < 0.5:
             yield Typed(model, {**environment, **common}, {"engine_args": arguments})
         else:

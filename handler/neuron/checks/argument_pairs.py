@@ -87,10 +87,13 @@ def _speculation_metrics(context: CheckContext) -> str | None:
     return "there is no speculative_config" if alone else None
 
 
-def _prompt_lookup(context: CheckContext) -> str | None:
+def _speculation_length(context: CheckContext) -> str | None:
     speculation = context.draft.nested("speculative_config")
-    if context.plugin or speculation.get("method") not in ("ngram", "ngram_gpu"):
-        return None  # Neuron's plugins have no such method
+    method = speculation.get("method")
+    # Only the config.json of a draft model may have the number (vllm/config/speculative.py).
+    alone = context.line.name == CPU.name and method not in (None, "suffix") and not speculation.get("model")
+    if context.plugin or not (alone or method in ("ngram", "ngram_gpu")):
+        return None
     return None if speculation.get("num_speculative_tokens") else "this method needs num_speculative_tokens"
 
 
@@ -185,7 +188,7 @@ PAIRS: Final = (
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
-    Pair("prompt-lookup", "speculative_config.method", _prompt_lookup, "Add it."),
+    Pair("speculation-length", "speculative_config.method", _speculation_length, "Add it."),
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
     Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),

@@ -26,6 +26,8 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
         "runai_streamer_sharded": "runai_model_streamer",
         "tensorizer": "tensorizer",
     },
+    "spec_method": {"suffix": "arctic_inference"},
+    "speculative_config.method": {"suffix": "arctic_inference"},
     "quantization": {"bitsandbytes": "bitsandbytes"},
     "distributed_executor_backend": {"ray": "ray"},
     "kv_transfer_config.kv_connector": {

@@ -84,6 +84,7 @@ def outcome(
     facts: ModelFacts | None = None,
     instance: InstanceType | None = None,
     draft_model: ModelFacts | None = None,
+    installed: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> PlanOutcome:
     """The outcome of settings that went through the loader. Findings name fields and keys."""
@@ -92,7 +93,7 @@ def outcome(
     except SettingError as error:
         found = PlanOutcome(None, rejected_settings(error).findings)
     else:
-        made = make_plan(replace(config, line=line), facts, instance, draft_model=draft_model)
+        made = make_plan(replace(config, line=line), facts, instance, draft_model=draft_model, installed=installed)
         found = replace(made, findings=(*config_findings(config), *made.findings))
     return replace(found, findings=tuple(replace(one, setting=untyped(one.setting)) for one in found.findings))
 

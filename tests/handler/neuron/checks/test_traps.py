@@ -530,12 +530,13 @@ def test_what_vllm_accepts_beside_others_is_not_rejected(arguments: dict[str, An
         ({"structured_outputs_config": {"back_end": "xgrammar"}}, True),
         ({"compilation_config": {"unknown": 1}}, True),
         ({"compilation_config": {"mode": 3}}, False),
-        ({"attention_backend": "CPU_ATTN"}, False),  # this is for the platform to say
-        ({"enable_sleep_mode": True}, False),
+        ({"attention_backend": "CPU_ATTN"}, False),
+        ({"attention_backend": "word"}, True),
+        ({"enable_sleep_mode": True}, True),
+        ({"max_num_partial_prefills": 2}, True),
     ],
 )
-def test_a_value_of_the_wrong_type_is_rejected_on_cpus_too(arguments: dict[str, Any], rejected: bool) -> None:
-    """vLLM 0.16 was asked on Neuron's platform only."""
+def test_what_vllm_rejects_on_a_cpu(arguments: dict[str, Any], rejected: bool) -> None:
     assert bool(list(rejections("0.16.0", "cpu", arguments))) is rejected
 
 
@@ -678,3 +679,23 @@ def test_a_model_of_one_line_is_planned_there_and_names_it_elsewhere(line: str) 
         assert not result.errors, result.errors
     else:
         assert "native-0.29" in found(result, "unsupported-model").fix
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"tensor_parallel_size": 24}, "indivisible-heads"),
+        ({"max_num_seqs": 4096}, "tokens-below-sequences"),
+        ({"max_num_seqs": 4096, "tensor_parallel_size": 2}, None),
+        ({"max_num_seqs": 4096, "engine_args": {"max_num_batched_tokens": 4096}}, None),
+        ({"engine_args": {"max_num_batched_tokens": 64, "enable_chunked_prefill": False}}, "tokens-below-length"),
+        ({"engine_args": {"enable_chunked_prefill": False}}, None),
+        ({"engine_args": {"distributed_executor_backend": "word"}}, "unknown-executor"),
+        ({"engine_args": {"distributed_executor_backend": "module.Class"}}, None),
+        ({"engine_args": {"enable_expert_parallel": True}}, "rejected-by-vllm"),
+        ({"engine_args": {"enable_eplb": True}}, "rejected-by-vllm"),
+    ],
+)
+def test_a_start_on_a_cpu(arguments: dict[str, Any], code: str | None) -> None:
+    result = outcome("cpu", facts=llama(), installed={"vllm": "0.16.0"}, **arguments)
+    assert {finding.code for finding in result.errors} == ({code} if code else set())
