@@ -93,6 +93,7 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {"nnodes": 2},
     {"enable_lora": True},
     {"enable_prefix_caching": True, "enable_chunked_prefill": True, "block_size": 32},
+    {"enable_prefix_caching": False, "enable_chunked_prefill": False},
     {"max_num_batched_tokens": 8192},
     {"runner": "pooling"},
     {"speculative_config": CONTENT["speculative_config"]},
@@ -280,7 +281,8 @@ class Questions:
             for key, tried in keyed.items():
                 rejected[key] = str(errors[json.dumps(tried[0])])
                 # Of many names that this platform does not have, none is right beside another argument.
-                several = (kind == "text" and len(wrong) > 4) or outer in CLASSES
+                reasons = {errors[json.dumps(value)] for value in wrong}
+                several = (kind == "text" and len(reasons) > 4) or outer in CLASSES
                 met = [] if several else self.met(name, tried, wrap, json.dumps(tried[0]) in parsed)
                 if PARSERS in rejected[key] and name.endswith("reasoning_parser"):
                     met, accepted = [PLUGIN], reasoning_parsers()

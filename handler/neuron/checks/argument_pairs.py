@@ -171,16 +171,6 @@ def _fast_prefill(context: CheckContext) -> str | None:
     return None if alone else f"it does not go with {method}, which needs the right logits of every token"
 
 
-def _fp8_cache(context: CheckContext) -> str | None:
-    old = context.line.name == CPU.name and context.vllm in ("0.9.1", "0.11.0", "0.16.0")  # vllm/platforms/cpu.py
-    args = context.draft.args
-    if not old or not str(args.get("kv_cache_dtype")).startswith("fp8"):
-        return None
-    if args.get("enable_chunked_prefill") is False and args.get("enable_prefix_caching") is False:
-        return None
-    return "on a CPU this vLLM has it with chunked prefill and prefix caching switched off only"
-
-
 PAIRS: Final = (
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
@@ -198,7 +188,6 @@ PAIRS: Final = (
     ),
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
-    Pair("fp8-cache", "kv_cache_dtype", _fp8_cache, "Set both to false, or remove it."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
     Pair("fast-prefill", "kv_sharing_fast_prefill", _fast_prefill),  # vllm/config/vllm.py
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
