@@ -118,7 +118,10 @@ def _encoder_role(context: CheckContext) -> str | None:
 
 def _connector_role(context: CheckContext) -> str | None:
     transfer = context.draft.nested("kv_transfer_config")
-    return "it needs a kv_role" if transfer.get("kv_connector") and not transfer.get("kv_role") else None
+    if transfer.get("kv_connector"):
+        return None if transfer.get("kv_role") else "it needs a kv_role"
+    alone = context.draft.args.get("kv_transfer_config") is not None and context.vllm in ("0.24.0", "0.29.0", "0.32.0")
+    return "no connector is named" if alone else None
 
 
 def _redundant_experts(context: CheckContext) -> str | None:
@@ -182,7 +185,7 @@ PAIRS: Final = (
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
     Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),
-    Pair("connector-role", "kv_transfer_config.kv_connector", _connector_role, "Set kv_role with it, or remove it."),
+    Pair("connector-role", "kv_transfer_config.kv_connector", _connector_role, "Set both, or remove kv_transfer_config."),
     Pair(
         "redundant-experts", "eplb_config.num_redundant_experts", _redundant_experts, "Set enable_eplb, or remove it."
     ),

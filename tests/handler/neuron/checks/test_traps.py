@@ -625,6 +625,7 @@ def test_reasoning_needs_both_marks_or_a_parser(line: str, starts: bool) -> None
         ("nxdi-0.16", {"async_scheduling": True, "mamba_cache_mode": "align"}, False),
         ("nxdi-0.16", {"async_scheduling": True, "distributed_executor_backend": "own.Executor"}, False),
         ("nxdi-0.16", {"async_scheduling": True, "distributed_executor_backend": "mp"}, True),
+        ("native-0.24", {"kv_transfer_config": {"kv_role": "kv_both"}}, False),
         ("native-0.24", {"kv_sharing_fast_prefill": True}, True),
         (
             "native-0.24",
