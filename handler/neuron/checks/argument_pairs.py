@@ -185,7 +185,9 @@ PAIRS: Final = (
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
     Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),
-    Pair("connector-role", "kv_transfer_config.kv_connector", _connector_role, "Set both, or remove kv_transfer_config."),
+    Pair(
+        "connector-role", "kv_transfer_config.kv_connector", _connector_role, "Set both, or remove kv_transfer_config."
+    ),
     Pair(
         "redundant-experts", "eplb_config.num_redundant_experts", _redundant_experts, "Set enable_eplb, or remove it."
     ),
