@@ -56,6 +56,11 @@ def load(endpoint: ServeProcess) -> list[float]:
     return [values[name] for name in LOAD]
 
 
+def picked(endpoints: list[ServeProcess]) -> ServeProcess:
+    """The endpoint with the shortest queue, then with the fewest requests."""
+    return min(endpoints, key=load)
+
+
 def sent(endpoint: ServeProcess, stack: ExitStack, length: int = 900) -> HTTPConnection:
     """A connection on which a stream was asked for. Nothing of the reply is read: it may wait for a slot."""
     connection = stack.enter_context(closing(HTTPConnection("127.0.0.1", endpoint.port, timeout=120)))
@@ -64,36 +69,19 @@ def sent(endpoint: ServeProcess, stack: ExitStack, length: int = 900) -> HTTPCon
     return connection
 
 
-def loads_while_busy(busy: ServeProcess, idle: ServeProcess, stack: ExitStack) -> tuple[list[float], list[float]]:
-    """What a picker reads of both while one has more streams than slots.
-
-    On vLLM 0.24 and later the engine's processes spin, and may take both CPUs of a small machine for seconds. So
-    streams are sent until the load is seen, and what is asserted is what was seen.
-    """
-    seen = [0.0] * len(LOAD), [0.0] * len(LOAD)
-
-    def look() -> bool:
-        nonlocal seen
-        if not any(load(busy)[:2]):
-            for _ in range(3 * SLOTS):
-                sent(busy, stack)
-        seen = load(busy), load(idle)
-        return min(seen[0]) > 0  # the KV cache is in use from the first step on
-
-    busy.until(look, 60)
-    return seen
-
-
 def test_a_picker_finds_the_idle_endpoint(endpoints: list[ServeProcess]) -> None:
     for busy in endpoints:  # either may be the busy one
         (idle,) = (endpoint for endpoint in endpoints if endpoint is not busy)
         with ExitStack() as stack:
-            of_busy, of_idle = loads_while_busy(busy, idle, stack)
-            waiting, running, kv_use = of_busy
+            for _ in range(3 * SLOTS):
+                sent(busy, stack)
+            busy.until(lambda busy=busy: min(load(busy)) > 0, 60)  # the KV cache is in use from the first step on
+            waiting, running, kv_use = load(busy)
             assert 1 <= waiting <= 2 * SLOTS  # whoever has ended counts no more
             assert running == SLOTS
             assert 0 < kv_use <= 1
-            assert of_idle == [0, 0, 0]  # a picker takes the shortest queue, then the fewest requests
+            assert picked(endpoints) is idle
+            assert load(idle) == [0, 0, 0]
         # All clients have left. No step of the engine follows that could say so.
         busy.until(lambda busy=busy: load(busy) == [0, 0, 0], 60)
 

@@ -186,13 +186,15 @@ class Typed:
     document: dict[str, Any] | None = None
 
     def arguments(self) -> Iterator[tuple[str, Any]]:
-        """vLLM's own arguments that are texts or numbers, as they were typed."""
+        """vLLM's own arguments that are texts or numbers, and the speculation, as they were typed."""
         for name, value in self.environment.items():
             argument = known().get(name.removeprefix("SM_VLLM_").lower())
             if name.startswith("SM_VLLM_") and argument is not None and argument.kind in ("str", "int", "float"):
                 yield argument.name, value
+            elif argument is not None and argument.name == "speculative_config":
+                yield argument.name, json.loads(value)
         for name, value in (self.document or {}).get("engine_args", {}).items():
-            if known()[name].kind in ("str", "int", "float"):
+            if known()[name].kind in ("str", "int", "float") or name == "speculative_config":
                 yield name, value
 
 

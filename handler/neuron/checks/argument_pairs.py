@@ -11,11 +11,14 @@ from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error
-from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.cpu import CPU, SEQUENCES
 
 # The sizes of which none may be above 1 if the routed experts are returned, by version (vllm/config/vllm.py).
 SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size")
 SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.32.0": SIZES}
+
+LATER: Final = ("0.29.0", "0.32.0")
+BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def _connector_role(context: CheckContext) -> str | None:
     transfer = context.draft.nested("kv_transfer_config")
     if transfer.get("kv_connector"):
         return None if transfer.get("kv_role") else "it needs a kv_role"
-    alone = context.draft.args.get("kv_transfer_config") is not None and context.vllm in ("0.24.0", "0.29.0", "0.32.0")
+    alone = context.draft.args.get("kv_transfer_config") is not None and context.vllm in ("0.24.0", *LATER)
     return "no connector is named" if alone else None
 
 
@@ -149,7 +152,7 @@ def _class_names(context: CheckContext) -> str | None:
 
 def _long_prefill(context: CheckContext) -> str | None:
     threshold, length = _number(context, "long_prefill_token_threshold", 0), context.draft.number("max_model_len")
-    checked = _number(context, "max_num_partial_prefills") > 1 or context.vllm in ("0.29.0", "0.32.0")
+    checked = _number(context, "max_num_partial_prefills") > 1 or context.vllm in LATER
     return f"{threshold} is above max_model_len ({length})" if length and checked and threshold > length else None
 
 
@@ -165,6 +168,29 @@ def _asynchronous(context: CheckContext) -> str | None:
         return f"the executor {shown(backend)} does not support it"
     mamba = args.get("mamba_cache_mode")
     return None if mamba in (None, "none") else f"it does not go with mamba_cache_mode {shown(mamba)}"
+
+
+def _executor(context: CheckContext) -> str | None:
+    backend = context.draft.args.get("distributed_executor_backend")
+    if context.line.name != CPU.name or not isinstance(backend, str) or backend in BACKENDS or "." in backend:
+        return None  # another text is a class of a module; Neuron's plugins choose their executor
+    return f"{shown(backend)} is no executor of vLLM, and no class (module.Class)"
+
+
+def _prefill_context(context: CheckContext) -> str | None:
+    above = context.vllm in LATER and _number(context, "prefill_context_parallel_size") > 1
+    return "the model runner does not have prefill context parallelism" if above else None
+
+
+def _max_logprobs(context: CheckContext) -> str | None:
+    below = context.vllm in LATER and _number(context, "max_logprobs") < -1
+    return "the least is -1, for no limit" if below else None
+
+
+def _active_sequences(context: CheckContext) -> str | None:
+    ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
+    active, sequences = _number(context, "max_num_active_seqs"), _number(context, "max_num_seqs", SEQUENCES * ranks)
+    return f"{active} is above max_num_seqs ({sequences})" if active > sequences else None
 
 
 def _fast_prefill(context: CheckContext) -> str | None:
@@ -194,6 +220,10 @@ PAIRS: Final = (
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
+    Pair("unknown-executor", "distributed_executor_backend", _executor, f"Use {', '.join(BACKENDS)}."),
+    Pair("prefill-context", "prefill_context_parallel_size", _prefill_context),
+    Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),
+    Pair("active-sequences", "max_num_active_seqs", _active_sequences, "Lower it, or raise max_num_seqs."),
     Pair("fast-prefill", "kv_sharing_fast_prefill", _fast_prefill),  # vllm/config/vllm.py
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
 )

@@ -6,7 +6,6 @@ from typing import Final
 
 from handler.neuron.checks.argument_pairs import argument_pairs
 from handler.neuron.checks.check_context import Check
-from handler.neuron.checks.cpu_start import CPU_START
 from handler.neuron.checks.draft_models import DRAFTS
 from handler.neuron.checks.graph import GRAPH, SAMPLING
 from handler.neuron.checks.legacy_lines import LEGACY
@@ -25,7 +24,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     *LINE_SUPPORT,
     argument_pairs,
     *START,
-    *CPU_START,
     *TOPOLOGY,
     *NODES,
     spelling,

@@ -115,11 +115,6 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if context.draft.args.get(ENVIRON_CHECK) and context.line.name == "native-0.29":
         why = "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND), and does not start"
         yield error("not-on-native", ENVIRON_CHECK, why, "Remove it.")
-    if context.line.name == "native-0.29" and (context.draft.number("max_logprobs") or 0) < -1:
-        yield error("not-on-native", "max_logprobs", "the least is -1, for no limit", "Give -1 or more, or remove it.")
-    if context.line.name == "native-0.29" and (context.draft.number("prefill_context_parallel_size") or 1) > 1:
-        why = "the model runner does not have prefill context parallelism"
-        yield error("not-on-native", "prefill_context_parallel_size", why, "Remove it.")
     if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", "kv_cache_dtype", why, "Remove it.")

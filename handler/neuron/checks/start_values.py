@@ -9,6 +9,7 @@ from typing import Final
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, unsupported_model, warning
+from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
@@ -37,7 +38,7 @@ NUMERIC: Final = (
     *("VLLM_NEURON_FORCE_STATIC_FP8", "VLLM_NEURON_BARRIER_TIMEOUT", "VLLM_NEURON_WORKER_TERMINATION_TIMEOUT"),
     *("NEURON_LIBTORCH_COMPILATION_TIMEOUT", "VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"),
 )
-# The tokens in a step of vLLM 0.16 if nothing says how many (vllm/engine/arg_utils.py), or max_model_len.
+# The tokens in a step if nothing says how many, on a CPU for each rank (vllm/engine/arg_utils.py, 0.16 to 0.32).
 VLLM_BUDGET: Final = 2048
 BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
 
@@ -146,18 +147,27 @@ MODEL_TYPES: Final = (
 )
 
 
-def scheduler(context: CheckContext) -> Iterator[Finding]:
-    """The plugin's scheduler replaces the token budget, once vLLM has compared it with the sequences."""
-    tokens, sequences = context.config.engine_args.get("max_num_batched_tokens"), context.draft.number("max_num_seqs")
-    budget = tokens if isinstance(tokens, int) else max(VLLM_BUDGET, context.draft.number("max_model_len") or 0)
-    if context.plugin and budget < (sequences or 1):
-        why = f"vLLM does not start with fewer tokens in a step ({budget}) than max_num_seqs ({sequences})"
-        setting = "max_num_seqs" if tokens is None else "max_num_batched_tokens"
-        fix = f"Set max_num_batched_tokens to {sequences} or more, or lower max_num_seqs."
-        yield error("tokens-below-sequences", setting, why, fix)
-    if context.plugin and tokens is not None and SCHEDULER not in context.draft.env:
+def step(context: CheckContext) -> Iterator[Finding]:
+    """A step holds a token of each sequence, and a whole prompt where prompts are not divided. The plugin's scheduler
+    replaces the budget once vLLM has compared it (vllm/config/scheduler.py, verify_max_model_len)."""
+    draft, name = context.draft, "max_num_batched_tokens"
+    if not context.plugin and context.line.name != CPU.name:
+        return
+    given, sequences = draft.number(name), draft.number("max_num_seqs") or 1
+    length = draft.number("max_model_len") or (context.facts.longest if context.facts else None) or 0
+    whole = context.plugin or draft.args.get("enable_chunked_prefill") is False
+    ranks = (draft.number("tensor_parallel_size") or 1) * (draft.number("pipeline_parallel_size") or 1)
+    tokens = given or max(VLLM_BUDGET * (1 if context.plugin else ranks), length if whole else 0)
+    if tokens < sequences:
+        why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs ({sequences})"
+        fix = f"Set {name} to {sequences} or more, or lower max_num_seqs."
+        yield error("tokens-below-sequences", name if given else "max_num_seqs", why, fix)
+    if context.plugin and given is not None and SCHEDULER not in draft.env:
         why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
-        yield warning("token-budget-replaced", "max_num_batched_tokens", why, "Remove it.")
+        yield warning("token-budget-replaced", name, why, "Remove it.")
+    if not context.plugin and whole and tokens < length:
+        why = f"without chunked prefill, a step of {tokens} tokens must hold a whole prompt, of up to {length}"
+        yield error("tokens-below-length", name, why, f"Set it to {length}, or enable_chunked_prefill to true.")
 
 
 START: Final = (
@@ -167,5 +177,5 @@ START: Final = (
     framework,
     numeric_variables,
     model_type,
-    scheduler,
+    step,
 )

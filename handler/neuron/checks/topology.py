@@ -18,6 +18,7 @@ from handler.json_value import Json, whole_number
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_catalogue import InstanceType
+from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
@@ -83,7 +84,7 @@ def _cores(instance: InstanceType, lnc: int | None) -> int | None:
 
 
 def cores(context: CheckContext) -> Iterator[Finding]:
-    """The degree must not exceed the cores. Unusual degrees, and those that do not divide the heads, are reported."""
+    """The degree must not exceed the cores. Unusual degrees are reported."""
     degree = context.draft.number("tensor_parallel_size")
     if degree is None or degree < 1 or not context.line.platforms:
         return
@@ -107,14 +108,20 @@ def cores(context: CheckContext) -> Iterator[Finding]:
             why = f"tensor parallel degree {degree} is not among those listed for {context.instance.platform}"
             yield warning("unusual-degree", setting, why, f"Use one of {usual}.")
     yield from _visible(context, degree)
-    heads = context.facts.heads if context.facts else 0
-    if heads and heads % degree:
-        if context.line.keys is ConfigKeys.NATIVE:
-            why = f"{degree} does not divide the model's {heads} attention heads, and vLLM does not start"
-            yield error("indivisible-heads", setting, why, f"Use a degree that divides {heads}.")
-            return
-        why = f"{degree} does not divide the model's {heads} attention heads, so that they are padded or replicated"
-        yield info("padded-heads", setting, why, f"Use a degree that divides {heads}: it needs less memory and time.")
+
+
+def divided_heads(context: CheckContext) -> Iterator[Finding]:
+    """A degree that does not divide the heads. vLLM itself rejects it (vllm/config/model.py), Neuron's plugins pad."""
+    degree, heads = context.draft.number("tensor_parallel_size"), context.facts.heads if context.facts else 0
+    if degree is None or degree < 1 or not heads % degree:
+        return
+    setting = "tensor_parallel_size"
+    if context.line.keys is ConfigKeys.NATIVE or context.line.name == CPU.name:
+        why = f"{degree} does not divide the model's {heads} attention heads, and vLLM does not start"
+        yield error("indivisible-heads", setting, why, f"Use a degree that divides {heads}.")
+        return
+    why = f"{degree} does not divide the model's {heads} attention heads, so that they are padded or replicated"
+    yield info("padded-heads", setting, why, f"Use a degree that divides {heads}: it needs less memory and time.")
 
 
 def _world(context: CheckContext, count: int) -> Iterator[Finding]:
@@ -154,7 +161,7 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
         yield error("visible-cores", name, why, f"Make {degree} visible, or lower tensor_parallel_size.")
 
 
-TOPOLOGY: Final = (platform, lnc, cores)
+TOPOLOGY: Final = (platform, lnc, cores, divided_heads)
 
 
 HOSTED: Final = "ml."

@@ -26,7 +26,6 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
         "runai_streamer_sharded": "runai_model_streamer",
         "tensorizer": "tensorizer",
     },
-    "spec_method": {"suffix": "arctic_inference"},
     "speculative_config.method": {"suffix": "arctic_inference"},
     "quantization": {"bitsandbytes": "bitsandbytes"},
     "distributed_executor_backend": {"ray": "ray"},

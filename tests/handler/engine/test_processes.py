@@ -79,6 +79,6 @@ except TimeoutError:
 """
 
 
-def test_a_worker_that_waits_for_a_message_takes_no_cpu_time() -> None:
+def test_a_worker_that_waits_for_a_message_does_not_spin() -> None:
     asked = subprocess.run([sys.executable, "-c", QUEUE], capture_output=True, text=True, timeout=WITHIN, check=False)
     assert float(asked.stdout.splitlines()[-1]) < 0.5, asked.stderr

@@ -65,8 +65,12 @@ def _wait_without_spinning() -> None:
     On a machine with two CPUs both processes leave everything else, /ping too, without CPU time for seconds
     (Linux 6.18).
     """
-    from vllm.distributed.device_communicators import shm_broadcast
     from vllm.platforms import current_platform
 
-    if current_platform.is_cpu():
-        shm_broadcast.sched_yield = partial(time.sleep, WAIT)
+    if not current_platform.is_cpu():
+        return
+    try:
+        from vllm.distributed.device_communicators import shm_broadcast
+    except ImportError:  # a later version has it elsewhere, and is slower for that on a small machine
+        return
+    shm_broadcast.sched_yield = partial(time.sleep, WAIT)
