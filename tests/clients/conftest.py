@@ -12,9 +12,10 @@ from pathlib import Path
 
 import boto3
 import pytest
-import serve_process
-from asked import BIN, ENDPOINT, REGION, ROOT
-from serve_process import ServeProcess, free_port
+
+from tests.clients.asked import BIN, ENDPOINT, REGION, ROOT
+from tests.endpoint import serve_process
+from tests.endpoint.serve_process import ServeProcess, free_port
 
 WEIGHTS = ROOT / "sample_model" / "weights"
 ROLE = "arn:aws:iam::123456789012:role/sagemaker"

@@ -6,8 +6,9 @@ from typing import Any
 
 import anthropic
 import pytest
-from asked import ANSWER, GIVEN, MESSAGES, NAME, REFUSED, SCHEMA, TOO_MANY
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, GIVEN, MESSAGES, NAME, REFUSED, SCHEMA, TOO_MANY
+from tests.endpoint.serve_process import ServeProcess
 
 TOOL: Any = {"name": NAME, "description": "asks", "input_schema": SCHEMA}
 

@@ -7,8 +7,20 @@ from typing import Any
 
 import boto3
 import pytest
-from asked import ANSWER, CHOSEN, ENDPOINT, EVERY_SAGEMAKER, GIVEN, MESSAGES, NAME, REFUSED, TOO_MANY, TOOL
 from botocore.exceptions import ClientError
+
+from tests.clients.asked import (
+    ANSWER,
+    CHOSEN,
+    ENDPOINT,
+    EVERY_SAGEMAKER,
+    GIVEN,
+    MESSAGES,
+    NAME,
+    REFUSED,
+    TOO_MANY,
+    TOOL,
+)
 
 pytestmark = EVERY_SAGEMAKER
 CALL: Any = {"EndpointName": ENDPOINT, "ContentType": "application/json"}

@@ -8,10 +8,11 @@ import anthropic
 import instructor
 import openai
 import pytest
-from asked import ANSWER, MESSAGES, REFUSED, TOO_MANY
 from instructor.core import InstructorRetryException
 from pydantic import BaseModel
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, MESSAGES, REFUSED, TOO_MANY
+from tests.endpoint.serve_process import ServeProcess
 
 
 class Status(BaseModel):

@@ -10,11 +10,12 @@ import json
 from typing import Any
 
 import pytest
-from asked import ANSWER, CHOSEN, ENDPOINT, EVERY_SAGEMAKER, GIVEN, NAME, PROMPT, QUESTION, REGION, TOOL
 from langchain_aws.chat_models.sagemaker_endpoint import ChatModelContentHandler, ChatSagemakerEndpoint
 from langchain_aws.llms import SagemakerEndpoint
 from langchain_aws.llms.sagemaker_endpoint import LLMContentHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
+
+from tests.clients.asked import ANSWER, CHOSEN, ENDPOINT, EVERY_SAGEMAKER, GIVEN, NAME, PROMPT, QUESTION, REGION, TOOL
 
 pytestmark = EVERY_SAGEMAKER
 

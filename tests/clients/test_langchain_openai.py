@@ -7,10 +7,11 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from asked import ANSWER, GIVEN, NAME, QUESTION, REFUSED, SCHEMA, TOO_MANY
 from langchain.chat_models import init_chat_model
 from langchain_core.tools import StructuredTool
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, GIVEN, NAME, QUESTION, REFUSED, SCHEMA, TOO_MANY
+from tests.endpoint.serve_process import ServeProcess
 
 TOOL = StructuredTool.from_function(lambda status: str(status), name=NAME, description="asks", args_schema=SCHEMA)
 PROVIDERS = ["openai", "anthropic"]

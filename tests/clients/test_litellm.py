@@ -10,7 +10,8 @@ from typing import Any
 
 import litellm
 import pytest
-from asked import ANSWER, ENDPOINT, QUESTION
+
+from tests.clients.asked import ANSWER, ENDPOINT, QUESTION
 
 MESSAGES = [{"role": "user", "content": QUESTION}]
 # The sample model's own template, as litellm is told of it: `sagemaker` writes the prompt itself.

@@ -7,8 +7,9 @@ from typing import Any
 
 import litellm
 import pytest
-from asked import ANSWER, CHOSEN, GIVEN, MESSAGES, NAME, REFUSED, TOO_MANY, TOOL
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, CHOSEN, GIVEN, MESSAGES, NAME, REFUSED, TOO_MANY, TOOL
+from tests.endpoint.serve_process import ServeProcess
 
 PROVIDERS = ["hosted_vllm", "openai", "anthropic"]
 

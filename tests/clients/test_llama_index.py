@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import openai
 import pytest
-from asked import ANSWER, GIVEN, NAME, QUESTION, REFUSED, TOO_MANY
 from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
 from pydantic import BaseModel, create_model
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, GIVEN, NAME, QUESTION, REFUSED, TOO_MANY
+from tests.endpoint.serve_process import ServeProcess
 
 ARGUMENTS: type[BaseModel] = create_model("Arguments", status=(Literal[200], ...))
 TOOL = FunctionTool.from_defaults(lambda status: status, name=NAME, description="asks", fn_schema=ARGUMENTS)

@@ -7,8 +7,9 @@ from typing import Any
 
 import openai
 import pytest
-from asked import ANSWER, CHOSEN, ENDPOINT, GIVEN, MESSAGES, NAME, QUESTION, REFUSED, TOO_MANY, TOOL
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, CHOSEN, ENDPOINT, GIVEN, MESSAGES, NAME, QUESTION, REFUSED, TOO_MANY, TOOL
+from tests.endpoint.serve_process import ServeProcess
 
 
 @pytest.fixture(params=["container", "local SageMaker"])

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from asked import ANSWER, QUESTION, REFUSED, TOO_MANY
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelHTTPError
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, QUESTION, REFUSED, TOO_MANY
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.anyio
 MODELS = ["chat", "responses", "messages"]

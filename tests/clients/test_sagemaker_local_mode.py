@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import serve_process
-from asked import ANSWER, BIN, QUESTION, ROOT
-from conftest import WEIGHTS
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, BIN, QUESTION, ROOT
+from tests.clients.conftest import WEIGHTS
+from tests.endpoint import serve_process
+from tests.endpoint.serve_process import ServeProcess
 
 SDK = "sagemaker.core.local" if find_spec("sagemaker.core") else "sagemaker.local"
 entities = importlib.import_module(f"{SDK}.entities")

@@ -12,7 +12,14 @@ from typing import Any
 import boto3
 import pytest
 import sagemaker
-from asked import (
+from botocore.exceptions import ClientError
+from sagemaker.deserializers import JSONDeserializer, JSONLinesDeserializer
+from sagemaker.huggingface.model import HuggingFacePredictor
+from sagemaker.iterators import LineIterator
+from sagemaker.predictor import Predictor
+from sagemaker.serializers import JSONLinesSerializer, JSONSerializer
+
+from tests.clients.asked import (
     ANSWER,
     CHOSEN,
     ENDPOINT,
@@ -26,12 +33,6 @@ from asked import (
     TOO_MANY,
     TOOL,
 )
-from botocore.exceptions import ClientError
-from sagemaker.deserializers import JSONDeserializer, JSONLinesDeserializer
-from sagemaker.huggingface.model import HuggingFacePredictor
-from sagemaker.iterators import LineIterator
-from sagemaker.predictor import Predictor
-from sagemaker.serializers import JSONLinesSerializer, JSONSerializer
 
 pytestmark = EVERY_SAGEMAKER
 CHAT = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}

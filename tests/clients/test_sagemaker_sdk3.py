@@ -6,10 +6,22 @@ import json
 from typing import Any
 
 import pytest
-from asked import ANSWER, CHOSEN, ENDPOINT, EVERY_SAGEMAKER, GIVEN, NAME, QUESTION, REFUSED, TOO_MANY, TOOL
 from botocore.exceptions import ClientError
 from sagemaker.core.resources import Endpoint
 from sagemaker.core.utils.utils import SageMakerClient
+
+from tests.clients.asked import (
+    ANSWER,
+    CHOSEN,
+    ENDPOINT,
+    EVERY_SAGEMAKER,
+    GIVEN,
+    NAME,
+    QUESTION,
+    REFUSED,
+    TOO_MANY,
+    TOOL,
+)
 
 pytestmark = EVERY_SAGEMAKER
 CHAT = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}

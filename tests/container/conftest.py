@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "handler"))
-
-from http_client import http_client
-from loops import end_loop
-from scripted_engine import MAX_BODY, PLACES, ScriptedEngine, ready_service
-from scripted_process import Server
-from waiting import eventually
 from werkzeug.test import Client
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.event_loop import LoopThread
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import MAX_BODY, PLACES, ScriptedEngine, ready_service
+from tests.container.scripted_process import Server
+from tests.handler.loops import end_loop
+from tests.handler.waiting import eventually
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from waiting import WITHIN
 from werkzeug.test import Client, TestResponse
 
 from container.application import RequestRouter, create_app
 from container.http.connections import Connections
 from container.service import Service
+from tests.handler.waiting import WITHIN
 
 
 def connections_of(service: Service) -> Connections:

@@ -17,8 +17,6 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 
-from scripted_tokenizer import scripted_prompts, text_of
-
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.api_routes import PLAIN
@@ -31,6 +29,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.queue_limits import QueueLimits
 from handler.errors import EndpointError, GenerationFailed, InvalidField
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
+from tests.handler.scripted_tokenizer import scripted_prompts, text_of
 
 # Small, so that a test can meet them: tokens, bytes, requests at once.
 CONTEXT = 2000

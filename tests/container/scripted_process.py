@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from raw_http import Connection, request
-from waiting import WITHIN, eventually
+from tests.container.raw_http import Connection, request
+from tests.handler.waiting import WITHIN, eventually
 
 THREADS = 12
 PING = request("/ping")
@@ -28,13 +28,12 @@ def start_scripted(
     :param session: it has a session of its own.
     """
     folder = Path(__file__).parent
-    importable = [str(path) for path in (folder.parents[1], folder, folder.parent / "handler")]
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, str(folder / name), *arguments],
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(importable), **environment},
+            env={**os.environ, "PYTHONPATH": str(folder.parents[1]), **environment},
             start_new_session=session,
         )
     assert process.stdout is not None

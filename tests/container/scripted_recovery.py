@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask
-from scripted_engine import ScriptedEngine
 
 from container.server import engine_watchdog, worker
 from container.server.acceptor_process import AcceptorProcess, listen
@@ -21,6 +20,7 @@ from container.server.gunicorn_server import GunicornServer
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import EngineFailed
+from tests.container.scripted_engine import ScriptedEngine
 
 DIRECTORY, RESTARTS = Path(sys.argv[1]), int(sys.argv[2])
 POLL = 0.01

@@ -15,7 +15,6 @@ from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
-from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
 from container.application import create_app
 from container.http import connection, connections, reply_buffer
@@ -23,6 +22,7 @@ from container.server import engine_watchdog, worker
 from container.server.acceptor_process import AcceptorProcess
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from tests.container.scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
 # Small, so that a test can meet them.
 BODY_SECONDS = 0.3

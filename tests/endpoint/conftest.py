@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import boto3
 import pytest
 from botocore.config import Config
-from serve_process import ServeProcess
 
 import sample_model
 from tests.aws_keys import KEYS, VARIABLES
+from tests.endpoint.serve_process import ServeProcess
 from tests.local_sagemaker.gateway_process import GatewayProcess
 from tests.otlp_receiver import Receiver, receiving
 

@@ -6,10 +6,10 @@ import os
 import signal
 from typing import Any
 
-from killing_prompt import KILLING_PROMPT
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 from handler.engine.v1 import cpu_worker  # noqa: F401  its fixes are those of the product
+from tests.endpoint.killing_prompt import KILLING_PROMPT
 
 _execute = GPUModelRunner.execute_model
 

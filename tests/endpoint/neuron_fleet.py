@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from held_s3 import HeldS3
-from serve_process import STARTED_WITHIN, ServeProcess
+from neuron_stand_in.installation import installed
 
 import sample_model
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.vllm_versions import public
 from sample_model.facts import by_name
 from tests.aws_keys import KEYS, VARIABLES
+from tests.endpoint.held_s3 import HeldS3
+from tests.endpoint.serve_process import STARTED_WITHIN, ServeProcess
 
-STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"
 QUESTION = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
 ANSWER = by_name("ping").answer
 LEASE_SECONDS = 3
@@ -50,11 +49,6 @@ class Fleet:
         vllm = public(installed_versions()["vllm"])
         if line["ENDPOINT_LINE"] == NXDI["ENDPOINT_LINE"] and vllm != NXDI_VLLM:
             pytest.skip(f"the stand-in for the NxDI plugin runs in vLLM {NXDI_VLLM} only, and {vllm} is installed")
-        sys.path.insert(0, str(STAND_IN))
-        try:
-            from neuron_stand_in.installation import installed
-        finally:
-            sys.path.remove(str(STAND_IN))
         self.directory = directory
         self.line = {**installed(directory / "site"), **line}
         self.bucket = name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from neuron_fleet import ANSWER, QUESTION
-from serve_process import ServeProcess
+from tests.endpoint.neuron_fleet import ANSWER, QUESTION
+from tests.endpoint.serve_process import ServeProcess
 
 PLAIN: dict[str, Any] = {"prompt": [300, 17, 900, 41, 5], "temperature": 0, "max_tokens": 24, "ignore_eos": True}
 # So hot that two replies differ, unless a parameter narrows the choice to the likeliest token.

@@ -15,10 +15,10 @@ from typing import Any
 
 import psutil
 import pytest
-from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
+from tests.endpoint.serve_process import STARTED_WITHIN, ServeProcess
 from tests.installed_vllm import version
 
 pytestmark = pytest.mark.engine

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import boto3
 import pytest
-from neuron_fleet import CREDENTIALS, answered
-from serve_process import ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
 from tests.aws_keys import KEYS
+from tests.endpoint.neuron_fleet import CREDENTIALS, answered
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from serve_process import ServeProcess
 
 from sample_model.facts import by_name
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

@@ -9,8 +9,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from serve_process import ServeProcess
 
+from tests.endpoint.serve_process import ServeProcess
 from tests.installed_vllm import has_token_path
 
 pytestmark = pytest.mark.engine

@@ -10,11 +10,11 @@ from typing import Any
 
 import boto3
 import pytest
-from serve_process import ServeProcess
 
 from model_packaging.client import EndpointClient
 from sample_model.facts import by_name
 from tests.aws_keys import KEYS
+from tests.endpoint.serve_process import ServeProcess
 from tests.local_sagemaker.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.engine

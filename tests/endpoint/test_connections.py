@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 
 import psutil
 import pytest
-from serve_process import ServeProcess
 
 import sample_model
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 import yaml
 from click.testing import CliRunner
-from serve_process import ServeProcess
 
 from benchmarks.serving.serving import workloads
 from compose.__main__ import main
 from compose.prometheus import Prometheus, queries
+from tests.endpoint.serve_process import ServeProcess
 
 COMPOSE = Path(__file__).parents[2] / "compose"
 # The requests of `make bench QUICK=1`: streamed and whole.

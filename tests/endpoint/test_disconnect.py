@@ -9,7 +9,8 @@ import signal
 import socket
 
 import pytest
-from serve_process import ServeProcess
+
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from serve_process import ServeProcess
 
 from sample_model import facts
 from tests.aws_keys import VARIABLES
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from serve_process import ServeProcess
 
 import sample_model
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

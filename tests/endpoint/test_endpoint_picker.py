@@ -10,9 +10,9 @@ from http.client import HTTPConnection, HTTPResponse
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serve_process import ServeProcess
 
 import sample_model
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine]
 SLOTS = 2

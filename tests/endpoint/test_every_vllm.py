@@ -8,10 +8,10 @@ from typing import Any
 
 import psutil
 import pytest
-from serve_process import ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

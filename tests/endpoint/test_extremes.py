@@ -6,9 +6,9 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from serve_process import ServeProcess
 
 from sample_model.facts import by_name
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

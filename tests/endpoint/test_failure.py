@@ -20,11 +20,11 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from serve_process import ServeProcess, session_members
 
 import sample_model
 from model_packaging.deployment.container_log import as_text
 from model_packaging.deployment.diagnosis import diagnose
+from tests.endpoint.serve_process import ServeProcess, session_members
 
 pytestmark = pytest.mark.engine
 

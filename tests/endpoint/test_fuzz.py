@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from serve_process import ServeProcess, session_members
 
 from sample_model.facts import by_name
+from tests.endpoint.serve_process import ServeProcess, session_members
 from tests.fuzz.fuzz_check import FuzzClient, finding
 from tests.fuzz.fuzz_requests import sent
 

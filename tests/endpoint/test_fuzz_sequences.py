@@ -13,9 +13,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from serve_process import ServeProcess
 
 import sample_model
+from tests.endpoint.serve_process import ServeProcess
 from tests.fuzz.fuzz_run import FuzzRun
 
 pytestmark = pytest.mark.engine

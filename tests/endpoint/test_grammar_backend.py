@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from serve_process import ServeProcess
+
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 # The second of each pair is one that vLLM's `auto` would give to another backend than the first.

@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from serve_process import ServeProcess
 
+from tests.endpoint.serve_process import ServeProcess
 from tests.installed_vllm import version
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]

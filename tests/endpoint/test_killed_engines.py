@@ -18,10 +18,10 @@ from typing import Any
 
 import httpx
 import pytest
-from killing_prompt import KILLING_PROMPT
-from serve_process import ServeProcess
 
 import sample_model
+from tests.endpoint.killing_prompt import KILLING_PROMPT
+from tests.endpoint.serve_process import ServeProcess
 from tests.installed_vllm import is_016
 
 KILLS = int(os.environ.get("KILLS", "2"))
@@ -85,8 +85,8 @@ def test_every_honest_request_is_answered_and_the_container_lives(tmp_path: Path
             "ENDPOINT_PRELOAD_AFTER": "0.5",
             "ENDPOINT_DEADLINE": str(WITHIN),
             "ENDPOINT_STREAM_DEADLINE": str(WITHIN),
-            "SM_VLLM_WORKER_EXTENSION_CLS": "killing_worker.KillingWorker",
-            "PYTHONPATH": str(Path(__file__).parent),
+            "SM_VLLM_WORKER_EXTENSION_CLS": "tests.endpoint.killing_worker.KillingWorker",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
         },
     )
     stop, draw = threading.Event(), random.Random(50)

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from serve_process import ServeProcess
+
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from serve_process import ServeProcess
 
 from sample_model.facts import by_name, load
+from tests.endpoint.serve_process import ServeProcess
 
 if TYPE_CHECKING:
     import anthropic

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from neuron_fleet import NXDI, Fleet, failed
+
+from tests.endpoint.neuron_fleet import NXDI, Fleet, failed
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

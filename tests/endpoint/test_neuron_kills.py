@@ -12,7 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from neuron_fleet import ANSWER, NXDI, QUESTION, Fleet, answered, failed
+
+from tests.endpoint.neuron_fleet import ANSWER, NXDI, QUESTION, Fleet, answered, failed
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from neuron_fleet import ANSWER, NXDI, QUESTION, Fleet
-from serve_process import ServeProcess
+
+from tests.endpoint.neuron_fleet import ANSWER, NXDI, QUESTION, Fleet
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

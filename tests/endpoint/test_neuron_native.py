@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from neuron_fleet import ANSWER, NATIVE, QUESTION, Fleet, answered, failed
-from sampling_requests import found
-from serve_process import ServeProcess
+
+from tests.endpoint.neuron_fleet import ANSWER, NATIVE, QUESTION, Fleet, answered, failed
+from tests.endpoint.sampling_requests import found
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

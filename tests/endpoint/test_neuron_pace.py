@@ -18,8 +18,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from neuron_fleet import NXDI, Fleet
-from serve_process import ServeProcess
+
+from tests.endpoint.neuron_fleet import NXDI, Fleet
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 BURST = 12

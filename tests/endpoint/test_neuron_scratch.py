@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from neuron_fleet import ANSWER, NXDI, Fleet, answered
 
 import sample_model
+from tests.endpoint.neuron_fleet import ANSWER, NXDI, Fleet, answered
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from neuron_fleet import ANSWER, NXDI, Fleet, answered
-from serve_process import ServeProcess
+
+from tests.endpoint.neuron_fleet import ANSWER, NXDI, Fleet, answered
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 COMPILER = "0.0.0.0+standin"

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from serve_process import ServeProcess
 
 from sample_model.facts import by_name
+from tests.endpoint.serve_process import ServeProcess
 from tests.installed_vllm import is_016
 
 if TYPE_CHECKING:

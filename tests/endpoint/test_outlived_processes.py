@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from serve_process import ServeProcess, session_members
 
 import sample_model
+from tests.endpoint.serve_process import ServeProcess, session_members
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 

@@ -8,10 +8,10 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
-from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
+from tests.endpoint.serve_process import STARTED_WITHIN, ServeProcess
 
 QUESTION = "What does /ping mean?"
 HOOKS = """

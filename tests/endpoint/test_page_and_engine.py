@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serve_process import STARTED_WITHIN, ServeProcess
-
-sys.path.append(str(Path(__file__).parents[1] / "container"))
-sys.path.append(str(Path(__file__).parents[1] / "handler"))
-
-from browser import Browser, answer, ask, installed
 
 import sample_model
 from sample_model.facts import by_name
+from tests.container.browser import Browser, answer, ask, installed
+from tests.endpoint.serve_process import STARTED_WITHIN, ServeProcess
 
 PROGRAM = installed()
 pytestmark = [

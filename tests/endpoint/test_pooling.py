@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from serve_process import ServeProcess
 
 import sample_model
+from tests.endpoint.serve_process import ServeProcess
 
 if TYPE_CHECKING:
     import torch

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from serve_process import ServeProcess
 
 from handler.schemas.request_fields import Body, meanings
+from tests.endpoint.serve_process import ServeProcess
 from tests.request_field_table import BODIES, COLUMNS, HELLO, NAMES, body_with
 
 pytestmark = pytest.mark.engine

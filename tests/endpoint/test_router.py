@@ -18,9 +18,9 @@ from pathlib import Path
 import httpx
 import pytest
 from packaging.version import Version
-from serve_process import ServeProcess, free_port
 
 import sample_model
+from tests.endpoint.serve_process import ServeProcess, free_port
 
 ROUTER = os.environ.get("ROUTER", "")
 pytestmark = [pytest.mark.engine, pytest.mark.skipif(not ROUTER, reason="make test-router, make test-disaggregated")]

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from serve_process import ServeProcess
+
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serve_process import ServeProcess
+
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

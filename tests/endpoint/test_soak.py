@@ -6,8 +6,8 @@ import asyncio
 import os
 
 import pytest
-from serve_process import ServeProcess
 
+from tests.endpoint.serve_process import ServeProcess
 from tests.soak.soak import SoakPlan, soak
 from tests.soak.soak_state import StateWatch
 

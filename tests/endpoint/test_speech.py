@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_process import ENGINE_ENVIRONMENT, ServeProcess
 
+from tests.endpoint.serve_process import ENGINE_ENVIRONMENT, ServeProcess
 from tests.speech_model import tone, write_speech_model
 
 pytestmark = [

@@ -6,10 +6,10 @@ import json
 import time
 
 import pytest
-from serve_process import ServeProcess
 
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.vllm_versions import SEEN, UNSEEN, public
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 
 import pytest
-from serve_process import ServeProcess
 
+from tests.endpoint.serve_process import ServeProcess
 from tests.installed_vllm import has_token_path
 from tests.otlp_receiver import Receiver
 

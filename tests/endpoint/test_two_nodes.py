@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serve_process import ENGINE_ENVIRONMENT, ServeProcess, free_port
 
 import sample_model
 from sample_model import facts
+from tests.endpoint.serve_process import ENGINE_ENVIRONMENT, ServeProcess, free_port
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("SEVERAL_NODES"), reason="two engines more: SEVERAL_NODES=1 runs it"),

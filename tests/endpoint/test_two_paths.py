@@ -11,9 +11,9 @@ import random
 from typing import Any
 
 import pytest
-from serve_process import ServeProcess
 
 from sample_model.facts import load
+from tests.endpoint.serve_process import ServeProcess
 from tests.installed_vllm import is_016
 
 pytestmark = pytest.mark.engine

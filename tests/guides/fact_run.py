@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from guide_facts import Fact
 
 from handler.engine.generation.generation import Sampling
 from handler.engine.generation.sampling_check import check, check_document
@@ -20,6 +19,7 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.neuron_config.real_class import MODULE
 from handler.neuron.sampling_limits import sampling_limits
 from model_packaging.cli import main
+from tests.guides.guide_facts import Fact
 
 GB = 1_000_000_000
 LLAMA: dict[str, Any] = {

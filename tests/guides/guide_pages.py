@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "starts"))
-
-from fact_run import text
-from guide_facts import Fact, Guide, guides
-from start_list import recorded, started
+from tests.guides.fact_run import text
+from tests.guides.guide_facts import Fact, Guide, guides
+from tests.starts.start_list import recorded, started
 
 DOCS = Path(__file__).parents[2] / "docs" / "guides"
 WORDS = {

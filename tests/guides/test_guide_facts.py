@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fact_run import FactRun, has, rejected_field, value_at, write_models
-from guide_facts import HERE, Fact, facts, guides
-from guide_pages import DOCS, index, page
 
 from model_packaging.cli import main
 from tests.cited_tests import source_of
+from tests.guides.fact_run import FactRun, has, rejected_field, value_at, write_models
+from tests.guides.guide_facts import HERE, Fact, facts, guides
+from tests.guides.guide_pages import DOCS, index, page
 
 ALL = list(facts())
 TYPED, COMMANDS, TESTED = ([fact for fact in ALL if getattr(fact, name)] for name in ("typed", "command", "test"))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loops import end_loop
 
 from handler.engine.event_loop import LoopThread
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectStore
 from handler.storage.s3_objects import S3Objects
+from tests.handler.loops import end_loop
 
 NUMBERS = itertools.count()
 

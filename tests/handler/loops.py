@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from waiting import WITHIN
-
 from handler.engine.event_loop import LoopThread
+from tests.handler.waiting import WITHIN
 
 Result = TypeVar("Result")
 

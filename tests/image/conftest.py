@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sagemaker_container import ENGINE, MEMORY_GB, Image, SageMakerContainer
 
 import sample_model
 from image import image_client
 from image.image_client import ImageError
+from tests.image.sagemaker_container import ENGINE, MEMORY_GB, Image, SageMakerContainer
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "local_sagemaker"))
 STAND_IN = ROOT / "tests" / "neuron_stand_in"
 IN_IMAGE = ("/opt/neuron-endpoint/code", "/opt/neuron-endpoint/packages")
 BASE_PACKAGES = "/opt/base-packages"

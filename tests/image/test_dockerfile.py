@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from wheel_venv import OUTSIDE, uv
+
+from tests.image.wheel_venv import OUTSIDE, uv
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "Dockerfile"

@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from local_service import Cloud, LocalService
-from sagemaker_container import DESCRIPTORS, ENGINE, MEMORY_GB, Image, SageMakerContainer
 
 from sample_model.facts import by_name
+from tests.image.sagemaker_container import DESCRIPTORS, ENGINE, MEMORY_GB, Image, SageMakerContainer
+from tests.local_sagemaker.local_service import Cloud, LocalService
 
 pytestmark = pytest.mark.timeout(1800)
 FACT = by_name("ping")

@@ -8,8 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import wheel_venv
-from wheel_venv import ROOT, WheelVenv
+
+from tests.image import wheel_venv
+from tests.image.wheel_venv import ROOT, WheelVenv
 
 # `rich` draws the tables of a check that is not for a program.
 HEAVY = {

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-import wheel_venv
-from sagemaker_container import Image
-from wheel_venv import ROOT
 
 from sample_model.facts import by_name
+from tests.image import wheel_venv
+from tests.image.sagemaker_container import Image
+from tests.image.wheel_venv import ROOT
 
 FACT = by_name("ping")
 

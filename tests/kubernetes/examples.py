@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from click.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
-
-from golden_plans import published_models
+from tests.recipes.golden_plans import published_models
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "kubernetes"

@@ -22,12 +22,9 @@ from typing import Any
 import psutil
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "endpoint"))
-
-from serve_process import ServeProcess
-
 import sample_model
 from sample_model.facts import load
+from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 TESTS = Path(__file__).parents[1]

@@ -3,9 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from gateway_process import GatewayProcess
-from local_service import QUICK, Cloud, LocalService
-from scripted_container import ScriptedContainer, echo
+
+from tests.local_sagemaker.gateway_process import GatewayProcess
+from tests.local_sagemaker.local_service import QUICK, Cloud, LocalService
+from tests.local_sagemaker.scripted_container import ScriptedContainer, echo
 
 
 @pytest.fixture(scope="session")

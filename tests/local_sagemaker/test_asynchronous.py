@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from local_service import Cloud, until
+
+from tests.local_sagemaker.local_service import Cloud, until
 
 CONFIG = {
     "OutputConfig": {"S3OutputPath": "s3://models/out/", "S3FailurePath": "s3://models/failed"},

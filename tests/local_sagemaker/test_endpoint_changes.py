@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from local_service import Cloud, gone, until
-from test_endpoint_start import ask, started
+
+from tests.local_sagemaker.local_service import Cloud, gone, until
+from tests.local_sagemaker.test_endpoint_start import ask, started
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from local_service import Cloud, archive, until
+
+from tests.local_sagemaker.local_service import Cloud, archive, until
 
 SOURCE = {"S3DataType": "S3Prefix", "CompressionType": "None"}
 

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from botocore.exceptions import ClientError
-from gateway_process import GatewayProcess, runtime_client
-from scripted_container import Exchange, ScriptedContainer
+
+from tests.local_sagemaker.gateway_process import GatewayProcess, runtime_client
+from tests.local_sagemaker.scripted_container import Exchange, ScriptedContainer
 
 
 def model_error(gateway: GatewayProcess, body: bytes = b"") -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import EventStreamError
-from gateway_process import GatewayProcess
-from scripted_container import Exchange, Script, ScriptedContainer
 
 from local_sagemaker.gateway.container_connection import INCOMPLETE
+from tests.local_sagemaker.gateway_process import GatewayProcess
+from tests.local_sagemaker.scripted_container import Exchange, Script, ScriptedContainer
 
 SECONDS = 5
 TEXT = "Größe 大 🙂 ".encode() * 40

@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 from botocore.exceptions import ClientError
-from local_service import QUICK, Cloud, LocalService, until
-from test_endpoint_start import ask, started
+
+from tests.local_sagemaker.local_service import QUICK, Cloud, LocalService, until
+from tests.local_sagemaker.test_endpoint_start import ask, started
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from local_service import QUICK, Cloud, LocalService, archive, gone, until
-from test_endpoint_start import ask, started
 
 from local_sagemaker.hosting.instances.runner import InDocker, environment_file, mount, neuron_devices
+from tests.local_sagemaker.local_service import QUICK, Cloud, LocalService, archive, gone, until
+from tests.local_sagemaker.test_endpoint_start import ask, started
 
 STAND_IN = Path(__file__).with_name("stand_in_docker.py")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import boto3
 import pytest
-from local_service import COMMAND, LocalService, run
 
 from local_sagemaker.state_directory import StateDirectory
+from tests.local_sagemaker.local_service import COMMAND, LocalService, run
 
 
 def test_it_goes_up_and_down(tmp_path: Path) -> None:

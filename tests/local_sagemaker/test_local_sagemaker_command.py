@@ -10,8 +10,9 @@ import textwrap
 import threading
 
 import pytest
-from gateway_process import GatewayProcess
-from scripted_container import Exchange, ScriptedContainer
+
+from tests.local_sagemaker.gateway_process import GatewayProcess
+from tests.local_sagemaker.scripted_container import Exchange, ScriptedContainer
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:

@@ -8,13 +8,13 @@ from typing import Any
 import httpx
 import pytest
 from botocore.exceptions import ClientError
-from local_service import ROLE, Cloud
 
 from handler.processes import free_port
 from local_sagemaker.control.control_errors import InternalFailure
 from local_sagemaker.control.models import ModelDocuments
 from local_sagemaker.control.registry import Registry
 from local_sagemaker.hosting.instances.s3_access import Objects
+from tests.local_sagemaker.local_service import ROLE, Cloud
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
 PREFIX = {"S3DataSource": {"S3Uri": "s3://models/p/", "S3DataType": "S3Prefix", "CompressionType": "None"}}

@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import botocore.session
-from local_service import Cloud
+
+from tests.local_sagemaker.local_service import Cloud
 
 PAGE = Path(__file__).parents[2] / "docs" / "local-sagemaker.md"
 # The kinds of resources of a row of the page, by the row's first cell.

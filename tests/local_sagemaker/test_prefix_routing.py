@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from local_service import Cloud
-from test_endpoint_start import started
 
 from local_sagemaker.hosting.instances.instance_routing import PrefixAware
+from tests.local_sagemaker.local_service import Cloud
+from tests.local_sagemaker.test_endpoint_start import started
 
 SYSTEM = "You are a patient librarian. " * 60
 

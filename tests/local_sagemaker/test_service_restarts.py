@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from local_service import COMMAND, QUICK, Cloud, LocalService, gone, run, until
-from test_endpoint_start import started
+
+from tests.local_sagemaker.local_service import COMMAND, QUICK, Cloud, LocalService, gone, run, until
+from tests.local_sagemaker.test_endpoint_start import started
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from local_service import ROLE, Cloud, archive, until
+
+from tests.local_sagemaker.local_service import ROLE, Cloud, archive, until
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from local_service import Cloud, until
+
+from tests.local_sagemaker.local_service import Cloud, until
 
 RESOURCES = {"InstanceType": "ml.inf2.xlarge", "InstanceCount": 1}
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,6 @@ import pytest
 
 from tests.small_model import write_small_model
 
-# The gateway and the scripted container behind it are local_sagemaker's own test tools.
-sys.path.append(str(Path(__file__).parents[1] / "local_sagemaker"))
 NUMBERS = itertools.count()
 
 

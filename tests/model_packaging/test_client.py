@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gateway_process import GatewayProcess
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_container import Exchange, ScriptedContainer
 
 from model_packaging.cli import main
 from model_packaging.client import EndpointClient, InvocationFailed, StreamCut, events, text_of
+from tests.local_sagemaker.gateway_process import GatewayProcess
+from tests.local_sagemaker.scripted_container import Exchange, ScriptedContainer
 
 TEXT = "Grüße, 世界 🚀\n\ndata: not an event"
 CHAT = {"messages": [{"role": "user", "content": "x"}]}

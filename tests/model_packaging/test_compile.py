@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from fake_aws import FakeAws, Switchboard
 
 from handler.errors import SettingError
 from model_packaging.cli import main
@@ -22,6 +21,7 @@ from model_packaging.compilation.compile_job_run import run, stop
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.watch import PollInterval
+from tests.model_packaging.fake_aws import FakeAws, Switchboard
 
 ROOT = Path(__file__).parents[2]
 SERVE = (sys.executable, str(Path(__file__).with_name("scripted_serve.py")))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from fake_aws import FakeAws, Switchboard
 
 from container.telemetry.event_log import JsonFormatter
 from handler.errors import SettingError
@@ -25,6 +24,7 @@ from model_packaging.deployment.definition.routing import STRATEGIES, Routing
 from model_packaging.deployment.deployment_errors import DeploymentFailed, NotOurs, StillGoing
 from model_packaging.deployment.removal import Removal
 from model_packaging.deployment.watch import PollInterval
+from tests.model_packaging.fake_aws import FakeAws, Switchboard
 
 GOLDEN = Path(__file__).parent / "golden"
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
@@ -284,7 +284,7 @@ def test_a_wait_ends(fake: FakeAws, aws: Aws) -> None:
 
 
 def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> None:
-    from fake_aws import THEN
+    from tests.model_packaging.fake_aws import THEN
 
     def role(name: str, trust: Any) -> dict[str, Any]:
         return {

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_aws import FakeAws, Switchboard
 
 import sample_model
 from handler.artifacts.store.artifact_store import ArtifactStore
@@ -22,6 +21,7 @@ from model_packaging.deployment import aws as deployment_aws
 from model_packaging.deployment.definition.instance_size import sizes_of
 from model_packaging.deployment.definition.limits import MOST, Sizes, compute
 from model_packaging.deployment.diagnosis import SYMPTOMS, diagnose
+from tests.model_packaging.fake_aws import FakeAws, Switchboard
 
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import Result
-from command import run
 
 import sample_model
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
+from tests.model_packaging.command import run
 
 IMAGE = ("--image", "registry/neuron-endpoint:0.1")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from test_terminal import on_terminal
 
 import sample_model
 from model_packaging.cli import main
+from tests.model_packaging.test_terminal import on_terminal
 
 pytestmark = pytest.mark.slow
 

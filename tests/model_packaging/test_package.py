@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import run, told
 
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
 from handler.config.loading.config_loader import load
 from handler.storage.archive import unpack
+from tests.model_packaging.command import run, told
 
 ROOT = Path(__file__).parents[2]
 HUB_TOKEN = "hf_" + "aB3dE5gH7j" * 3 + "kLmN"

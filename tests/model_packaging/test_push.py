@@ -12,13 +12,13 @@ from typing import Any
 
 import boto3
 import pytest
-from command import run, told
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.storage.storage_errors import ChangedFile
 from model_packaging.package.package_item import Item, S3File
 from model_packaging.package.package_manifest import PackageManifest
 from model_packaging.package.upload import UploadTarget, push
+from tests.model_packaging.command import run, told
 
 MIB = 1024 * 1024
 

@@ -14,9 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from mutation_list import MUTATIONS, ROOT, Mutation
+from tests.mutations.mutation_list import MUTATIONS, ROOT, Mutation
 
 FAILED = 1  # pytest's exit status if a test failed, and not if there was none or it could not be collected
 SECONDS = 600

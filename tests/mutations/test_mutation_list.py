@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mutation_list import MUTATIONS, ROOT, Mutation
+
+from tests.mutations.mutation_list import MUTATIONS, ROOT, Mutation
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

@@ -4,14 +4,11 @@ their own, since a process has one vLLM platform."""
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
 import sample_model
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "neuron_stand_in"))
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_run import run_engine
 from neuron_stand_in.native.configuration import NativeConfiguration
 from neuron_stand_in.native.native_rules import Refusal, refusal
 from neuron_stand_in.native.read_keys import ignored
-from typed_settings import MODELS, single_settings, typed_settings
 
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
@@ -21,6 +19,8 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.planner import make_plan
+from tests.neuron_contract.engine_run import run_engine
+from tests.neuron_contract.typed_settings import MODELS, single_settings, typed_settings
 
 COUNT, SEED = 300, 22
 TYPED = [*typed_settings(COUNT, SEED), *single_settings()]

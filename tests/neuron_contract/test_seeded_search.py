@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 import pytest
 from neuron_stand_in.installation import installed
-from typed_settings import MODELS, Typed, searched
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
@@ -31,6 +30,7 @@ from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.memory.memory_estimate import Verdict, estimate
 from handler.neuron.planning import planner
 from handler.neuron.planning.vllm_versions import public
+from tests.neuron_contract.typed_settings import MODELS, Typed, searched
 
 COUNT, SEED = int(os.environ.get("SEARCH", "500")), int(os.environ.get("SEARCH_SEED", "40"))
 # Line -> the versions of vLLM that its configurations can be judged by.

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_model import CONFIG, serve, write_model
+
+from tests.neuron_contract.small_model import CONFIG, serve, write_model
 
 
 @pytest.fixture

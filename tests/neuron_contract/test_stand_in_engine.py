@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_run import EngineRun, run_engine
+
+from tests.neuron_contract.engine_run import EngineRun, run_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.nxdi_stand_in]
 ON = {"NEURON_STAND_IN": "1"}

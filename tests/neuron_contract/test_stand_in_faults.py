@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from neuron_stand_in.settings import Fault, Stage, StandInSettings
-from small_model import serve, write_model
+
+from tests.neuron_contract.small_model import serve, write_model
 
 LEFT = {
     Stage.CONFIG: ["neuron_config.json"],
@@ -62,14 +63,14 @@ def test_out_of_memory_has_the_compilers_code(local: Path) -> None:
 def test_a_process_that_is_gone(local: Path, tmp_path: Path, fault: str, status: int) -> None:
     here = Path(__file__).parent
     program = (
-        "import sys; from pathlib import Path; from small_model import serve; import os;"
+        "import sys; from pathlib import Path; from tests.neuron_contract.small_model import serve; import os;"
         "from neuron_stand_in.settings import StandInSettings;"
         "serve(Path(sys.argv[1]), dict(os.environ), StandInSettings.read(os.environ))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program, str(local)],
         env={
-            "PYTHONPATH": f"{here}:{here.parent / 'neuron_stand_in'}",
+            "PYTHONPATH": f"{here.parents[1]}:{here.parent / 'neuron_stand_in'}",
             "NEURON_COMPILED_ARTIFACTS": str(tmp_path / "a"),
             "STAND_IN_FAULT": fault,
             "STAND_IN_FAULT_AT": "config",

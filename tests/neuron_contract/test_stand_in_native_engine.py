@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_run import run_engine
+
+from tests.neuron_contract.engine_run import run_engine
 
 pytestmark = pytest.mark.engine
 

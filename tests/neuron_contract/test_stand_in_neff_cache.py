@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from neuron_stand_in.settings import Fault, StandInSettings
-from small_model import serve, write_model
+
+from tests.neuron_contract.small_model import serve, write_model
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from engine_run import run_engine
 
 from handler.config.loading.config_loader import load
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
@@ -14,6 +13,7 @@ from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.planning.planner import make_plan
 from model_packaging.sizing.request_log import read_lengths
 from model_packaging.sizing.tuned_plan import Tuning, tune
+from tests.neuron_contract.engine_run import run_engine
 
 # Prompt and output: of several buckets, at the ends of them, and the longest.
 REQUESTS = ((5, 9), (31, 3), (32, 4), (33, 1), (100, 60), (127, 5), (128, 2), (130, 30), (255, 3), (400, 20), (900, 40))

@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(1, str(Path(__file__).parents[1] / "recipes"))
-sys.path.insert(1, str(Path(__file__).parents[1] / "model_packaging"))
-sys.path.insert(1, str(Path(__file__).parents[1] / "handler" / "neuron"))
-sys.path.insert(1, str(Path(__file__).parents[1] / "handler" / "neuron" / "neuron_config"))
-
-from closed_packages import PLATFORM
-from sources import CHECKOUTS, use_sources
+from tests.nxdi_sources.closed_packages import PLATFORM
+from tests.nxdi_sources.sources import CHECKOUTS, use_sources
 
 HERE = Path(__file__).parent
 SOURCES = os.environ.get("NXDI_SOURCES", "")

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sources import use_sources
+from tests.nxdi_sources.sources import use_sources
 
 METADATA = {
     "vllm-neuron": "0.5.0",
     "neuronx-distributed-inference": "0.10.0",
     "neuronx-distributed": "0.18.0",
 }
-ENTRY_POINTS = "[vllm.platform_plugins]\nneuron = cpu_device:register\n"
+ENTRY_POINTS = "[vllm.platform_plugins]\nneuron = tests.nxdi_sources.cpu_device:register\n"
 
 
 def installed_sources(directory: Path, sources: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ def installed_sources(directory: Path, sources: str) -> dict[str, str]:
         if name == "vllm-neuron":
             (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
     earlier = os.environ.get("PYTHONPATH")
-    path = [str(directory), str(Path(__file__).parent), *([earlier] if earlier else [])]
+    path = [str(directory), str(Path(__file__).parents[2]), *([earlier] if earlier else [])]
     return {"PYTHONPATH": os.pathsep.join(path), "NXDI_SOURCES": sources}
 
 

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(1, str(Path(__file__).parents[1] / "recipes"))
-
-from golden_plans import LOCAL, PLANS, published_models
-from memory_case import RANK_BYTES, MemoryCase
-from random_settings import random_settings
-from rank_bytes import rank_bytes
-from sources import COMMITS, use_sources
-
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning import planner
+from tests.nxdi_sources.random_settings import random_settings
+from tests.nxdi_sources.rank_bytes import rank_bytes
+from tests.nxdi_sources.sources import COMMITS, use_sources
+from tests.recipes.golden_plans import LOCAL, PLANS, published_models
+from tests.recipes.memory_case import RANK_BYTES, MemoryCase
 
 RANDOM = 50
 LINE = "nxdi-0.16"

@@ -7,9 +7,8 @@ import multiprocessing
 from pathlib import Path
 from typing import Any
 
-from real_classes import real_application
-
 from handler.neuron.engine_plan import EnginePlan
+from tests.nxdi_sources.real_classes import real_application
 
 CACHE = "past_key_values"
 

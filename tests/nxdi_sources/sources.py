@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from closed_packages import stand_in_for_closed_packages
+from tests.nxdi_sources.closed_packages import stand_in_for_closed_packages
 
 CHECKOUTS = ("neuronx-distributed-inference/src", "neuronx-distributed/src", "vllm-neuron")
 # The commits that checked-in facts were read from.

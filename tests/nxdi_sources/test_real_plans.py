@@ -8,11 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_plans import PLANS, published_models
-from memory_case import MemoryCase, measured
-from memory_facts import directory_of, plan_of
-from random_settings import random_settings
-from test_nxdi_refusals import LLAMA, TAKEN, checked
 
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.config.endpoint_config import EndpointConfig
@@ -21,6 +16,11 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.lines.lora import adapter_document
 from handler.neuron.planning import planner
+from tests.model_packaging.test_nxdi_refusals import LLAMA, TAKEN, checked
+from tests.nxdi_sources.memory_facts import directory_of, plan_of
+from tests.nxdi_sources.random_settings import random_settings
+from tests.recipes.golden_plans import PLANS, published_models
+from tests.recipes.memory_case import MemoryCase, measured
 
 RECIPES = [path for path in sorted(PLANS.glob("*.json")) if json.loads(path.read_text())["line"] == "nxdi-0.16"]
 GOOD = 200
@@ -34,7 +34,7 @@ def models() -> Iterator[None]:
 
 
 def build(plan: EnginePlan, model: Path) -> Any:
-    from real_classes import real_application
+    from tests.nxdi_sources.real_classes import real_application
 
     return real_application(plan, model)
 
@@ -103,7 +103,7 @@ MEASURED = measured()
 
 @pytest.mark.parametrize(("case", "sizes"), MEASURED, ids=[case.name for case, _ in MEASURED])
 def test_the_recorded_memory_is_that_of_the_modules(case: MemoryCase, sizes: dict[str, int]) -> None:
-    from rank_bytes import rank_bytes
+    from tests.nxdi_sources.rank_bytes import rank_bytes
 
     plan = plan_of(case)
     assert plan is not None

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from neuron_plans import llama, outcome
-from rank_bytes import rank_bytes
-from test_neuron_config_rules import BREAKS
-from test_nxdi_refusals import EXPERTS, LLAMA, REFUSED, REFUSED_OF_EXPERTS, checked
 
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning import planner
+from tests.handler.neuron.neuron_config.test_neuron_config_rules import BREAKS
+from tests.handler.neuron.neuron_plans import llama, outcome
+from tests.model_packaging.test_nxdi_refusals import EXPERTS, LLAMA, REFUSED, REFUSED_OF_EXPERTS, checked
+from tests.nxdi_sources.rank_bytes import rank_bytes
 
 TRACED = "the graph's trace raises it, and nothing is traced here"
 PARSER = "vLLM's own parser raises it, before the plugin has a say"

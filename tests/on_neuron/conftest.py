@@ -8,7 +8,6 @@ with a test double for the compiler and the device.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,11 +44,9 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         return {}
     site, rehearsal = tmp_path_factory.mktemp("site"), {"ENDPOINT_LINE": LINE, "ENDPOINT_INSTANCE": "ml.inf2.xlarge"}
     if SOURCES:
-        sys.path.insert(0, str(HERE.parent / "nxdi_sources"))
-        from cpu_device import installed_sources
+        from tests.nxdi_sources.cpu_device import installed_sources
 
         return {**installed_sources(site, SOURCES), **rehearsal}
-    sys.path.insert(0, str(HERE.parent / "neuron_stand_in"))
     from neuron_stand_in.installation import installed
 
     return {**installed(site), "NEURON_STAND_IN": "1", **rehearsal}

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import openai
 
 HERE = Path(__file__).parent
-IMPORTABLE = [HERE.parents[1], HERE, HERE.parent / "container", HERE.parent / "handler"]
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +33,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
             start_new_session=True,
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join(map(str, IMPORTABLE)),
+                "PYTHONPATH": str(HERE.parents[1]),
                 "VLLM_LOGGING_STREAM": "ext://sys.stderr",
                 "TMPDIR": str(log.parent),
             },

@@ -17,8 +17,6 @@ from typing import Any
 from unittest.mock import patch
 
 import vllm
-from reply_formats import ALL, TOKENS
-from scripted_server import ScriptedServer
 from tokenizers import AddedToken, Tokenizer
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -42,7 +40,9 @@ from handler.engine.v1.adapter import V1Adapter
 from handler.engine.v1.serving import serving_start
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import UNLIMITED
+from tests.container.scripted_server import ScriptedServer
 from tests.parsers.replay_core import ReplayCore
+from tests.parsers.reply_formats import ALL, TOKENS
 
 TEMPLATE = "{{ messages[-1]['content'] }}"
 CONTEXT = 20_000

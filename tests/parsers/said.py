@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reply_formats import Call
+from tests.parsers.reply_formats import Call
 
 if TYPE_CHECKING:
     import openai

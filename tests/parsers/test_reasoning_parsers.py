@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from reply_formats import FAMILIES, REASONING_FORMATS, TOOL_FORMATS
-from said import ask
-from test_tool_parsers import CHATS, STEPS, TOOLS
+
+from tests.parsers.reply_formats import FAMILIES, REASONING_FORMATS, TOOL_FORMATS
+from tests.parsers.said import ask
+from tests.parsers.test_tool_parsers import CHATS, STEPS, TOOLS
 
 if TYPE_CHECKING:
     import openai

@@ -9,8 +9,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from reply_formats import TOOL_FORMATS, Call
-from said import ask
+
+from tests.parsers.reply_formats import TOOL_FORMATS, Call
+from tests.parsers.said import ask
 
 if TYPE_CHECKING:
     import openai

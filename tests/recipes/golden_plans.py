@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,7 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from recipe_files import FILES, MODELS
+from tests.recipes.recipe_files import FILES, MODELS
 
 PLANS = Path(__file__).parent / "plans"
 # The rescaled FP8 checkpoint that a recipe has at /opt/ml/model goes by a name here.

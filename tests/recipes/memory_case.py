@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from recipe_files import RECIPES, config_of, draft_of, facts_of
-
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import InstanceType, find
+from tests.recipes.recipe_files import RECIPES, config_of, draft_of, facts_of
 
 RANK_BYTES = Path(__file__).with_name("rank_bytes.json")
 

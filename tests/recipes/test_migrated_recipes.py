@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from golden_plans import LOCAL, published_models
-from recipe_files import FILES
 
 from model_packaging.cli import main
+from tests.recipes.golden_plans import LOCAL, published_models
+from tests.recipes.recipe_files import FILES
 
 LINE = "native-0.29"
 TRN2 = [path for path in FILES if "trn2" in path.stem and "nxdi" in yaml.safe_load(path.read_text())["line"]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from memory_case import MemoryCase, measured
 
 from handler.neuron.memory.memory_estimate import estimate
+from tests.recipes.memory_case import MemoryCase, measured
 
 NEAR = 0.1
 MEASURED = measured()

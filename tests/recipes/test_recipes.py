@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipe_files import FILES, RECIPES, config_of, draft_of, facts_of
 
 from handler.config.finding import Severity
 from handler.config.value_source import Origin
 from handler.neuron.hardware.instance_catalogue import find_for_plan, unusual_degree
 from handler.neuron.memory.memory_estimate import Verdict, estimate
 from handler.neuron.memory.memory_findings import memory_findings
+from tests.recipes.recipe_files import FILES, RECIPES, config_of, draft_of, facts_of
 
 # What issue and README promise, as (part of the file's name, instance).
 PROMISED = [
@@ -117,7 +117,7 @@ def test_the_readme_has_the_table_of_the_files() -> None:
 
 def test_the_plans_are_those_that_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What vLLM would be started with, by `neuron-endpoint plan --json`. After a change that is meant: `make plans`."""
-    import golden_plans
+    from tests.recipes import golden_plans
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert {file.stem for file in golden_plans.PLANS.glob("*.json")} == {path.stem for path in FILES}

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "handler"))
-sys.path.append(str(Path(__file__).parents[1] / "container"))
-sys.path.append(str(Path(__file__).parents[1] / "local_sagemaker"))
-
-from local_service import QUICK, Cloud, LocalService
-from loops import end_loop
-from scripted_engine import ScriptedEngine
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.loops import end_loop
+from tests.local_sagemaker.local_service import QUICK, Cloud, LocalService
 
 
 @pytest.fixture

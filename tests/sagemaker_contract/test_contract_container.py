@@ -11,8 +11,6 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
-from http_client import http_client
-from scripted_engine import SLOTS, ScriptedEngine
 from werkzeug.test import Client, TestResponse
 
 from container.service import Service
@@ -22,6 +20,8 @@ from handler.custom_code.code_contract import CodeReply
 from handler.engine.adapters.adapter_errors import AdapterNotFound
 from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.errors import SettingError
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import SLOTS, ScriptedEngine
 
 SESSIONS = {"SAGEMAKER_ENABLE_STATEFUL_SESSIONS": "true"}
 TRANSFORM = {"SAGEMAKER_BATCH": "true"}

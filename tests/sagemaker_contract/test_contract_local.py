@@ -11,7 +11,6 @@ from typing import Any
 import botocore.session
 import pytest
 from botocore.exceptions import ClientError
-from local_service import Cloud, archive, until
 
 from container.http.body_budget import max_body
 from container.inference import websocket
@@ -22,6 +21,7 @@ from handler.config.loading.config_loader import load
 from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.transform_job import TransformJob, payloads
+from tests.local_sagemaker.local_service import Cloud, archive, until
 
 SAID = {
     "SAGEMAKER_BATCH",

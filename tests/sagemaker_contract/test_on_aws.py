@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
-from local_service import LocalService
 
 from benchmarks.on_aws import FACT, FirstDay, kind_of
+from tests.local_sagemaker.local_service import LocalService
 
 ROOT = Path(__file__).parents[2]
 CALLS = 14

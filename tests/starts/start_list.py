@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,20 +18,15 @@ from typing import Any
 
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "guides"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "neuron_stand_in"))
-
-from fact_run import LLAMA, MODELS, environment
-from guide_facts import HERE, Fact, facts
-from recipe_files import FILES
-from recipe_files import MODELS as PUBLISHED
-
 from handler.config.loading.config_loader import load
 from handler.neuron.hardware.instance_catalogue import find_for_plan
 from handler.neuron.planning.planner import default_line
 from model_packaging.translation.source_text import read_text
 from model_packaging.translation.translation import translated
+from tests.guides.fact_run import LLAMA, MODELS, environment
+from tests.guides.guide_facts import HERE, Fact, facts
+from tests.recipes.recipe_files import FILES
+from tests.recipes.recipe_files import MODELS as PUBLISHED
 
 ROOT = Path(__file__).parents[2]
 # Line -> what NEURON_STAND_IN is for it; None for the CPU, which needs no stand-in.

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "lines"))
-
-from start_list import CONFIGS, ENGINES, MODELS, ROOT, Start
-from start_models import write_tiny, write_tiny_adapter
-from test_served_lines import EXPORT, LINES
-
+from tests.lines.test_served_lines import EXPORT, LINES
 from tests.neuron_contract.engine_run import run_engine
+from tests.starts.start_list import CONFIGS, ENGINES, MODELS, ROOT, Start
+from tests.starts.start_models import write_tiny, write_tiny_adapter
 
 PROGRAM = Path(__file__).with_name("start_program.py")
 # What a serving process imports, and the core's process beside it.

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "guides"))
-
-from fact_run import write_models
-from start_list import CONFIGS, ENGINES, SERVED, Start, of_commands, recorded, starts
-
 from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
 from handler.neuron.planning.examination import examine_config
+from tests.guides.fact_run import write_models
+from tests.starts.start_list import CONFIGS, ENGINES, SERVED, Start, of_commands, recorded, starts
 
 
 @pytest.mark.parametrize("start", starts(), ids=lambda start: start.number)

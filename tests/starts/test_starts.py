@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from start_list import ENGINES, RECORD, Start, recorded, starts
-from start_run import LINES, StartRunner
+
+from tests.starts.start_list import ENGINES, RECORD, Start, recorded, starts
+from tests.starts.start_run import LINES, StartRunner
 
 pytestmark = [
     pytest.mark.engine,

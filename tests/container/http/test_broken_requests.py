@@ -7,8 +7,9 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from raw_http import Connection, request
-from scripted_process import Server, served
+
+from tests.container.raw_http import Connection, request
+from tests.container.scripted_process import Server, served
 
 POST = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"

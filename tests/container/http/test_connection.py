@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from raw_http import Connection, request
-from scripted_engine import MAX_BODY, PLACES, SLOTS
-from scripted_process import MODES, PING, Server, served
-from waiting import eventually
+
+from tests.container.raw_http import Connection, request
+from tests.container.scripted_engine import MAX_BODY, PLACES, SLOTS
+from tests.container.scripted_process import MODES, PING, Server, served
+from tests.handler.waiting import eventually
 
 HOLD = {"prompt": "a|<hold>", "stream": True}
 HOLD_WHOLE = {"prompt": "<hold>"}

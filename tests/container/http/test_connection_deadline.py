@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from raw_http import request
-from scripted_engine import PLACES
-from scripted_process import MODES, Server, served
-from waiting import eventually
+
+from tests.container.raw_http import request
+from tests.container.scripted_engine import PLACES
+from tests.container.scripted_process import MODES, Server, served
+from tests.handler.waiting import eventually
 
 
 @pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])

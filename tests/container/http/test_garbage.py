@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from waiting import eventually
 from werkzeug.test import Client
+
+from tests.handler.waiting import eventually
 
 CHAT = {"messages": [{"role": "user", "content": "a|b|c"}]}
 

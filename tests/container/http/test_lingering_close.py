@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from raw_http import Connection, request
-from scripted_process import PING, Server, served
-from scripted_server import LINGER_BYTES, LINGER_SECONDS
-from waiting import eventually
+
+from tests.container.raw_http import Connection, request
+from tests.container.scripted_process import PING, Server, served
+from tests.container.scripted_server import LINGER_BYTES, LINGER_SECONDS
+from tests.handler.waiting import eventually
 
 POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 # More than any buffer between the two takes, so that a reset is noticed.

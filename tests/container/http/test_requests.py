@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_http import Connection, request
-from scripted_engine import MAX_BODY
-from scripted_process import PING, Server, served
-from waiting import WITHIN, eventually
+
+from tests.container.raw_http import Connection, request
+from tests.container.scripted_engine import MAX_BODY
+from tests.container.scripted_process import PING, Server, served
+from tests.handler.waiting import WITHIN, eventually
 
 HEADERS = "X-Amzn-SageMaker-Custom-Attributes: trace_id=t-1\r\nX-Amzn-SageMaker-Inference-Id: i-1\r\n"
 BODIES: list[tuple[str, dict[str, Any]]] = [

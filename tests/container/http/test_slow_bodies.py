@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from raw_http import Connection, Head, request
-from scripted_process import MODES, PING, THREADS, Server, served
-from waiting import eventually
+
+from tests.container.raw_http import Connection, Head, request
+from tests.container.scripted_process import MODES, PING, THREADS, Server, served
+from tests.handler.waiting import eventually
 
 MANY = 2 * THREADS
 BUDGET = 6000

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from raw_http import request
-from scripted_process import MODES, PING, THREADS, Server, served
+
+from tests.container.raw_http import request
+from tests.container.scripted_process import MODES, PING, THREADS, Server, served
 
 COMPLETION = request("/v1/completions", {"prompt": "a"})
 MANY = 2 * THREADS

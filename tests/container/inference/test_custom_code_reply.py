@@ -8,9 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from http_client import http_client
-from scripted_engine import ScriptedEngine
-from waiting import eventually
 from werkzeug.test import Client
 
 from container.service import Service
@@ -21,6 +18,9 @@ from handler.custom_code.engine_model import REQUEST_DEADLINE
 from handler.errors import SettingError
 from handler.model.model_source import Model
 from handler.startup.custom_code_loading import prepared_code
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.waiting import eventually
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 ANSWERED = {("POST", "/invocations"), ("GET", "/ping"), ("DELETE", "/adapters/one")}

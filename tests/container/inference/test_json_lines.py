@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from http_client import broken_body, http_client
-from scripted_engine import SLOTS, ScriptedEngine
-from scripted_tokenizer import text_of
-from waiting import WITHIN, eventually
 from werkzeug.test import Client, TestResponse
 
 from container.service import Service
 from handler.engine.engine_request import EngineRequest
 from handler.errors import EngineFailed
 from handler.schemas.tgi_lmi.inputs_reply import InputsReply, ListReply
+from tests.container.http_client import broken_body, http_client
+from tests.container.scripted_engine import SLOTS, ScriptedEngine
+from tests.handler.scripted_tokenizer import text_of
+from tests.handler.waiting import WITHIN, eventually
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from http_client import http_client
-from scripted_engine import ScriptedEngine
-from waiting import eventually
 from werkzeug.test import Client
 
 from container.service import Service
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.waiting import eventually
 
 SESSION = "X-Amzn-SageMaker-Session-Id"
 NEW = "X-Amzn-SageMaker-New-Session-Id"

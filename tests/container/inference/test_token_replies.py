@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from http_client import broken_body
-from scripted_engine import PLACES, ScriptedEngine
-from waiting import WITHIN, eventually
 from werkzeug.test import Client, TestResponse
 
 from container.service import Service
 from handler.errors import EngineFailed
+from tests.container.http_client import broken_body
+from tests.container.scripted_engine import PLACES, ScriptedEngine
+from tests.handler.waiting import WITHIN, eventually
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
-from loops import on_loop
-from waiting import WITHIN, eventually
 
 from container.http.body_budget import BodyBudget
 from container.http.connections import Connections
@@ -19,6 +17,8 @@ from container.inference import websocket
 from container.inference.sinks import documents
 from container.inference.websocket import WebSocket
 from container.service import Service
+from tests.handler.loops import on_loop
+from tests.handler.waiting import WITHIN, eventually
 
 HANDSHAKE = (
     b"GET /invocations-bidirectional-stream HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

@@ -11,12 +11,13 @@ from typing import Any
 
 import httpx
 import pytest
-from raw_http import request
-from scripted_engine import MAX_BODY, PLACES
-from scripted_process import THREADS, Server, served
-from waiting import eventually
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+
+from tests.container.raw_http import request
+from tests.container.scripted_engine import MAX_BODY, PLACES
+from tests.container.scripted_process import THREADS, Server, served
+from tests.handler.waiting import eventually
 
 PATH = "/invocations-bidirectional-stream"
 HANDSHAKE = (

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_http import Connection, request
-from scripted_process import start_scripted
-from waiting import WITHIN, eventually
+
+from tests.container.raw_http import Connection, request
+from tests.container.scripted_process import start_scripted
+from tests.handler.waiting import WITHIN, eventually
 
 SECOND = "<gate:second>|text"
 POISON = {"prompt": "<hold>|poison"}

@@ -8,15 +8,15 @@ import re
 from typing import Any
 
 import pytest
-from http_client import http_client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted_engine import CONTEXT, MAX_BODY, PLACES, ScriptedEngine
-from waiting import eventually
 from werkzeug.test import Client, TestResponse
 
 from container.http import connection
 from container.service import Service
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import CONTEXT, MAX_BODY, PLACES, ScriptedEngine
+from tests.handler.waiting import eventually
 
 JSON = {"Content-Type": "application/json"}
 POSTS = ("/invocations", "/v1/chat/completions", "/v1/completions")

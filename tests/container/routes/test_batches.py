@@ -10,14 +10,14 @@ from typing import Any
 
 import psutil
 import pytest
-from http_client import http_client
-from scripted_engine import ScriptedEngine, ready_service
-from scripted_process import Server
-from waiting import eventually
 from werkzeug.test import Client as HttpClient
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import ScriptedEngine, ready_service
+from tests.container.scripted_process import Server
+from tests.handler.waiting import eventually
 
 ENDED = {"completed", "failed", "cancelled", "expired"}
 FORM = "multipart/form-data; boundary=b"

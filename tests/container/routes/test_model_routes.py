@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_client import http_client
-from scripted_engine import SLOTS, ScriptedEngine
-from waiting import WITHIN, eventually
 from werkzeug.test import Client
 
 from container.server import engine_watchdog as watching
@@ -26,6 +23,9 @@ from handler.startup.multi_model.memory_budget import GIB, MemoryNeed
 from handler.startup.multi_model.model_errors import ModelLoadFailed
 from handler.startup.multi_model.model_registry import ModelRegistry
 from handler.startup.multi_model.model_start import PreparedModel
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import SLOTS, ScriptedEngine
+from tests.handler.waiting import WITHIN, eventually
 
 NEED = MemoryNeed(0, 0, "a test")
 

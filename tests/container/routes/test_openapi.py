@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from http_client import http_client
 
 from container.application import create_app
 from container.openapi.bodies import TABLES
@@ -23,6 +22,7 @@ from handler.errors import ClientError, EndpointError, ServerError
 from handler.schemas.openai.model_names import model_list
 from handler.schemas.request_fields import Body, unsupported
 from handler.schemas.tgi_lmi.inputs_fields import Parameters
+from tests.container.http_client import http_client
 
 # Raised before anything is served, or never to a client.
 # The page, which ForeignHost is about, is not in the document.

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_client import http_client
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from scripted_engine import SLOTS, ScriptedEngine
-from waiting import eventually
 from werkzeug.test import Client
 
 from container.routes.page_metrics import NAMES, summed
@@ -19,6 +16,9 @@ from container.server.failed_start import failed_lifecycle
 from container.service import Service
 from container.telemetry.request_observer import RECENT
 from handler.config.loading.config_loader import load
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import SLOTS, ScriptedEngine
+from tests.handler.waiting import eventually
 
 PARTS = Path(__file__).parents[3] / "container" / "page"
 ENVIRONMENT = {

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, answer, ask, installed
-from scripted_process import Server
-from waiting import eventually
+
+from tests.container.browser import Browser, answer, ask, installed
+from tests.container.scripted_process import Server
+from tests.handler.waiting import eventually
 
 PROGRAM = installed()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (apt-get install chromium)")

@@ -12,9 +12,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from raw_http import Connection, request
-from scripted_process import PING, Server, served
-from waiting import eventually
 
 from benchmarks.lib.process_usage import http_processes
 from container.server.acceptor import ping_keeps_alive
@@ -22,6 +19,9 @@ from container.server.acceptor_process import NAME, NICE, AcceptorProcess
 from container.server.gunicorn_server import GunicornServer
 from container.server.ping_state import MAX_BODY, PingState
 from handler.config.endpoint_config import EndpointConfig
+from tests.container.raw_http import Connection, request
+from tests.container.scripted_process import PING, Server, served
+from tests.handler.waiting import eventually
 
 CAP_SYS_NICE = 1 << 23  # linux/capability.h
 LIMIT = 256

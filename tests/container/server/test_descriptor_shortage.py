@@ -8,9 +8,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from raw_http import request
-from scripted_process import MODES, PING, Server, served
-from waiting import eventually
+
+from tests.container.raw_http import request
+from tests.container.scripted_process import MODES, PING, Server, served
+from tests.handler.waiting import eventually
 
 LIMIT = 256
 CONNECTIONS = 300

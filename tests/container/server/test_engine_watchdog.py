@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from http_client import http_client
-from scripted_engine import ScriptedEngine
-from waiting import WITHIN, eventually
 
 from container.server import engine_watchdog as module
 from container.server.engine_watchdog import watch_engine
 from container.service import Service
 from handler.errors import EngineFailed
 from handler.startup.lifecycle import ServingStatus
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.waiting import WITHIN, eventually
 
 
 class Watched:

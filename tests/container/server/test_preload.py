@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from waiting import WITHIN
 
 from container.server.ping_state import PingState
 from container.server.preload import Preload
+from tests.handler.waiting import WITHIN
 
 
 def serving(load: Callable[[], object]) -> Preload:

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from log_lines import Lines
+
+from tests.container.telemetry.log_lines import Lines
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import json
 import logging
 from typing import Any
 
-from waiting import eventually
-
 from container.telemetry.event_log import JsonFormatter
+from tests.handler.waiting import eventually
 
 
 class Lines(logging.Handler):

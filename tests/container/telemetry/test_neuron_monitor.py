@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from scripted_process import start_scripted
-from waiting import eventually
 
 from handler.neuron.hardware.neuron_monitor import NeuronMonitor
+from tests.container.scripted_process import start_scripted
+from tests.handler.waiting import eventually
 from tests.neuron_monitor.fake_neuron_monitor import install
 
 REPORTS = Path(__file__).parents[2] / "neuron_monitor"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from log_lines import Lines
-from scripted_engine import ScriptedEngine, ready_service
-from waiting import eventually
 from werkzeug.test import Client
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
+from tests.container.scripted_engine import ScriptedEngine, ready_service
+from tests.container.telemetry.log_lines import Lines
+from tests.handler.waiting import eventually
 
 # A prompt of the scripted engine is its script: three pieces, and the end.
 BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}

@@ -8,11 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from http_client import broken_body, http_client
-from log_lines import Lines
 from prometheus_client.parser import text_string_to_metric_families
-from scripted_engine import MAX_BODY, PLACES, ScriptedEngine, ready_service
-from waiting import eventually
 from werkzeug.test import Client
 
 from container.requests.request_record import RequestRecord
@@ -23,6 +19,10 @@ from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, do
 from handler.config.endpoint_config import EndpointConfig
 from handler.startup.lifecycle import Lifecycle, TimedStep
 from model_packaging.deployment.start_timeline import last_start
+from tests.container.http_client import broken_body, http_client
+from tests.container.scripted_engine import MAX_BODY, PLACES, ScriptedEngine, ready_service
+from tests.container.telemetry.log_lines import Lines
+from tests.handler.waiting import eventually
 
 CHAT = {"messages": [{"role": "user", "content": "secret|b|c"}]}
 HEADERS = {

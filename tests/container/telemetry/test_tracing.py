@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from http_client import http_client
-from scripted_engine import ScriptedEngine, ready_service
 
 from container.service import Service
 from container.telemetry.tracing import tracer
 from container.telemetry.tracing import tracing_settings as settings
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
+from tests.container.http_client import http_client
+from tests.container.scripted_engine import ScriptedEngine, ready_service
 from tests.otlp_receiver import Receiver, SeenSpan, receiving
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

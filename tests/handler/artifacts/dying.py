@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from restore_entry import Entry, small_parts
 
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.storage.transfer import download_pool
 from handler.storage.transfer.directory_transfer import DirectorySource
+from tests.handler.artifacts.restore_entry import Entry, small_parts
 
 # What CPython reports of itself (`sys.audit`): every open, mkdir, rename, remove, truncate, rmdir, and so on.
 EVENTS = ("open", "os.", "shutil.", "fcntl.")

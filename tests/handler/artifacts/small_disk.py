@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from restore_entry import make_entry, small_parts
 
 from handler.artifacts.restore.restore import restore
 from handler.errors import SettingError
 from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectorySource
+from tests.handler.artifacts.restore_entry import make_entry, small_parts
 
 if __name__ == "__main__":
     disk, objects, size, state = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Never
@@ -11,11 +10,6 @@ from typing import Any, Never
 import boto3
 import msgspec
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "container"))
-
-from loops import end_loop
-from scripted_engine import ScriptedEngine
 
 from handler.batches import batch_run, batch_runner
 from handler.batches.batch_objects import BatchObject, BatchStatus
@@ -30,6 +24,8 @@ from handler.startup.lifecycle import Lifecycle
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.open_store import open_objects
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.loops import end_loop
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reading import one_refusal, read
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.config.loading.file_reader import LIMIT
 from handler.config.problems import SettingErrors
+from tests.handler.config.reading import one_refusal, read
 
 YAML = """
 model: org/name

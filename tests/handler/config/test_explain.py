@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reading import read
 
 from handler.config.config_findings import config_findings
 from handler.config.config_rows import rows, to_document
@@ -20,6 +19,7 @@ from handler.config.fields import INT_BOUNDS, ConfigField, fields
 from handler.config.problems import mask
 from handler.config.vllm_argument_table import known
 from handler.json_value import Json
+from tests.handler.config.reading import read
 
 TOKEN = "hf_AbCdEfGh1234"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from reading import one_refusal, read, refused
 
 from handler.config.loading.config_loader import load
 from handler.config.value_source import Origin, Overridden, ValueSource
+from tests.handler.config.reading import one_refusal, read, refused
 
 MODEL = "/models/m"
 FILES = {

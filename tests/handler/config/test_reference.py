@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import settings_reference as reference
 
 from handler.config.fields import fields
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
+from tests.handler.config import settings_reference as reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", re.MULTILINE)

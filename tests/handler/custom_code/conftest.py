@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "container"))
-
-from loops import end_loop
-from scripted_engine import ScriptedEngine
-
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_source import CodeSource, find_code
 from handler.startup.custom_code_loading import load_code
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.loops import end_loop
 
 NO_VARIABLES: Mapping[str, str] = {}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy
 import pytest
-from scripted_engine import ScriptedEngine
-from waiting import eventually
 
 from handler.custom_code.code_contract import CodeReply
 from handler.custom_code.engine_model import REQUEST_DEADLINE
 from handler.errors import DeadlineExceeded, EndpointError, SettingError
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.waiting import eventually
 
 Load = Callable[..., Any]
 Ask = Callable[..., CodeReply]

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import INVOCATIONS, PING, CodeReply, CodeRequest
 from handler.custom_code.code_source import CodeKind, find_code
 from handler.errors import EndpointError, SettingError
+from tests.handler.waiting import eventually
 
 Load = Callable[..., Any]
 IMPORTS = """import model_hosting_container_standards.sagemaker as standards

@@ -6,11 +6,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from scripted_tokenizer import PLAIN_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer
-
 from handler.engine.contract import EngineFacts, Serving
 from handler.engine.generation.generation import Generation, Sampling, Sink
 from handler.errors import EndpointError, GenerationFailed, InvalidField
+from tests.handler.scripted_tokenizer import PLAIN_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer
 
 CONTEXT = 20
 FACTS = EngineFacts(

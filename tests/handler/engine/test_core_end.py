@@ -8,10 +8,10 @@ import signal
 import threading
 
 import pytest
-from waiting import WITHIN
 
 from handler.engine import core_end
 from handler.engine.core_end import core_watched
+from tests.handler.waiting import WITHIN
 
 CONTEXT = multiprocessing.get_context("spawn")
 

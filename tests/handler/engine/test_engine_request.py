@@ -12,10 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from loops import on_loop
-from scripted_tokenizer import VOCAB_SIZE
-from scripted_vllm import CONTEXT, ScriptedVllm
-from waiting import WITHIN, eventually
 
 from handler.engine.engine import Engine
 from handler.engine.engine_request import EngineRequest
@@ -24,6 +20,10 @@ from handler.engine.generation.generation import Generation, Sampling
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField
 from handler.neuron.hardware import host_memory
+from tests.handler.engine.scripted_vllm import CONTEXT, ScriptedVllm
+from tests.handler.loops import on_loop
+from tests.handler.scripted_tokenizer import VOCAB_SIZE
+from tests.handler.waiting import WITHIN, eventually
 
 
 class RecordingSink:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import WITHIN, eventually
 
 from handler.engine import heartbeat as module
 from handler.engine.event_loop import LoopThread
 from handler.engine.heartbeat import Heartbeat, cpu_seconds
+from tests.handler.waiting import WITHIN, eventually
 
 STALL = 0.2
 

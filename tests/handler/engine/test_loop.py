@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import threading
 
-from waiting import WITHIN, eventually
-
 from handler.engine.event_loop import LoopThread
+from tests.handler.waiting import WITHIN, eventually
 
 
 def test_a_coroutine_runs_on_the_loops_own_thread_and_its_result_comes_back(loop: LoopThread) -> None:

@@ -7,9 +7,8 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from waiting import WITHIN
-
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
+from tests.handler.waiting import WITHIN
 
 # A core with a worker, and another child that is not vLLM's; it tells their ids and ends with its standard input.
 CORE = """

@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer, scripted_prompts, text_of
 
 from handler.engine.generation.prompt_renderer import MOST_COUNTED, PromptRenderer
 from handler.errors import InvalidField, TextTooLong
+from tests.handler.scripted_tokenizer import (
+    BOS,
+    STRICT_TEMPLATE,
+    VOCAB_SIZE,
+    ScriptedTokenizer,
+    scripted_prompts,
+    text_of,
+)
 
 HELLO = [{"role": "user", "content": "Hello"}]
 

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from waiting import eventually
 
 from handler.engine import serving_request
 from handler.engine.adapters.adapter_errors import AdapterNotFound
 from handler.engine.event_loop import LoopThread
 from handler.engine.serving_request import ServingRequest
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField
+from tests.handler.waiting import eventually
 
 WHOLE = SimpleNamespace(document="whole")
 

@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from neuron_plans import outcome
-
 from handler.engine.generation.generation import Grammar, Sampling
 from handler.engine.generation.sampling_check import check, check_document
 from handler.errors import ClientError
 from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.sampling_limits import SamplingLimits, sampling_limits
+from tests.handler.neuron.neuron_plans import outcome
 
 COLUMNS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "temperature, top_p": ({"temperature": 0.5, "top_p": 0.9},),

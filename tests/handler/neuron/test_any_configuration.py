@@ -7,7 +7,6 @@ from typing import Any, get_type_hints
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from neuron_plans import INF2, TRN1, TRN2, llama, starts
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.engine_plan import PlanOutcome
@@ -15,6 +14,7 @@ from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.planning.planner import make_plan
 from handler.neuron.sampling_limits import sampling_limits
+from tests.handler.neuron.neuron_plans import INF2, TRN1, TRN2, llama, starts
 
 leaves = st.none() | st.booleans() | st.integers(-3, 5000) | st.floats() | st.text(max_size=12)
 json_values = st.recursive(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import planned
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.planning.planner import make_plan
+from tests.handler.neuron.neuron_plans import planned
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from neuron_plans import INF2, TRN1, TRN2
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.planning.planner import make_plan
+from tests.handler.neuron.neuron_plans import INF2, TRN1, TRN2
 
 PLUGIN = "vllm-neuron"
 NXD, TNX = "neuronx-distributed-inference", "transformers-neuronx"

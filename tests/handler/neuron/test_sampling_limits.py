@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import llama, planned
 
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.sampling_limits import (
@@ -18,6 +17,7 @@ from handler.neuron.sampling_limits import (
     SamplingLimits,
     sampling_limits,
 )
+from tests.handler.neuron.neuron_plans import llama, planned
 
 
 def exported(**keys: Any) -> ModelFacts:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sampling_table import table
+from tests.handler.neuron.sampling_table import table
 
 
 def test_the_page_has_the_table_of_what_the_code_refuses() -> None:

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from neuron_plans import found, outcome
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
@@ -17,6 +16,7 @@ from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.planning.examination import examine_config
 from handler.neuron.planning.planner import make_plan
 from handler.neuron.planning.vllm_versions import OF_LINE, SEEN, InstalledVllm, version_of
+from tests.handler.neuron.neuron_plans import found, outcome
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
-
 from handler.engine.api_routes import Route, Traits
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.request_limits import RequestLimits
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
+from tests.handler.scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
 
 CONTEXT = 100
 MAX_TOKENS = 10**6

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from parsing_engine import ParsingEngine
 
 from handler.engine.api_routes import Route
 from handler.errors import ClientError, InvalidField, UnsupportedField
@@ -19,6 +18,7 @@ from handler.schemas.openai.chat import ChatFields
 from handler.schemas.openai.completion import CompletionFields
 from handler.schemas.request_fields import MAX_NAME, MAX_UNKNOWN, TABLE, Body, meanings, resolve
 from handler.schemas.tgi_lmi.inputs_fields import InputsFields, Parameters
+from tests.handler.schemas.parsing_engine import ParsingEngine
 from tests.request_field_table import BODIES, COLUMNS, NAMES, PAGE, body_with, page
 
 TEMPLATE = (

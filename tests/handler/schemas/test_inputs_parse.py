@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from parsing_engine import CONTEXT, ParsingEngine
-from scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
 
 from handler.engine.generation.generation import Generation, Grammar
 from handler.errors import ClientError
@@ -16,6 +14,8 @@ from handler.schemas import dispatch
 from handler.schemas.request_fields import Body, unsupported
 from handler.schemas.tgi_lmi.inputs_fields import MAX_INPUTS
 from handler.schemas.tgi_lmi.request_options import RequestOptions
+from tests.handler.schemas.parsing_engine import CONTEXT, ParsingEngine
+from tests.handler.scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
 
 UNSERVED = unsupported(Body.PARAMETERS, vllm=False)
 ENGINE: Any = ParsingEngine()

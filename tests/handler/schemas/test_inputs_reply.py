@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from parsing_engine import ParsingEngine, events_of
-from scripted_tokenizer import BOS
 
 from handler.engine.generation.generation import Position, Score
 from handler.errors import EngineFailed
 from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi.request_options import RequestOptions
+from tests.handler.schemas.parsing_engine import ParsingEngine, events_of
+from tests.handler.scripted_tokenizer import BOS
 
 ENGINE: Any = ParsingEngine()
 TGI, LMI = RequestOptions(inputs_schema="tgi", output_formatter="sse"), RequestOptions(output_formatter="sse")

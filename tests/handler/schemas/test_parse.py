@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing_engine import ParsingEngine
-from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, text_of
 
 from handler.errors import ClientError, InvalidBody, MissingField, ModelNotFound
 from handler.schemas import dispatch
@@ -18,6 +16,8 @@ from handler.schemas.openai import chat, completion
 from handler.schemas.openai import vllm_path as full
 from handler.schemas.reply import Call
 from handler.schemas.tgi_lmi import inputs_body as inputs
+from tests.handler.schemas.parsing_engine import ParsingEngine
+from tests.handler.scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, text_of
 
 ENGINE: Any = ParsingEngine()
 STRICT: Any = ParsingEngine(STRICT_TEMPLATE)

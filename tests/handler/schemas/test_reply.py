@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from parsing_engine import ParsingEngine, events_of
 
 from handler.errors import EngineFailed
 from handler.schemas import dispatch
 from handler.schemas.reply import Reply
+from tests.handler.schemas.parsing_engine import ParsingEngine, events_of
 
 ENGINE: Any = ParsingEngine()
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "abc"}], "stream": True}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from parsing_engine import ParsingEngine
 
 from handler.errors import InvalidField, MissingField
 from handler.schemas import dispatch
@@ -13,6 +12,7 @@ from handler.schemas.framing import lines
 from handler.schemas.openai.chat import ChatReply
 from handler.schemas.openai.completion import CompletionReply
 from handler.schemas.tgi_lmi.request_options import RequestOptions
+from tests.handler.schemas.parsing_engine import ParsingEngine
 
 ENGINE: Any = ParsingEngine()
 LINES, EVENTS = "application/jsonlines", "text/event-stream"

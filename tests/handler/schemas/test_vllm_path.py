@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from parsing_engine import ParsingEngine
-from scripted_tokenizer import VOCAB_SIZE
 
 from handler.engine.api_routes import Route
 from handler.engine.generation.prompt_renderer import MOST_COUNTED
 from handler.errors import ClientError, InvalidField, MissingField, ModelNotFound, UnsupportedField
 from handler.neuron.sampling_limits import SUPPORTED, SamplingLimits
 from handler.schemas.openai import vllm_path as full
+from tests.handler.schemas.parsing_engine import ParsingEngine
+from tests.handler.scripted_tokenizer import VOCAB_SIZE
 
 LONG = "x" * (MOST_COUNTED + 1)
 HELLO = [{"role": "user", "content": "Hello"}]

@@ -12,15 +12,12 @@ from pathlib import Path
 import boto3  # noqa: F401 - imported once, in the process that forks these
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "artifacts"))
-
-from restore_entry import Entry, small_parts
-
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.start_steps import StartSteps, Step
 from handler.storage import s3_download
 from handler.storage.transfer.directory_transfer import DirectorySource
+from tests.handler.artifacts.restore_entry import Entry, small_parts
 
 # What CPython reports of itself (`sys.audit`): every open, mkdir, rename, remove, truncate, and so on.
 EVENTS = ("open", "os.", "shutil.")

@@ -3,10 +3,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from waiting import WITHIN
 
 from handler.errors import TooManyRequests
 from handler.startup.admission import Admission
+from tests.handler.waiting import WITHIN
 
 
 def test_one_more_than_the_limit_is_refused_until_a_place_is_left() -> None:

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import platform
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,10 +14,6 @@ from typing import Any, cast
 
 import pytest
 from flask import Flask
-
-sys.path.append(str(Path(__file__).parents[2] / "handler"))
-sys.path.append(str(Path(__file__).parents[2] / "neuron_stand_in"))
-
 from neuron_stand_in.native.compile_cache import compile_missing, graphs
 from neuron_stand_in.settings import StandInSettings
 

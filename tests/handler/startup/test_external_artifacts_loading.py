@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "handler" / "artifacts"))
-
-from artifact_files import write_artifacts
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -20,6 +15,7 @@ from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.external_artifacts_loading import with_external_artifacts
+from tests.handler.artifacts.artifact_files import write_artifacts
 
 NAME = "NEURON_COMPILED_ARTIFACTS"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -13,11 +12,9 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "artifacts"))
-
-from forks import processes_with
-from killed_start import PART, start
-from restore_entry import make_entry, small_parts
+from tests.handler.artifacts.restore_entry import make_entry, small_parts
+from tests.handler.forks import processes_with
+from tests.handler.startup.killed_start import PART, start
 
 KILLS = int(os.environ.get("START_KILLS", "20"))
 SIZES = {"config.json": 300, "a.safetensors": 5 * PART + 1, "b/c.safetensors": 3 * PART, "d.safetensors": 17, "e": 0}
@@ -26,7 +23,7 @@ MODEL = {path: Random(path).randbytes(size) for path, size in SIZES.items()}
 
 @pytest.fixture
 def processes() -> Iterator[ForkServerContext]:
-    with processes_with("killed_start") as context:
+    with processes_with("tests.handler.startup.killed_start") as context:
         yield context
 
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "handler" / "artifacts"))
-
-from artifact_files import write_artifacts
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
@@ -20,6 +15,7 @@ from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.artifact_backends import with_scratch_artifacts
 from handler.startup.checked_plan import checked_plan, with_model
+from tests.handler.artifacts.artifact_files import write_artifacts
 
 NAME = "NEURON_COMPILED_ARTIFACTS"
 SAMPLE = Model(str(sample_model.path()), ("sample",), 1)

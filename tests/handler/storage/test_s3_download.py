@@ -10,12 +10,12 @@ from typing import Any
 
 import boto3
 import pytest
-from scripted_s3 import ScriptedS3
 
 from handler.errors import SettingError, StartFailed
 from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
 from tests.aws_keys import KEYS
+from tests.handler.storage.scripted_s3 import ScriptedS3
 
 SETTING = "ENDPOINT_MODEL"
 BIG = random.Random(1).randbytes(PART + 100_000)  # two parts

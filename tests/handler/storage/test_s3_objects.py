@@ -12,7 +12,6 @@ from typing import Any
 
 import boto3
 import pytest
-from scripted_s3_replies import Reply, error, scripted
 
 from handler.storage.object_store import supports_conditions
 from handler.storage.s3_objects import S3Objects
@@ -26,6 +25,7 @@ from handler.storage.storage_errors import (
     NotFound,
     StoreUnavailable,
 )
+from tests.handler.storage.scripted_s3_replies import Reply, error, scripted
 
 KMS = (
     "User: arn:aws:sts::1:assumed-role/endpoint is not authorized to perform: {} on resource: arn:aws:kms:::key/1 "

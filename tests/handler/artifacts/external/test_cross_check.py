@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from artifact_files import SAVED
 
 from handler.artifacts.external.cross_check import cross_check
 from handler.config.finding import Severity
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
+from tests.handler.artifacts.artifact_files import SAVED
 
 ARGS: dict[str, Json] = {
     "tensor_parallel_size": 2,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artifact_files import NEURON_CONFIG, SAVED, safetensors, torchscript, write_artifacts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from handler.artifacts.external.external_artifacts import NOT_VOUCHED, check_tor
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
 from handler.storage.safetensors_header import BrokenFile
+from tests.handler.artifacts.artifact_files import NEURON_CONFIG, SAVED, safetensors, torchscript, write_artifacts
 
 
 def codes(directory: Path) -> list[str]:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artifact_files import safetensors
 
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity, identify
 from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
+from tests.handler.artifacts.artifact_files import safetensors
 
 TENSORS = {"embed": [8, 4], "layer.0": [4, 4], "layer.1": [4, 4]}
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from restore_entry import ELSEWHERE, SMALL_PART, Entry, make_entry, small_parts
 
 from handler.artifacts.restore import restore_target
 from handler.artifacts.restore.model_paths import ModelPaths
@@ -23,6 +22,7 @@ from handler.storage.transfer.directory_transfer import DirectoryReader, Directo
 from handler.storage.transfer.download_directory import TargetRefused, locked
 from handler.storage.transfer.transfer import Interrupted
 from handler.storage.transfer.transfer_progress import TransferProgress
+from tests.handler.artifacts.restore_entry import ELSEWHERE, SMALL_PART, Entry, make_entry, small_parts
 
 WEIGHTS = "weights/tp0_sharded_checkpoint.safetensors"
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from dying import PATHS, restore_and_die, restore_quietly
-from forks import processes_with
-from restore_entry import Entry, make_entry, small_parts
+
+from tests.handler.artifacts.dying import PATHS, restore_and_die, restore_quietly
+from tests.handler.artifacts.restore_entry import Entry, make_entry, small_parts
+from tests.handler.forks import processes_with
 
 KILLS = 100
 

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from restore_entry import make_entry, small_parts
 
 from handler.artifacts.restore.restore import restore
 from handler.artifacts.restore.restore_target import require_scratch
 from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectorySource
 from handler.storage.transfer.download_directory import NoSpace, TargetRefused
+from tests.handler.artifacts.restore_entry import make_entry, small_parts
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from restore_entry import Entry, in_bucket, make_entry, small_parts
-from s3_server import environment, s3_server
 
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.storage.retry import Retry
@@ -28,6 +26,8 @@ from handler.storage.transfer.download_pool import GRACE
 from handler.storage.transfer.s3_transfer import S3Source
 from tests.fault_proxy.plan import Fault, Plan
 from tests.fault_proxy.proxy import FaultProxy
+from tests.handler.artifacts.restore_entry import Entry, in_bucket, make_entry, small_parts
+from tests.handler.artifacts.s3_server import environment, s3_server
 
 SEEDS = int(os.environ.get("RESTORE_SEEDS", "500"))
 LIMIT = 5.0  # seconds for each restore

@@ -14,13 +14,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from restore_entry import Entry, in_bucket, make_entry, small_parts
-from s3_server import environment
 
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.storage.retry import Retry
 from handler.storage.storage_errors import CredentialsRefused, KmsDenied, StoreUnavailable
 from handler.storage.transfer.s3_transfer import S3Source
+from tests.handler.artifacts.restore_entry import Entry, in_bucket, make_entry, small_parts
+from tests.handler.artifacts.s3_server import environment
 
 OPTIONS = RestoreOptions(threads=1, retry=Retry(attempts=2, base=0.001, wait=5))
 Serve = Callable[[type[BaseHTTPRequestHandler]], str]

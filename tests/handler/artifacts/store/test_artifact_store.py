@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from artifact_files import KEY, ingredients, object_names, write_artifacts
 
 from handler.artifacts.store import manifest as manifests
 from handler.artifacts.store import object_names as layout
@@ -13,6 +12,7 @@ from handler.artifacts.store.artifact_store import ArtifactStore, Damage
 from handler.artifacts.store.manifest_signature import SecretSigner
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ChangedFile, InvalidManifest, NotFound, SignatureRefused, UnsafePath
+from tests.handler.artifacts.artifact_files import KEY, ingredients, object_names, write_artifacts
 
 OTHER = "b" * 64
 

@@ -10,7 +10,6 @@ from threading import Barrier
 from typing import cast
 
 import pytest
-from artifact_files import KEY, ingredients, object_names, write_artifacts
 
 from handler.artifacts.store import garbage_collection as collection
 from handler.artifacts.store import object_names as layout
@@ -19,6 +18,7 @@ from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.gc_marks import GRACE, Marks, MarkState
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ConditionsIgnored, InvalidManifest, NotFound
+from tests.handler.artifacts.artifact_files import KEY, ingredients, object_names, write_artifacts
 
 KEYS = [digit * 64 for digit in "0123456789"]
 

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from reading import one_refusal, read, refused
 
 from handler.config.config_findings import config_findings
 from handler.config.dialects.container_variables import NO_COUNTERPART, REJECTED
@@ -15,6 +14,7 @@ from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Severity
 from handler.config.loading.config_loader import DIALECTS
+from tests.handler.config.reading import one_refusal, read, refused
 
 OURS = {"str": "text", "bool": "true", "int": "2", "float": "2.5", "Path": "/a/b", "tuple[int, ...]": "1, 2"}
 OURS |= {"tuple[str, ...]": '["a", "b"]', "Mapping[str, str]": '{"a": "b"}', "Mapping[str, Json]": '{"a": [1]}'}

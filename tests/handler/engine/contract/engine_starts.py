@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from waiting import WITHIN
 
 import sample_model
 from handler.config.loading.config_loader import load
@@ -24,6 +23,7 @@ from handler.engine.launch import launch
 from handler.errors import EndpointError
 from handler.model.model_source import Model
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
+from tests.handler.waiting import WITHIN
 
 NAMES = itertools.count()
 SLOTS = 4

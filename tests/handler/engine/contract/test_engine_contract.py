@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from engine_starts import SLOTS, StartedEngine
-from waiting import WITHIN, eventually
 
 from handler.engine.api_routes import Route
 from handler.engine.generation.generation import Grammar
 from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PlainTextOnly
 from sample_model.facts import by_name
+from tests.handler.engine.contract.engine_starts import SLOTS, StartedEngine
+from tests.handler.waiting import WITHIN, eventually
 from tests.installed_vllm import version
 
 pytestmark = pytest.mark.engine

@@ -7,10 +7,10 @@ import signal
 
 import psutil
 import pytest
-from engine_starts import StartedEngine
-from waiting import WITHIN, eventually
 
 from handler.errors import EngineFailed
+from tests.handler.engine.contract.engine_starts import StartedEngine
+from tests.handler.waiting import WITHIN, eventually
 
 pytestmark = pytest.mark.engine
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from published_models import LLAMA_405B, json_files, safetensors
 
 from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from tests.handler.neuron.published_models import LLAMA_405B, json_files, safetensors
 
 CONFIG = b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'
 SHARD = safetensors({"a": ("BF16", [10, 10], 2)})

@@ -11,7 +11,6 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from published_models import LLAMA_405B, json_files, safetensors
 
 from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import S3Files
@@ -19,6 +18,7 @@ from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.storage.storage_errors import BucketMissing, StoreUnavailable
 from tests.aws_keys import KEYS
 from tests.handler.artifacts.s3_server import ACCESS, REGION, SECRET, s3_server
+from tests.handler.neuron.published_models import LLAMA_405B, json_files, safetensors
 
 CONFIG = b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'
 SHARD = safetensors({"a": ("BF16", [1000, 1000], 2)})  # 2 MB of weights

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from published_models import GPT_OSS, MODELS, SCOUT, published
 
 from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.memory.rank_weights import stored_parameters
+from tests.handler.neuron.published_models import GPT_OSS, MODELS, SCOUT, published
 
 
 @pytest.mark.parametrize(

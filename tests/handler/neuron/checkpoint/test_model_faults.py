@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_models import FAULTS, SHAPES, write_model
 
 from handler.config.loading.config_loader import load
 from handler.neuron.checkpoint.file_findings import NO_TEMPLATE
 from handler.neuron.planning.examination import Examination, examine_config
 from handler.neuron.planning.file_examination import with_files
+from tests.handler.neuron.checkpoint.tiny_models import FAULTS, SHAPES, write_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the table of names is that of vLLM 0.16")]
 CASES = int(os.environ.get("MODEL_FAULTS", "20"))

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from neuron_plans import found, llama, outcome, planned
-
 from handler.config.finding import Severity
+from tests.handler.neuron.neuron_plans import found, llama, outcome, planned
 
 LINES = ("fork-0.9.1", "fork-0.9.1-tnx")
 DRAFT: dict[str, Any] = {

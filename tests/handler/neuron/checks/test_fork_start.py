@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import found, llama, outcome
 
 from handler.config.finding import Severity
 from handler.neuron.length_limits import length_limits
+from tests.handler.neuron.neuron_plans import found, llama, outcome
 
 TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
 import sample_model
 from handler.config.finding import Severity
 from model_packaging.cli import main
+from tests.handler.neuron.neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
 # neuron_config.json, as optimum-neuron 0.4.5 writes it.
 EXPORTED: dict[str, Any] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import found, llama, outcome
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.planning.planner import make_plan
+from tests.handler.neuron.neuron_plans import found, llama, outcome
 
 MASTER = {"MASTER_ADDR": "10.0.0.1", "NEURON_RANK_ID": "0"}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import TRN1, TRN2, found, llama, outcome
 
 from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
 from handler.config.vllm_verdicts import rejections
 from handler.neuron.planning.planner import make_plan
+from tests.handler.neuron.neuron_plans import TRN1, TRN2, found, llama, outcome
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from published_models import LLAMA_8B, LLAMA_70B, SCOUT, published
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
@@ -15,6 +14,7 @@ from handler.neuron.hardware.instance_catalogue import (
     logical_cores,
     unusual_degree,
 )
+from tests.handler.neuron.published_models import LLAMA_8B, LLAMA_70B, SCOUT, published
 
 
 @pytest.mark.parametrize("name", ["trn2.48xlarge", "ml.trn2.48xlarge", " ML.TRN2.48XLARGE\n"])

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from neuron_plans import found, llama
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
@@ -17,6 +16,7 @@ from handler.neuron.hardware import current_machine as host_cpu_module
 from handler.neuron.hardware.current_machine import HostCpu, cpu_flags
 from handler.neuron.planning.examination import examine_config
 from handler.neuron.planning.planner import make_plan
+from tests.handler.neuron.neuron_plans import found, llama
 
 GIB = 1024**3
 SKYLAKE = frozenset({"avx2", "avx512f", "avx512_vnni", "f16c"})

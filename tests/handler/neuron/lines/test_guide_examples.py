@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import TRN1, TRN2, completed, outcome, planned, starts, warnings
+
+from tests.handler.neuron.neuron_plans import TRN1, TRN2, completed, outcome, planned, starts, warnings
 
 TINY = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 TINY_SETTINGS: dict[str, Any] = {"model": TINY, "max_num_seqs": 4, "max_model_len": 128, "tensor_parallel_size": 32}

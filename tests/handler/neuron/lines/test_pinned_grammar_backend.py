@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import GRAMMARS, found, outcome, planned, warnings
 
 from handler.config.finding import Severity
+from tests.handler.neuron.neuron_plans import GRAMMARS, found, outcome, planned, warnings
 
 NAME = "structured_outputs_config"
 PINNED = ("cpu", "nxdi-0.16", "nxdi-0.13", "native-0.24", "native-0.21")

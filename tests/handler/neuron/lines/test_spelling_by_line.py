@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import CHOSEN, GRAMMARS, TRN2, found, outcome, planned
+
+from tests.handler.neuron.neuron_plans import CHOSEN, GRAMMARS, TRN2, found, outcome, planned
 
 SHAPE: dict[str, Any] = {
     "model": "/models/llama",

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, published
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, find
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, estimate
 from handler.neuron.memory.rank_weights import Heads, rank_weights, shard_heads
+from tests.handler.neuron.published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, published
 
 EAGLE_405B = "s3://your-bucket/EAGLE-llama-3-405b"
 LLAMA_1B = "meta-llama/Llama-3.2-1B-Instruct"

@@ -3,13 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, published
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.memory.memory_estimate import estimate
 from handler.neuron.memory.memory_findings import memory_findings
+from tests.handler.neuron.published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, published
 
 
 def findings(model: str, instance: str, **given: Any) -> tuple[Finding, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import found, outcome
 
 from handler.config.finding import Severity
+from tests.handler.neuron.neuron_plans import found, outcome
 
 UNKNOWN: list[tuple[dict[str, Any], str, str]] = [
     (

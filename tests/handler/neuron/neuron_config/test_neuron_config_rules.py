@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import found, llama, outcome
 
 from handler.config.finding import Severity
 from handler.neuron.checks.neuron_config import CLASS_RULES
+from tests.handler.neuron.neuron_plans import found, llama, outcome
 
 BATCH: dict[str, Any] = {"max_num_seqs": 4}
 CHUNKED = {"chunked_prefill_config": {"max_num_seqs": 4}}

@@ -7,7 +7,6 @@ import sys
 import types
 
 import pytest
-import standin_nxdi_config
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
@@ -16,6 +15,7 @@ from handler.neuron.neuron_config.real_class import MODULE, construct
 from handler.neuron.planning.examination import examine_config
 from handler.neuron.planning.planner import make_plan
 from handler.startup.checked_plan import checked_plan
+from tests.handler.neuron.neuron_config import standin_nxdi_config
 
 build = functools.partial(construct, module="standin_nxdi_config")
 
