@@ -17,7 +17,7 @@ from handler.neuron.planning.planner import make_plan
 from handler.startup.checked_plan import checked_plan
 from tests.handler.neuron.neuron_config import standin_nxdi_config
 
-build = functools.partial(construct, module="standin_nxdi_config")
+build = functools.partial(construct, module=standin_nxdi_config.__name__)
 
 
 def plan(length: int, line: str = "nxdi-0.16") -> PlanOutcome:
