@@ -317,6 +317,7 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"on_device_sampling": False, "async_mode": True}, "needs-synchronous-scheduling", "async_mode"),
     ({"logprobs": True, "engine_args": {"async_scheduling": True}}, "needs-synchronous-scheduling", "async_scheduling"),
     ({"engine_args": {"speculative_config": {"method": "dflash"}}}, "unknown-speculation", "speculative_config"),
+    ({**DRAFT, "speculation": "eagle3", "logprobs": True}, "speculation-with-logprobs", "logprobs"),
     ({"neuron_config": {"tp_degree": 8}}, "unknown-neuron-key", "tp_degree"),
     (
         {"engine_args": {"additional_config": {"max_prompt_length": 9}}},

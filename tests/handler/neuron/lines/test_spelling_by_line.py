@@ -323,6 +323,21 @@ SPELLINGS: dict[str, Spelled] = {
         ),
         {},
     ),
+    "native EAGLE3 with sampling on the CPU": (
+        "native-0.24",
+        {
+            "speculation": "eagle3",
+            "speculative_model": "/models/draft",
+            "num_speculative_tokens": 5,
+            "neuron_config": {"on_device_sampling_config": None},
+        },
+        native(
+            {"on_device_sampling_config": None},
+            async_scheduling=False,
+            speculative_config={"method": "eagle3", "model": "/models/draft", "num_speculative_tokens": 5},
+        ),
+        {},
+    ),
     "native without buckets": (
         "native-0.21",
         {"enable_bucketing": False},
