@@ -318,6 +318,19 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"logprobs": True, "engine_args": {"async_scheduling": True}}, "needs-synchronous-scheduling", "async_scheduling"),
     ({"engine_args": {"speculative_config": {"method": "dflash"}}}, "unknown-speculation", "speculative_config"),
     ({**DRAFT, "speculation": "eagle3", "logprobs": True}, "speculation-with-logprobs", "logprobs"),
+    ({"max_model_len": 1000, "tensor_parallel_size": 16}, "prefill-ranks", "max_model_len"),
+    ({"max_model_len": 16, "tensor_parallel_size": 16}, "prefill-ranks", "max_model_len"),
+    (
+        {"max_model_len": 1024, "tensor_parallel_size": 32, "context_encoding_buckets": [32, 1024]},
+        "prefill-ranks",
+        "context_encoding_buckets",
+    ),
+    ({"neuron_config": {"quantization": "int4"}}, "not-on-native", "quantization"),
+    (
+        {"neuron_env": {"NEURON_LIBTORCH_REMOTE_CACHE": "s3://bucket/cache"}},
+        "cache-directory",
+        "NEURON_LIBTORCH_REMOTE_CACHE",
+    ),
     ({"neuron_config": {"tp_degree": 8}}, "unknown-neuron-key", "tp_degree"),
     (
         {"engine_args": {"additional_config": {"max_prompt_length": 9}}},
