@@ -13,6 +13,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.json_value import Json, mapping, whole_numbers
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
+from handler.neuron.checks.start_values import MODEL_TYPES
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
@@ -226,7 +227,13 @@ def architecture(context: CheckContext) -> Iterator[Finding]:
     known = (*ARCHITECTURES, *(model for model, line in LINE_OF_MODEL.items() if line == context.line.name))
     if named and not set(named) & set(known):
         why = f"{context.line.name} has no model {named[0][:60]}; it has {', '.join(known)}"
-        yield unsupported_model(context, why, "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model.")
+        fix = "Set ENDPOINT_LINE to nxdi-0.16, which has the model." if _on_nxdi(context) else "Use another model."
+        yield unsupported_model(context, why, fix)
+
+
+def _on_nxdi(context: CheckContext) -> bool:
+    kind = context.facts.model_type.removesuffix("_text") if context.facts else ""
+    return kind in MODEL_TYPES and kind != "mllama"  # the legacy fork only
 
 
 def quantization(context: CheckContext) -> Iterator[Finding]:

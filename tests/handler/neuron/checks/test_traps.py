@@ -714,3 +714,12 @@ def test_a_model_of_one_line_is_planned_there_and_names_it_elsewhere(line: str) 
 def test_a_start_on_a_cpu(arguments: dict[str, Any], code: str | None) -> None:
     result = outcome("cpu", facts=llama(), installed={"vllm": "0.16.0"}, **arguments)
     assert {finding.code for finding in result.errors} == ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "fix"),
+    [("mixtral", "Set ENDPOINT_LINE to nxdi-0.16"), ("deepseek_v3", "another model"), ("mllama", "another")],
+)
+def test_a_model_that_the_native_plugin_has_not_is_sent_to_a_line_that_has_it(kind: str, fix: str) -> None:
+    result = outcome("native-0.24", facts=llama(architectures=("OtherForCausalLM",), model_type=kind))
+    assert fix in found(result, "unsupported-model").fix
