@@ -16,7 +16,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.model_file_rules import MOUNT
 from handler.config.problems import SettingErrors
-from handler.errors import EndpointError, SettingError
+from handler.errors import EndpointError, NoDirectory, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint import file_findings as rules
 from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
@@ -198,7 +198,7 @@ def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:
                 check_adapter(files, config.max_lora_rank, modules, config.lora_target_modules)
                 continue
         except (AdapterProblem, EndpointError) as error:
-            problem = str(error)
+            problem = error.problem if isinstance(error, NoDirectory) else str(error)  # it names the model's setting
         why = f"the adapter '{name[:60]}' cannot be loaded: {problem or 'it is not on this machine'}"
         here = problem and (config.instance is None or where.startswith("s3://") or Path(where).exists())
         fix = "Correct the adapter, or remove it."

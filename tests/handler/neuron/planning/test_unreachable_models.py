@@ -56,3 +56,11 @@ def test_what_a_drafts_files_lack_is_named_with_the_drafts_setting(tmp_path: Pat
     config = EndpointConfig(model=str(sample_model.path()), speculative_model=str(tmp_path), speculation="eagle")
     settings = {finding.setting for finding in file_findings(config) if finding.severity is Severity.ERROR}
     assert settings == {"speculative_model"}
+
+
+def test_a_missing_adapter_is_named_by_its_own_setting() -> None:
+    config = EndpointConfig(
+        model=str(sample_model.path()), lora_modules={"a": "/no/adapter"}, instance="ml.trn1.2xlarge"
+    )
+    found = next(finding for finding in file_findings(config) if "/no/adapter" in finding.why)
+    assert (found.setting, "MODEL" in found.why) == ("lora_modules", False)
