@@ -32,6 +32,13 @@ NATIVE_SETTINGS: Final = {
     "logit_bias": "",
     "logprob_token_ids": "",
 }
+# Speculation on the native plugin. Only these reach the tokens of the draft on the CPU, and no step that verifies them
+# returns log probabilities (vllm-neuron 0.24.0.1.1.0, vllm/sample/rejection_sampler.py and _sample of the runner).
+SPECULATION_ON_CPU: Final = SUPPORTED | {"seed"}
+SPECULATION_SETTINGS: Final = {
+    **NATIVE_SETTINGS,
+    **dict.fromkeys(NATIVE_ON_CPU - SPECULATION_ON_CPU | {"logprobs"}, ""),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,8 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
     if plan.line.startswith("nxdi"):
         return _nxd(plan.nxd_keys, {}, PLUGIN_ON_CPU)
     if plan.line.startswith("native"):
-        return _native(plan.section("neuron_config"), plan.engine_args.get("async_scheduling") is False)
+        speculates = "speculative_config" in plan.engine_args
+        return _native(plan.section("neuron_config"), plan.engine_args.get("async_scheduling") is False, speculates)
     if plan.line == "optimum":
         return _optimum(plan.section("neuron_config"))
     if plan.line.startswith("fork"):
@@ -126,19 +134,21 @@ def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: Sampling
     return SamplingLimits(True, most, frozenset(), settings=on_cpu.settings, greedy=greedy)
 
 
-def _native(keys: Mapping[str, Json], synchronous: bool) -> SamplingLimits:
+def _native(keys: Mapping[str, Json], synchronous: bool, speculates: bool) -> SamplingLimits:
     """The limits of the native plugin. Log probabilities and masks are for synchronous scheduling."""
     sampling = keys.get(KEY, {})
-    extra = {"logprobs"} if synchronous else set()
+    settings = SPECULATION_SETTINGS if speculates else NATIVE_SETTINGS
+    extra = {"logprobs"} if synchronous and not speculates else set()
     if synchronous and keys.get("enable_structured_outputs") is True:
         extra.add("grammar")
     if not isinstance(sampling, dict):
-        return SamplingLimits(False, None, NATIVE_ON_CPU | extra, settings=NATIVE_SETTINGS)
+        on_cpu = SPECULATION_ON_CPU if speculates else NATIVE_ON_CPU
+        return SamplingLimits(False, None, on_cpu | extra, settings=settings)
     most = sampling.get("max_top_k", MOST)
     greedy = str(sampling.get("all_greedy", False)).lower() in ("true", "1", "yes")
     supported = frozenset() if greedy else SUPPORTED
     most = most if isinstance(most, int) else MOST
-    return SamplingLimits(True, most, supported | extra, settings=NATIVE_SETTINGS, greedy=greedy)
+    return SamplingLimits(True, most, supported | extra, settings=settings, greedy=greedy)
 
 
 def _optimum(exported: Mapping[str, Json]) -> SamplingLimits:

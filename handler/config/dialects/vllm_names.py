@@ -38,6 +38,8 @@ NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
 # The keys of a multimodal model's override, which may hold no others.
 MULTIMODAL_KEYS = ("text_neuron_config", "vision_neuron_config")
+# The native plugin's section for the encoder, by the names of its versions. A plan writes its line's own.
+VISION_SECTIONS = ("vision_neuron_config", "encoder_neuron_config")
 LORA_MODULES = "lora_modules"
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", LORA_MODULES)
 # Keys of `speculative_config` -> fields.
@@ -188,8 +190,8 @@ def _additional(content: Mapping[str, Json], setting: str) -> list[Assignment]:
         if canonical(key) in NEURON_CONFIGS:
             inner = converted(to_mapping, {} if value is None else value, f"{setting}.{key}")
             assignments += raw_neuron_config(inner, setting, via=key)
-        elif key == "vision_neuron_config":
-            assignments.append(assign(key, value, setting, key))
+        elif key in VISION_SECTIONS:
+            assignments.append(assign("vision_neuron_config", value, setting, key))
         else:
             rest[key] = value
     if rest:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from vllm.engine.arg_utils import AsyncEngineArgs
 
@@ -17,6 +18,10 @@ try:
 except ImportError:  # 0.9.1, 0.11.0
     from vllm.utils import FlexibleArgumentParser
 
+# The native plugin takes level 2 for vLLM's default and lowers it to 1, unless the process's command line has this
+# option (vllm-neuron 0.24.0.1.1.0, vllm/platform.py, apply_config_platform_defaults).
+LEVEL: Final = "--optimization-level"
+
 
 class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is untyped from here
     """vLLM's own parser, so that values mean the same as for `vllm serve`. It raises an error instead of exiting."""
@@ -26,7 +31,7 @@ class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is 
 
 
 def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineArgs:
-    """Parses a plan's engine arguments with vLLM's own parser.
+    """Parses a plan's engine arguments with vLLM's own parser. `sys.argv` shows a level of optimization.
 
     :param config: names the setting behind an argument, for messages.
     :raises SettingError: vLLM's parser rejects an argument. The error names its setting.
@@ -45,4 +50,7 @@ def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncE
             source = config.source(f"engine_args.{name}").name or config.source(name).name or name
             raise SettingError(source, f"vLLM rejects it ({error})", "Give a value that vLLM accepts.") from None
         argv += words
+    sys.argv = [word for word in sys.argv if not word.startswith(LEVEL)]
+    if LEVEL in argv:
+        sys.argv.append(f"{LEVEL}={arguments['optimization_level']}")
     return AsyncEngineArgs.from_cli_args(parser.parse_args(argv))

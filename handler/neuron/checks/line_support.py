@@ -47,13 +47,13 @@ def rejection(context: CheckContext, feature: Feature, setting: str) -> Finding:
     line = context.line.name
     reason = REASONS.get((feature, context.line.name))
     why = f"{line} does not have {feature.value}{f': {reason}' if reason else ''}"
-    others = [
-        title for title in lines_with(feature, context.instance.platform if context.instance else None) if title != line
-    ]
+    platform = context.instance.platform if context.instance else None
+    others = [title for title in lines_with(feature, platform) if title != line]
+    place = f" on {platform}" if any(title != line for title in lines_with(feature)) else ""
     fix = (
         f"Remove it, or set ENDPOINT_LINE to a line that has it: {', '.join(others)}."
         if others
-        else "Remove it: no line has it."
+        else f"Remove it: no line{place} has it."
     )
     return error("unsupported-by-line", setting, why, fix)
 

@@ -26,6 +26,8 @@ from handler.neuron.neuron_config.keys import DECODE_STEP
 
 # The plugin's own default, in tokens.
 PLUGIN_BLOCK: Final = 32
+# The first of its own buckets of a prefill in one step: powers of two, and the longest.
+SHORTEST_BUCKET: Final = 128
 SIZES: Final = ", ".join(map(str, SEGMENT_SIZES))
 
 
@@ -102,6 +104,24 @@ def _single_shot(context: CheckContext, length: int) -> Iterator[Finding]:
         yield error("prefix-caching-single-shot", "enable_prefix_caching", why, fix)
 
 
+def prefill_ranks(context: CheckContext) -> Iterator[Finding]:
+    """Every model shares the tokens of a prefill among the ranks (vllm_neuron/model/llama3/model.py, `forward`)."""
+    tokens, length = context.draft.number(TOKENS), context.draft.number("max_model_len")
+    ranks = context.draft.number("tensor_parallel_size") or 1
+    if tokens is None or length is None or ranks < 1:
+        return
+    given, most = whole_numbers(context.draft.override.get(PREFILL_BUCKETS)), min(tokens, length)
+    sizes = given or ([most] if tokens < length else [min(most, SHORTEST_BUCKET), most])
+    wrong = next((size for size in sizes if size > 0 and (size <= ranks or size % ranks)), None)
+    if wrong is not None:
+        name = "max_model_len" if tokens >= length else TOKENS
+        multiple = ranks * max(2, -(-wrong // ranks))
+        why = f"a prefill of {wrong} tokens does not divide by the {ranks} ranks of tensor_parallel_size"
+        why = f"{why}, with 2 tokens or more for each"
+        where = context.key(PREFILL_BUCKETS) if given else name
+        yield error("prefill-ranks", where, why, f"Use {multiple} tokens, or a lower tensor_parallel_size.")
+
+
 def decode_lengths(context: CheckContext) -> Iterator[Finding]:
     lengths = whole_numbers(context.draft.override.get(DECODE_BUCKETS))
     longest = context.draft.number("max_model_len")
@@ -129,7 +149,7 @@ def _largest(context: CheckContext, key: str, largest: int, name: str) -> Findin
 def native_buckets(context: CheckContext) -> Iterator[Finding]:
     """Runs these checks on the native plugin only."""
     if context.line.keys is ConfigKeys.NATIVE:
-        for check in (ascending, segments, prefill, decode_lengths, sequences):
+        for check in (ascending, segments, prefill, prefill_ranks, decode_lengths, sequences):
             yield from check(context)
 
 

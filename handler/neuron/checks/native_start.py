@@ -13,6 +13,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.json_value import Json, mapping, whole_numbers
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
+from handler.neuron.checks.start_values import MODEL_TYPES
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
@@ -73,6 +74,8 @@ VISION_BLOCK: Final = 2048
 LANGUAGE_ONLY: Final = "mm_language_model_only"
 ENVIRON_CHECK: Final = "fail_on_environ_validation"
 V2_RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
+# Directories of the compiler's cache (AWS Neuron documentation, vLLM Neuron, "Compilation cache").
+CACHES: Final = ("NEURON_LIBTORCH_CACHE_ROOT", "NEURON_LIBTORCH_REMOTE_CACHE")
 # Variables that version 0.21 reads with one prefix, and later versions with the other.
 OLD, NEW = "VLLM_NEURON_", "NEURON_LIBTORCH_"
 RENAMED: Final = (
@@ -201,6 +204,9 @@ def variables(context: CheckContext) -> Iterator[Finding]:
         if number is None or not least < number <= most:
             why = f"'{env[name][:40]}' is not a number{' above 0, and 1 at most' if name == CAP_VARIABLE else ''}"
             yield error("not-a-number", name, why, "Correct it, or remove it.")
+    for name in (name for name in CACHES if "://" in env.get(name, "")):
+        why = f"{env[name][:60]} is no directory, and the compiler would write into one of that name on this machine"
+        yield error("cache-directory", name, why, "Give a directory (NFS or FSx). For S3, use ENDPOINT_ARTIFACT_STORE.")
     read, unread = (OLD, NEW) if context.line.name == "native-0.21" else (NEW, OLD)
     for name in RENAMED:
         if unread + name in env:
@@ -221,15 +227,23 @@ def architecture(context: CheckContext) -> Iterator[Finding]:
     known = (*ARCHITECTURES, *(model for model, line in LINE_OF_MODEL.items() if line == context.line.name))
     if named and not set(named) & set(known):
         why = f"{context.line.name} has no model {named[0][:60]}; it has {', '.join(known)}"
-        yield unsupported_model(context, why, "Set ENDPOINT_LINE to nxdi-0.16, if that line has the model.")
+        fix = "Set ENDPOINT_LINE to nxdi-0.16, which has the model." if _on_nxdi(context) else "Use another model."
+        yield unsupported_model(context, why, fix)
+
+
+def _on_nxdi(context: CheckContext) -> bool:
+    kind = context.facts.model_type.removesuffix("_text") if context.facts else ""
+    return kind in MODEL_TYPES and kind != "mllama"  # the legacy fork only
 
 
 def quantization(context: CheckContext) -> Iterator[Finding]:
     """The checkpoint's own quantization, as vLLM and the plugin read it."""
-    chosen, asked = context.draft.override.get(QUANTIZATION), (context.config.quantization or "").lower()
-    if asked not in FROM_CHECKPOINT and not asked.startswith(CONVERTED):
-        why = f"the plugin has no quantization {asked[:40]}"
-        yield error("not-on-native", "quantization", why, "Use mxfp4, mxfp8 or bf16, or remove it.")
+    chosen = context.draft.override.get(QUANTIZATION)
+    for setting, text in (("quantization", context.config.quantization), (context.key(QUANTIZATION), chosen)):
+        asked = text.lower() if isinstance(text, str) else ""
+        if asked not in FROM_CHECKPOINT and not asked.startswith(CONVERTED):
+            why = f"the plugin has no quantization {asked[:40]}"
+            yield error("not-on-native", setting, why, "Use mxfp4, mxfp8 or bf16, or remove it.")
     if chosen == "mxfp4":
         other = context.instance is not None and context.instance.platform != "trn3"
         model = context.facts is not None and context.facts.model_type != "gpt_oss"

@@ -13,7 +13,7 @@ from handler.neuron.lines.plan_draft import PlanDraft, speculative_keys
 
 
 def complete_speculation(config: EndpointConfig, model: ModelFacts | None) -> tuple[EndpointConfig, list[Finding]]:
-    """Takes method and length from where the guides have them: NeuronConfig, and the draft's config.json.
+    """Takes method and length from where the guides have them: NeuronConfig, and the draft's config.json and name.
 
     :param model: the facts of the draft model, if they are known.
     """
@@ -28,9 +28,12 @@ def complete_speculation(config: EndpointConfig, model: ModelFacts | None) -> tu
         config = replace(config, num_speculative_tokens=length)
     key = "enable_eagle_speculation"
     flag = config.raw_key(key) if config.neuron_config.get(key) is True else "is_eagle" if _is_eagle(model) else None
-    if flag is not None and config.speculation is None:
-        config = replace(config, speculation="eagle")
-        why, fix = f"{flag} is true, and the plan sets speculation to eagle", "Set speculation to choose yourself."
+    method = "eagle" if flag is not None else _named(config, model)
+    if method is not None and config.speculation is None:
+        sources = {**config.sources, "speculation": config.source("speculative_model")}
+        config = replace(config, speculation=method, sources=sources if flag is None else config.sources)
+        reason = f"{flag} is true" if flag is not None else f"the draft's name has '{method}' in it"
+        why, fix = f"{reason}, and the plan sets speculation to {method}", "Set speculation to choose yourself."
         findings.append(Finding("completed", Severity.INFO, config.setting("speculation"), why, fix))
     elif flag is not None and config.speculation != "eagle":
         findings.append(conflict(flag, True, config.setting("speculation"), config.speculation))
@@ -40,6 +43,20 @@ def complete_speculation(config: EndpointConfig, model: ModelFacts | None) -> tu
 def _is_eagle(model: ModelFacts | None) -> bool:
     """Guide "Transformers NeuronX ... for Continuous Batching", EAGLE Speculative Decoding."""
     return model is not None and model.config.get("is_eagle") is True
+
+
+def _named(config: EndpointConfig, model: ModelFacts | None) -> str | None:
+    """A missing method, as vLLM reads it from the draft's name (0.9.1 to 0.32, vllm/config/speculative.py).
+
+    In an EAGLE3 draft's config.json, the architecture has the word too.
+    """
+    if "method" in speculative_keys(config) or config.speculative_model is None:
+        return None
+    name = config.speculative_model.rstrip("/").rpartition("/")[2].lower()
+    architectures = model.architectures if model is not None else ()
+    if "eagle-" in name:
+        return "eagle"
+    return "eagle3" if any("eagle3" in text.lower() for text in (name, *architectures)) else None
 
 
 def method_of(draft: PlanDraft) -> str | None:

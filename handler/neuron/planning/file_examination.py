@@ -16,12 +16,12 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.model_file_rules import MOUNT
 from handler.config.problems import SettingErrors
-from handler.errors import EndpointError, SettingError
+from handler.errors import EndpointError, NoDirectory, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint import file_findings as rules
 from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
 from handler.neuron.checkpoint.chat_template import configured_template
-from handler.neuron.checkpoint.checkpoint_files import CheckpointFiles, LocalFiles, read_json
+from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
 from handler.neuron.checkpoint.generation_defaults import FILE, OVERRIDE, OWN_FILE, wrong_defaults
 from handler.neuron.checkpoint.model_facts import number
@@ -58,7 +58,7 @@ def file_findings(config: EndpointConfig, line: str | None = None, length: Json 
         vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM, line == "cpu"
     )
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
-    findings = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
+    findings = [*rules.collected(_of_model(config, "model", loader)), *_of_draft(config, draft)]
     if line.startswith(FORK_091.name) and isinstance(length, int):
         findings += rules.collected(_of_length(config, length))
     if not any(finding.severity is Severity.ERROR for finding in findings):
@@ -117,6 +117,18 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         yield from rules.quantization_findings(document, files.listing(), config.quantization, setting)
     if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
         yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
+
+
+def _of_draft(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]:
+    """The draft's files, by the setting of the draft. For another machine, `examine` warns of a missing directory."""
+    setting = config.source("speculative_model").name or "speculative_model"
+    where = config.speculative_model or ""
+    if config.instance is not None and where.startswith("/") and not Path(where).is_dir():
+        yield rules.not_checked(setting, "the draft's files, which are not on this machine")
+        return
+    for finding in rules.collected(_of_model(config, "speculative_model", loader)):
+        named = "" if finding.setting in (setting, SETTING) else f"{finding.setting}: "
+        yield replace(finding, setting=setting, why=f"{named}{finding.why}")
 
 
 def _of_parts(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]:
@@ -186,7 +198,7 @@ def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:
                 check_adapter(files, config.max_lora_rank, modules, config.lora_target_modules)
                 continue
         except (AdapterProblem, EndpointError) as error:
-            problem = str(error)
+            problem = error.problem if isinstance(error, NoDirectory) else str(error)  # it names the model's setting
         why = f"the adapter '{name[:60]}' cannot be loaded: {problem or 'it is not on this machine'}"
         here = problem and (config.instance is None or where.startswith("s3://") or Path(where).exists())
         fix = "Correct the adapter, or remove it."

@@ -62,11 +62,10 @@ def make_plan(
         why = f"'{name[:40]}' is not a line of vLLM and Neuron"
         unknown = Finding("unknown-line", Severity.ERROR, config.setting("line"), why, fix)
         return PlanOutcome(None, (unknown,))
-    findings: list[Finding] = []
+    config, findings = complete_speculation(config, draft_model)
     if resolved.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
-        config, findings = _sampled_on_cpu(config)
-        config, completed = complete_speculation(config, draft_model)
-        findings += completed
+        config, sampled = _sampled_on_cpu(config)
+        findings += sampled
     draft = PlanDraft(config, facts, instance, resolved.name, cpu)
     resolved.spell(draft)
     spell_rope(draft, overrides=resolved.keys is ConfigKeys.NATIVE or resolved.name == CPU.name)

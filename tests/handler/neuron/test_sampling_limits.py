@@ -19,6 +19,12 @@ from handler.neuron.sampling_limits import (
 )
 from tests.handler.neuron.neuron_plans import llama, planned
 
+EAGLE3: dict[str, Any] = {
+    "speculation": "eagle3",
+    "speculative_model": "/models/draft",
+    "num_speculative_tokens": 5,
+}
+
 
 def exported(**keys: Any) -> ModelFacts:
     return llama(exported={"on_device_sampling": True, "max_topk": 256, **keys})
@@ -56,6 +62,9 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
             SamplingLimits(True, 64, SUPPORTED),
         ),
         ("native-0.24", {"on_device_sampling": True}, SamplingLimits(True, 256, SUPPORTED)),
+        ("native-0.24", EAGLE3, SamplingLimits(True, 256, SUPPORTED)),
+        ("native-0.29", {**EAGLE3, "async_mode": False}, SamplingLimits(True, 256, SUPPORTED)),
+        ("native-0.29", {**EAGLE3, "on_device_sampling": False}, SamplingLimits(False, None, SUPPORTED | {"seed"})),
         (
             "native-0.24",
             {"neuron_config": {"on_device_sampling_config": {"all_greedy": True}}},
@@ -82,6 +91,14 @@ def test_a_penalty_counts_on_the_cpu_only() -> None:
     assert on_device.supports("top_p")
     assert not on_device.supports("repetition_penalty")
     assert sampling_limits(planned("nxdi-0.16", on_device_sampling=False)).supports("repetition_penalty")
+
+
+def test_with_speculation_no_setting_of_the_native_plugin_gives_a_penalty_its_effect() -> None:
+    for device in (True, False):
+        limits = sampling_limits(planned("native-0.24", on_device_sampling=device, **EAGLE3))
+        assert (limits.supports("repetition_penalty"), limits.setting("repetition_penalty")) == (False, "")
+        assert (limits.logprobs, limits.setting("logprobs")) == (False, "")
+    assert sampling_limits(planned("native-0.24", **EAGLE3)).setting("seed") == "ENDPOINT_ON_DEVICE_SAMPLING=false"
 
 
 def test_log_probabilities_come_from_the_cpu_and_the_prompts_not_from_nxd_inference() -> None:

@@ -24,7 +24,6 @@ from handler.neuron.lines.native.native_sampling import spell_sampling
 from handler.neuron.lines.nodes import spell_transfer
 from handler.neuron.lines.plan_draft import PlanDraft, complete_shape, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
-from handler.neuron.sampling_limits import KEY as SAMPLING
 
 FEATURES: Final = frozenset(
     {
@@ -167,13 +166,20 @@ def _spell_gpt_oss(draft: PlanDraft) -> None:
 
 
 def _spell_speculation(draft: PlanDraft) -> None:
+    """EAGLE3, with sampling on the device or on the CPU.
+
+    The target and the draft return logits if the device does not sample, and a sampler on the host verifies the tokens
+    (vllm-neuron 0.24.0.1.1.0 and its main branch in October 2026: vllm/worker/neuron_model_runner.py, `_sample` and
+    `_execute_model_forward`; vllm/spec_decode/eagle.py, EagleProposer; AWS Neuron documentation, "Speculative Decoding
+    (EAGLE3) in the vLLM Neuron Framework", Rejection Sampling).
+    """
     speculative = speculative_config(draft)
     if speculative is None:
         return
     draft.args["speculative_config"] = speculative
-    if draft.override.get(SAMPLING) is None:
-        why = "EAGLE3 verifies its tokens on the device, and the settings choose CPU sampling"
-        draft.error("needs-on-device-sampling", "speculation", why, "Set on_device_sampling to true.")
+    if draft.config.logprobs:
+        why = "a step that verifies a draft's tokens returns no log probabilities"
+        draft.error("speculation-with-logprobs", "logprobs", why, "Remove it, or the draft model.")
 
 
 PLATFORMS: Final = ("trn2", "trn3")

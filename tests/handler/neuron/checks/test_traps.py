@@ -317,6 +317,20 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"on_device_sampling": False, "async_mode": True}, "needs-synchronous-scheduling", "async_mode"),
     ({"logprobs": True, "engine_args": {"async_scheduling": True}}, "needs-synchronous-scheduling", "async_scheduling"),
     ({"engine_args": {"speculative_config": {"method": "dflash"}}}, "unknown-speculation", "speculative_config"),
+    ({**DRAFT, "speculation": "eagle3", "logprobs": True}, "speculation-with-logprobs", "logprobs"),
+    ({"max_model_len": 1000, "tensor_parallel_size": 16}, "prefill-ranks", "max_model_len"),
+    ({"max_model_len": 16, "tensor_parallel_size": 16}, "prefill-ranks", "max_model_len"),
+    (
+        {"max_model_len": 1024, "tensor_parallel_size": 32, "context_encoding_buckets": [32, 1024]},
+        "prefill-ranks",
+        "context_encoding_buckets",
+    ),
+    ({"neuron_config": {"quantization": "int4"}}, "not-on-native", "quantization"),
+    (
+        {"neuron_env": {"NEURON_LIBTORCH_REMOTE_CACHE": "s3://bucket/cache"}},
+        "cache-directory",
+        "NEURON_LIBTORCH_REMOTE_CACHE",
+    ),
     ({"neuron_config": {"tp_degree": 8}}, "unknown-neuron-key", "tp_degree"),
     (
         {"engine_args": {"additional_config": {"max_prompt_length": 9}}},
@@ -700,3 +714,12 @@ def test_a_model_of_one_line_is_planned_there_and_names_it_elsewhere(line: str) 
 def test_a_start_on_a_cpu(arguments: dict[str, Any], code: str | None) -> None:
     result = outcome("cpu", facts=llama(), installed={"vllm": "0.16.0"}, **arguments)
     assert {finding.code for finding in result.errors} == ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "fix"),
+    [("mixtral", "Set ENDPOINT_LINE to nxdi-0.16"), ("deepseek_v3", "another model"), ("mllama", "another")],
+)
+def test_a_model_that_the_native_plugin_has_not_is_sent_to_a_line_that_has_it(kind: str, fix: str) -> None:
+    result = outcome("native-0.24", facts=llama(architectures=("OtherForCausalLM",), model_type=kind))
+    assert fix in found(result, "unsupported-model").fix

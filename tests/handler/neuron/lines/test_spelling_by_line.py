@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.handler.neuron.neuron_plans import CHOSEN, GRAMMARS, TRN2, found, outcome, planned
+from tests.handler.neuron.neuron_plans import CHOSEN, GRAMMARS, TRN1, TRN2, found, llama, outcome, planned
 
 SHAPE: dict[str, Any] = {
     "model": "/models/llama",
@@ -324,6 +324,21 @@ SPELLINGS: dict[str, Spelled] = {
         ),
         {},
     ),
+    "native EAGLE3 with sampling on the CPU": (
+        "native-0.24",
+        {
+            "speculation": "eagle3",
+            "speculative_model": "/models/draft",
+            "num_speculative_tokens": 5,
+            "neuron_config": {"on_device_sampling_config": None},
+        },
+        native(
+            {"on_device_sampling_config": None},
+            async_scheduling=False,
+            speculative_config={"method": "eagle3", "model": "/models/draft", "num_speculative_tokens": 5},
+        ),
+        {},
+    ),
     "native without buckets": (
         "native-0.21",
         {"enable_bucketing": False},
@@ -407,6 +422,12 @@ SPELLINGS: dict[str, Spelled] = {
         native(additional_config={"neuron_config": ON_DEVICE, "encoder_neuron_config": {"dp_size": 8}}),
         ROUTE,
     ),
+    "native vision by the name of another version": (
+        "native-0.24",
+        {"engine_args": {"additional_config": {"encoder_neuron_config": {"dp_size": 8}}}},
+        native(additional_config={"neuron_config": ON_DEVICE, "vision_neuron_config": {"dp_size": 8}}),
+        {},
+    ),
     "native prefill server": (
         "native-0.24",
         {"disaggregation": "prefill"},
@@ -475,6 +496,36 @@ def test_adapters_do_not_fit_a_multimodal_override() -> None:
     assert {finding.code for finding in result.errors} == {"multimodal-override"}
 
 
+@pytest.mark.parametrize(
+    ("line", "draft", "method"),
+    [
+        ("nxdi-0.16", "yuhuili/EAGLE-LLaMA3.1-Instruct-8B", "eagle"),
+        ("native-0.24", "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "eagle3"),
+        ("native-0.29", "s3://bucket/Qwen3-8B_eagle3/", "eagle3"),
+        ("cpu", "/models/eagle3-8b", "eagle3"),
+        ("nxdi-0.16", "/models/eagle-trials/llama-1b", "draft_model"),
+    ],
+)
+def test_a_missing_method_is_read_from_the_drafts_name(line: str, draft: str, method: str) -> None:
+    plan = planned(line, speculative_model=draft, num_speculative_tokens=3)
+    assert plan.engine_args["speculative_config"] == {"method": method, "model": draft, "num_speculative_tokens": 3}
+
+
+def test_a_missing_method_is_read_from_the_drafts_architecture() -> None:
+    draft = llama(architectures=("LlamaForCausalLMEagle3",))
+    result = outcome("native-0.24", speculative_model="/draft", num_speculative_tokens=3, draft_model=draft)
+    assert result.plan is not None
+    assert result.plan.engine_args["speculative_config"]["method"] == "eagle3"
+
+
+def test_the_encoders_section_is_given_once_and_named_as_it_was_typed() -> None:
+    typed = {"additional_config": {"encoder_neuron_config": {"tp_size": 3}}}
+    name = "additional_config.encoder_neuron_config.tp_size"
+    assert found(outcome("native-0.29", engine_args=typed), "vision-degrees").setting == name
+    both = {"additional_config": {"encoder_neuron_config": {"tp_size": 1}, "vision_neuron_config": {"tp_size": 8}}}
+    assert outcome("native-0.29", engine_args=both).plan is None
+
+
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("nxdi-0.16", {"enable_chunked_prefill": True}, "enable_chunked_prefill", "nxdi-0.13"),
     ("nxdi-0.16", {"disaggregation": "prefill"}, "disaggregation", "native-0.24"),
@@ -483,6 +534,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("nxdi-0.13", DRAFT, "speculative_model", "nxdi-0.16"),
     ("nxdi-0.13", {"lora_modules": {"a": "/a"}}, "lora_modules", "nxdi-0.16"),
     ("nxdi-0.16", {"fused_speculation": False, **DRAFT}, "fused_speculation", "no line has it"),
+    ("nxdi-0.16", {**DRAFT, "speculation": "eagle3", "instance": TRN1}, "speculation", "no line on trn1 has it"),
     ("native-0.24", {"qkv_kernel_enabled": True}, "qkv_kernel_enabled", "nxdi-0.16"),
     ("native-0.24", {"skip_warmup": True}, "skip_warmup", "nxdi-0.16"),
     ("native-0.24", EAGLE, "speculation", "nxdi-0.16"),

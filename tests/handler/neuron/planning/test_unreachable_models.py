@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.neuron.planning.examination import examine_config
+from handler.neuron.planning.file_examination import file_findings, with_files
 from handler.processes import free_port
 
 
@@ -38,3 +42,25 @@ def test_a_draft_model_for_another_machine_is_a_warning() -> None:
     )
     assert unreadable(here) == [(Severity.ERROR, "speculative_model")]
     assert unreadable(there) == [(Severity.WARNING, "speculative_model")]
+
+
+def test_a_drafts_directory_is_named_by_its_own_setting() -> None:
+    here = EndpointConfig(model=str(sample_model.path()), speculative_model="/no/draft", speculation="eagle")
+    for config, severity in ((here, Severity.ERROR), (replace(here, instance="ml.trn1.2xlarge"), Severity.WARNING)):
+        found = [found for found in with_files(examine_config(config)).findings if "/no/draft" in found.why]
+        assert {(finding.severity, finding.setting) for finding in found} == {(severity, "speculative_model")}
+
+
+def test_what_a_drafts_files_lack_is_named_with_the_drafts_setting(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}')
+    config = EndpointConfig(model=str(sample_model.path()), speculative_model=str(tmp_path), speculation="eagle")
+    settings = {finding.setting for finding in file_findings(config) if finding.severity is Severity.ERROR}
+    assert settings == {"speculative_model"}
+
+
+def test_a_missing_adapter_is_named_by_its_own_setting() -> None:
+    config = EndpointConfig(
+        model=str(sample_model.path()), lora_modules={"a": "/no/adapter"}, instance="ml.trn1.2xlarge"
+    )
+    found = next(finding for finding in file_findings(config) if "/no/adapter" in finding.why)
+    assert (found.setting, "MODEL" in found.why) == ("lora_modules", False)
