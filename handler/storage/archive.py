@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 import zlib
 from pathlib import Path
-from typing import IO, BinaryIO, Self, cast
+from typing import IO, BinaryIO, cast
 
 from handler.storage.safe_paths import confined_all
 from handler.storage.storage_errors import UnsafeArchive, UnsafePath
@@ -25,6 +25,7 @@ CHUNK = 1024 * 1024
 MOST_AFTER = 64 * CHUNK
 # tarfile reads these headers (long names, PAX records) into memory as a whole.
 LARGEST_HEADER = 1024 * 1024
+MOST_HEADER_BYTES = 64 * CHUNK  # of all of them, because those for all members are kept
 HEADERS = (
     tarfile.XHDTYPE,
     tarfile.XGLTYPE,
@@ -59,10 +60,11 @@ def unpack(stream: BinaryIO, target: Path, where: str, most_bytes: int | None = 
 def _unpack(stream: BinaryIO, fresh: Path, where: str, limit: int) -> None:
     plain = _decompressed(stream)
     try:
-        with tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member, bufsize=CHUNK) as archive:
+        with _Archive.open(fileobj=plain, mode="r|", tarinfo=_Member, bufsize=CHUNK) as archive:
             names: list[str] = []
             total = 0
             for number, member in enumerate(archive, 1):
+                archive.members.clear()  # which would keep all headers
                 total += member.size if member.isreg() else 0
                 if number > MOST_MEMBERS:
                     raise UnsafeArchive(where, f"it has more than {MOST_MEMBERS:,} members")
@@ -77,7 +79,8 @@ def _unpack(stream: BinaryIO, fresh: Path, where: str, limit: int) -> None:
             if not plain.read(CHUNK):
                 return
         raise UnsafeArchive(where, f"more than {MOST_AFTER:,} bytes follow its last member")
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, ValueError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
+        # tarfile calls itself for each header that follows another.
         reason = f"{type(error).__name__}: {str(error)[:120]}"
         raise UnsafeArchive(where, f"it is cut off or not a tar archive ({reason})") from error
 
@@ -89,13 +92,32 @@ def _decompressed(stream: BinaryIO) -> IO[bytes]:
     return buffered
 
 
+class _Archive(tarfile.TarFile):
+    members: list[tarfile.TarInfo]
+    header_bytes = 0
+
+
 class _Member(tarfile.TarInfo):
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
-        member = super().frombuf(buf, encoding or "utf-8", errors)
-        if member.type in HEADERS and member.size > LARGEST_HEADER:
-            raise tarfile.ReadError(f"a header of {member.size:,} bytes")
-        return member
+    def _proc_member(self, archive: _Archive) -> tarfile.TarInfo:
+        """Called with each header before it is read on, and made to be overridden (tarfile.py)."""
+        if self.type in HEADERS:
+            archive.header_bytes += self.size
+            if self.size > LARGEST_HEADER:
+                raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+            if archive.header_bytes > MOST_HEADER_BYTES:
+                raise tarfile.ReadError(f"headers of {archive.header_bytes:,} bytes")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            return _sparse(self)
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
+
+    def _proc_gnusparse_10(self, member: tarfile.TarInfo, headers: dict[str, str], archive: _Archive) -> None:
+        _sparse(member)
+
+
+def _sparse(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Marks a sparse file, for `_path`. The map of its holes is not read: it may have any length."""
+    member.sparse = b""
+    return member
 
 
 def _path(member: tarfile.TarInfo, where: str) -> str | None:

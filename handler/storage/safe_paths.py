@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from handler.storage.storage_errors import UnsafePath
 
 # Limits of the file system (Linux NAME_MAX, PATH_MAX), in bytes.
 LONGEST_NAME = 255
 LONGEST_PATH = 1024
+# Directories that are nested in each other. An archive of some MB could make millions of them.
+DEEPEST = 64
 
 
 def confined(path: str) -> str:
@@ -28,6 +31,8 @@ def confined(path: str) -> str:
         raise UnsafePath(path, "is not valid Unicode") from None
     if len(encoded) > LONGEST_PATH:
         raise UnsafePath(path, f"is longer than {LONGEST_PATH} bytes")
+    if path.count("/") > DEEPEST:
+        raise UnsafePath(path, f"is nested more than {DEEPEST} deep")
     for part in path.split("/"):
         if part in {"", ".", ".."}:
             raise UnsafePath(path, f"has the part '{part}'")
@@ -41,25 +46,13 @@ def confined_all(paths: Iterable[str]) -> None:
 
     Names that differ only by case are rejected as well: a case-insensitive file system would overwrite one of them.
 
-    :raises UnsafePath: the first unsafe path.
+    :raises UnsafePath: an unsafe path.
     """
-    files: dict[str, str] = {}
-    directories: dict[str, str] = {}
-    for path in paths:
-        confined(path)
-        folded = path.casefold()
-        if folded in files:
-            twice = files[folded] == path
-            raise UnsafePath(path, "appears twice" if twice else f"differs from {files[folded]!r} only by case")
-        if folded in directories:
-            raise UnsafePath(path, f"is a file and, in {directories[folded]!r}, a directory")
-        files[folded] = path
-        parent = folded
-        while "/" in parent:
-            parent = parent.rpartition("/")[0]
-            if parent in files:
-                raise UnsafePath(path, f"is below the file {files[parent]!r}")
-            if parent in directories:
-                break
-            directories[parent] = path
-    # Two spellings of one directory name are allowed: the files in both are checked together above.
+    folded = sorted((confined(path).casefold().replace("/", "\0"), path) for path in paths)
+    for (name, path), (next_name, next_path) in pairwise(folded):  # a directory's paths follow a file of its name
+        if next_name == name:
+            twice = path == next_path
+            raise UnsafePath(next_path, "appears twice" if twice else f"differs from {path!r} only by case")
+        if next_name.startswith(f"{name}\0"):
+            raise UnsafePath(next_path, f"is below the file {path!r}")
+    # Two spellings of one directory name are allowed: the files in both are checked together.

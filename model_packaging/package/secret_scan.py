@@ -19,7 +19,7 @@ TOKENS = re.compile(
 BEGINNINGS = (b"hf_", b"api_org_", b"AKIA", b"ASIA", b"-----BEGIN ")
 # A line of a settings file with a token's name and value. `${HF_TOKEN}` and an empty value do not match.
 NAMED = re.compile(
-    rb"(?im)^[\s\"'-]*(?:export\s+)?[\w.]*(?:hf_token|hub_token|aws_secret_access_key)[\"']?\s*[:=]\s*[\"']?"
+    rb"(?im)^[ \t\"'-]*(?:export\s+)?[\w.]*(?:hf_token|hub_token|aws_secret_access_key)[\"']?\s*[:=]\s*[\"']?"
     rb"(?![$<{\"'])[^\s\"'#]{6,}"
 )
 SETTINGS = (".yaml", ".yml", ".toml", ".json", ".properties", ".env", ".ini", ".cfg", ".sh")

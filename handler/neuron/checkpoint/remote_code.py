@@ -33,6 +33,7 @@ TRUSTING: Final = {
 }
 # Levels that are looked at. A deeper configuration is refused.
 DEEPEST: Final = 64
+LONGEST: Final = 200  # characters of a key's path
 
 
 def check_remote_code(directory: Path, setting: str) -> None:
@@ -42,43 +43,43 @@ def check_remote_code(directory: Path, setting: str) -> None:
     :raises SettingError: a file has a key that would run code, or cannot be examined.
     """
     try:
-        files = [file for file in regular_files(directory) if file.suffix == ".json"]
-        texts = {
-            file: open_regular(file, directory, limit=LARGEST).read()
-            for file in files
-            if "config" in file.name or file.name == "params.json"
-        }
+        for file in regular_files(directory):
+            if file.suffix == ".json" and ("config" in file.name or file.name == "params.json"):
+                with open_regular(file, directory, limit=LARGEST) as opened:
+                    _check(opened.read(), file.relative_to(directory), setting)
     except OSError as error:
         raise unreadable(Path(error.filename), error) from None
-    for file, text in texts.items():
-        name = file.relative_to(directory)
-        try:
-            document: Json = json.loads(text)
-        except (ValueError, RecursionError):
-            continue  # whoever reads it as JSON ends with an error that names it
-        for key, why in _findings(document):
-            raise SettingError(setting, f"{name} has {key}, {why}", FIX)
 
 
-def _findings(document: Json) -> Iterator[tuple[str, str]]:
-    """Keys that would run code, with the reason."""
-    left: list[tuple[str, Json, int]] = [("", document, 0)]
-    while left:
-        where, value, depth = left.pop()
-        if depth > DEEPEST:
-            yield where[:200], f"which is nested more than {DEEPEST} deep"
-            return
-        if isinstance(value, list):
-            left += [(f"{where}[{index}]", item, depth + 1) for index, item in enumerate(value)]
-        if not isinstance(value, dict):
-            continue
+def _check(text: bytes, name: Path, setting: str) -> None:
+    try:
+        document: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return  # whoever reads it as JSON ends with an error that names it
+    for key, why in _findings(document):
+        raise SettingError(setting, f"{name} has {key}, {why}", FIX)
+
+
+def _findings(value: Json, where: str = "", depth: int = 0, *, kernel: bool = False) -> Iterator[tuple[str, str]]:
+    """Keys that would run code, with the reason.
+
+    :param where: the path of the value's key, or its beginning.
+    :param kernel: the value is that of a key for attention kernels, or below it.
+    """
+    if depth > DEEPEST:
+        yield where, f"which is nested more than {DEEPEST} deep"
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _findings(item, f"{where}[{index}]"[:LONGEST], depth + 1, kernel=kernel)
+    elif isinstance(value, dict):
         for key, item in value.items():
-            path = f"{where}.{key}" if where else key
+            path = (f"{where}.{key}" if where else key)[:LONGEST]
+            kernels = kernel or "attn_implementation" in key
             if key == "trust_remote_code" and item:
                 yield path, "which makes the model's or a hub's Python code run"
-            if "attn_implementation" in path and isinstance(item, str) and "/" in item:
+            if kernels and isinstance(item, str) and "/" in item:
                 yield path, "which fetches a kernel from a hub and runs it"
             if key == "architectures" and isinstance(item, list):
                 for name in TRUSTING.intersection(map(str, item)):
                     yield f"{path} {name}", "which vLLM loads with the model's own Python code"
-            left.append((path, item, depth + 1))
+            yield from _findings(item, path, depth + 1, kernel=kernels)

@@ -79,3 +79,13 @@ def test_a_configuration_nested_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"a":' * 100 + "1" + "}" * 100)
     with pytest.raises(SettingError, match="nested more than 64 deep"):
         fetch_model(config)
+
+
+def test_the_name_of_a_key_is_bounded(tmp_path: Path) -> None:
+    inner: dict[str, Any] = {"trust_remote_code": True}
+    for _ in range(20):
+        inner = {"k" * 10_000: [inner]}
+    with pytest.raises(SettingError) as raised:
+        fetch_model(model(tmp_path, **inner))
+    assert "Python code run" in str(raised.value)
+    assert len(str(raised.value)) < 1000

@@ -118,6 +118,35 @@ def test_a_sparse_file_is_refused(refused: Callable[..., str]) -> None:
     assert "sparse" in refused(file.getvalue())
 
 
+def test_the_map_of_a_sparse_file_is_not_read(refused: Callable[..., str]) -> None:
+    """Each block says that another follows: a list without an end."""
+    header = bytearray(member("holes", tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
+    header[482] = 1
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    assert "'holes' is a sparse file" in refused(bytes(header) + (b"%011o\0" % 1 * 42 + b"\1" * 8) * 100)
+
+
+def extended(kind: bytes, body: bytes) -> bytes:
+    return member("x", kind, size=len(body)).tobuf(tarfile.GNU_FORMAT) + body + b"\0" * (-len(body) % 512)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_of_headers_are_refused(refused: Callable[..., str], kind: bytes) -> None:
+    assert "RecursionError" in refused(extended(kind, b"11 path=ab\n") * 2000 + tar(("good", b"x")))
+
+
+def test_headers_that_would_fill_the_memory_together_are_refused(
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST_HEADER_BYTES", 20_000)
+    members = [
+        extended(tarfile.XGLTYPE, b"1010 k%d=" % key + b"v" * 1001 + b"\n") + tar((f"f{key}", b""))[:512]
+        for key in range(10, 40)
+    ]
+    assert "headers of 20,2" in refused(b"".join(members))
+
+
 def test_more_bytes_than_there_is_room_for_are_refused(refused: Callable[..., str]) -> None:
     assert "10,000 bytes" in refused(gzip.compress(tar(("a", b"\0" * 9000), ("b", b"\0" * 9000))), most_bytes=10_000)
 
