@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -132,12 +133,12 @@ def required(state: StateDirectory) -> RunningService:
     """
     running = state.running()
     if running is None:
-        raise click.ClickException(f"nothing is up on {state.path}")
+        raise click.ClickException(f"nothing is up on {state.path}. Start it: neuron-endpoint local up")
     return running
 
 
 def print_exports(state: StateDirectory, running: RunningService) -> None:
-    click.echo("\n".join(f"export {name}={value}" for name, value in state.variables(running).items()))
+    click.echo("\n".join(f"export {name}={shlex.quote(value)}" for name, value in state.variables(running).items()))
 
 
 def make_buckets(names: tuple[str, ...], running: RunningService) -> None:

@@ -112,6 +112,11 @@ def status_of(run: Callable[[], Any]) -> int:
             return USAGE
         service = (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)
         return SERVICE if isinstance(error, service) else FAILED
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"Error: {error.filename}: {error.strerror}. Give another path.", err=True)
+        return FAILED
     except Exception as error:
         message = _aws_message(error)
         if message is None:
@@ -143,7 +148,7 @@ def main() -> None:
     """SageMaker endpoints for language models on AWS Inferentia and Trainium.
 
     Exit status: 0 success; 1 failure; 2 wrong usage; 3 a service refused the request or could not be reached; 4 the
-    endpoint answered with an error; 130 interrupted.
+    endpoint answered with an error; 5 `check` could not look at everything; 130 interrupted.
     """
 
 

@@ -125,6 +125,7 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
     from model_packaging.deployment.definition.limits import compute
     from model_packaging.deployment.definition.request import DeploymentRequest, Network
     from model_packaging.deployment.definition.role import role_arn
+    from model_packaging.deployment.definition.routing import PREFIX, PREFIX_BYTES
 
     local, scaling = options["local"], scaling_of(options)
     if local and scaling is not None:
@@ -144,6 +145,8 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
             variables.setdefault("ENDPOINT_DEADLINE", str(max(1, options["async_seconds"] - 10)))
     elif options["async_seconds"] or options["async_concurrency"]:
         raise click.UsageError("--async-concurrency and --async-seconds go with --async-output.")
+    if options["routing"] != PREFIX and (options["prefix_threshold"] or options["prefix_bytes"] != PREFIX_BYTES):
+        raise click.UsageError("--prefix-bytes and --prefix-threshold go with --routing prefix.")
     if not local:
         _refuse_multi_model(variables)
     if not package and not (variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL") or options["document"]):

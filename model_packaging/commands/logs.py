@@ -45,6 +45,9 @@ def command(
         else ContainerLog(Aws(region).logs, groups(name, component), int((time.time() - since * 60) * 1000))
     )
     lines = log.new()
+    if not lines and (explain or timeline or not follow):
+        click.echo(f"No container of {name} has written anything{'' if local else f' in {since} minutes'}.", err=True)
+        raise click.exceptions.Exit(1)
     if explain:
         diagnosis = diagnose("", [line.text for line in lines])
         if as_json:
@@ -60,9 +63,6 @@ def command(
         steps = last_start([line.text for line in lines])
         click.echo(json.dumps(steps) if as_json else "\n".join(bars(steps)))
         return
-    if not lines and not follow:
-        click.echo(f"No container of {name} has written anything{'' if local else f' in {since} minutes'}.", err=True)
-        raise click.exceptions.Exit(1)
     while True:
         for line in lines:
             if as_json:

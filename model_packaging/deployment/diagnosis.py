@@ -39,7 +39,7 @@ class Diagnosis:
     evidence: str
 
     def lines(self) -> list[str]:
-        return [f"Cause: {self.cause}.", f"Fix: {self.fix}", f"Seen: {self.evidence}"]
+        return [f"Cause: {self.cause.rstrip('.')}.", f"Fix: {self.fix}", f"Seen: {self.evidence}"]
 
 
 SYMPTOMS = (

@@ -16,6 +16,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, pairwise
@@ -112,9 +113,10 @@ def read_lengths(
             changes[prompt + output] -= 1
         time, seconds = row.get("time"), row.get("seconds")
         if PROMPT[0] in row and isinstance(time, str) and isinstance(seconds, int | float) and seconds:
-            end = datetime.fromisoformat(time).timestamp()
-            ends.append(end)
-            starts.append(end - seconds)
+            with suppress(ValueError, OverflowError):  # the lengths count without the time
+                end = datetime.fromisoformat(time).timestamp()
+                starts.append(end - seconds)
+                ends.append(end)
     if not lengths.requests:
         fix = f"Give JSON lines or CSV with {PROMPT[0]} and {OUTPUT[0]}: the log of ENDPOINT_LOG_REQUESTS has them."
         why = f"{name} has no request with both lengths" + (" that the plan serves" if lengths.too_long else "")
@@ -129,8 +131,14 @@ def _requests(lines: Iterator[str | bytes], lengths: RequestLengths) -> Iterator
     text = first.decode("utf-8", "replace") if isinstance(first, bytes) else first
     if not text.lstrip().startswith("{") and "," in text:
         texts = (line.decode("utf-8", "replace") if isinstance(line, bytes) else line for line in lines)
-        yield from csv.DictReader(chain((text,), texts))
-        return
+        rows = csv.DictReader(chain((text,), texts))
+        while True:
+            try:
+                yield next(rows)
+            except csv.Error:
+                lengths.ignored += 1
+            except StopIteration:
+                return
     decode = msgspec.json.Decoder(dict[str, object]).decode
     for line in chain((first,), lines):
         try:

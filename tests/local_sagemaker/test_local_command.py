@@ -45,7 +45,10 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()
     for command in ("status", "down", "env"):
         ended = service.command(command)
-        assert (ended.returncode, ended.stderr) == (1, f"Error: nothing is up on {service.state}\n")
+        assert (ended.returncode, ended.stderr) == (
+            1,
+            f"Error: nothing is up on {service.state}. Start it: neuron-endpoint local up\n",
+        )
 
 
 def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:

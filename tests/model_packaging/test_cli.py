@@ -297,3 +297,18 @@ def test_the_real_process_is_light_and_answers() -> None:
 def test_a_mistake_has_its_exit_status_and_says_what_was_meant(words: tuple[str, ...], status: int, said: str) -> None:
     result = run(*words, AWS_DEFAULT_REGION="us-east-1")
     assert (result.exit_code, said in result.output) == (status, True), result.output
+
+
+def test_without_an_engine_nothing_is_checked_and_that_is_said(tmp_path: Path) -> None:
+    result = run("check", "--env-file", env_file(tmp_path, ENDPOINT_ENGINE="none"), "--json", MODEL)
+    assert findings(result)["not-checked"]["setting"] == "ENDPOINT_ENGINE"
+    assert result.exit_code in (0, 5)
+
+
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    words = ["pack", MODEL, "--to", str(tmp_path / "file" / "below")]
+    ended = subprocess.run([sys.executable, "-m", "model_packaging", *words], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert str(tmp_path / "file") in ended.stderr
+    assert "Traceback" not in ended.stderr

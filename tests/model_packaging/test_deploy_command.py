@@ -355,3 +355,26 @@ def test_the_package_of_this_test_is_plain(tmp_path: Path) -> None:
     shutil.copytree(sample_model.path(), tmp_path / "m")
     made = json.loads(run("pack", str(tmp_path / "m"), "--to", str(tmp_path / "out"), "--json").stdout)
     assert made["excluded"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--prefix-threshold", "4"), "go with --routing prefix"),
+        (("--async-output", "models/out"), "'models/out' is not in S3. Write s3://bucket/prefix/"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_or_fail_is_told(
+    fake: FakeAws, package: str, words: tuple[str, ...], told: str
+) -> None:
+    result = run("deploy", "chat", package, *BASE, *words, "--dry-run")
+    assert result.exit_code != 0
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--explain", "--timeline"])
+def test_no_log_is_no_symptom(fake: FakeAws, option: str) -> None:
+    fake.log = []
+    result = run("logs", "chat", option)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "No container of chat has written anything" in result.stderr

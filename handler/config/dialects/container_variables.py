@@ -110,9 +110,12 @@ FAMILIES: Final[Mapping[str, str]] = {
     "NGROK": "ngrok",
 }
 SERVING = "SERVING_"  # Deep Java Library's server: a key of serving.properties each
-# Only long names: a name close to a short one may be another tool's, not a typing error.
+# Only names with these prefixes, and long ones: a name close to a short one may be another tool's, not a typing error.
 GUARDED_PREFIXES: Final = ("HF_", "HUGGING")
-GUARDED: Final = tuple(name for name in (*FIELDS, *ARGUMENTS) if name.startswith(GUARDED_PREFIXES))
+GUARDED_LENGTH: Final = len("MAX_BATCH_SIZE")
+GUARDED: Final = tuple(
+    name for name in (*FIELDS, *ARGUMENTS, WORKERS) if name.startswith(GUARDED_PREFIXES) or len(name) >= GUARDED_LENGTH
+)
 
 
 def reads(name: str) -> bool:

@@ -102,7 +102,7 @@ def translate_variable(name: str, value: str) -> list[Assignment]:
             if not value.strip() and not name.startswith(vllm_names.OPTIMUM_PREFIX):
                 return []
             return dialect.translate(name, converted(clean, value, name))
-    if name.startswith(containers.GUARDED_PREFIXES):
+    if name.startswith(containers.GUARDED_PREFIXES) or len(name) + 1 >= containers.GUARDED_LENGTH:
         reject_near_miss(name, containers.GUARDED, "a variable that this endpoint reads")
     if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
         reject_near_miss(name, neuron.KNOWN, neuron.WHAT)

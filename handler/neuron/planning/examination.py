@@ -16,6 +16,7 @@ from handler.config.finding import Finding, Severity
 from handler.config.problems import each, mask
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
+from handler.neuron.checkpoint.file_findings import not_checked
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import InstanceType
@@ -58,7 +59,7 @@ def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None 
     """Makes a plan and an estimate. Every problem is a finding. Secrets are masked. `build` is as in `make_plan`."""
     known = secrets(config)
     try:
-        examination = _examined(config, build)
+        examination = _examined(config, build) if config.engine != "none" else _without_engine(config)
     except SettingError as error:
         examination = rejected_settings(error)
     findings = by_severity((*config_findings(config), *examination.findings))
@@ -73,6 +74,12 @@ def by_severity(findings: Iterable[Finding]) -> list[Finding]:
 def rejected_settings(error: SettingError) -> Examination:
     """The examination of settings that cannot be read: findings only."""
     return Examination(tuple(_invalid(problem) for problem in each(error)))
+
+
+def _without_engine(config: EndpointConfig) -> Examination:
+    """The model's own code answers, and nothing is planned (handler/startup/start.py)."""
+    name = config.source("engine").name or "engine"
+    return Examination((not_checked(name, "the model's own code, which answers without an engine"),))
 
 
 def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:

@@ -60,6 +60,18 @@ def test_requests_that_the_plan_does_not_serve_are_counted_apart() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '{"prompt_tokens": 5, "output_tokens": 1, "time": "?", "seconds": 2}\n{"prompt_tokens": 7, "output_tokens": 1}',
+        f"prompt_tokens,output_tokens\n5,1\n{'9' * 200_000},1\n7,1",
+    ],
+)
+def test_what_cannot_be_read_is_left_out(text: str) -> None:
+    found = read_lengths(text.splitlines(), "log")
+    assert (found.prompts, found.running) == ({5: 1, 7: 1}, {})
+
+
+@pytest.mark.parametrize(
     "text", ["", "nothing\n", "a,b\n1,2\n", '{"prompt_tokens": 5}\n', "prompt_tokens,output_tokens\n"]
 )
 def test_a_log_without_lengths_is_an_error(text: str) -> None:

@@ -234,6 +234,9 @@ def test_other_peoples_variables_are_theirs() -> None:
         ("UNSAFE_FP8FN_CAST", "UNSAFE_FP8FNCAST"),
         ("BASE_COMPILE_WORKDIR", "BASE_COMPILE_WORK_DIR"),
         ("HF_MODEL_IDS", "HF_MODEL_ID"),
+        ("MAX_TOTAL_TOKEN", "MAX_TOTAL_TOKENS"),
+        ("TENSOR_PARALLEL_DEGRE", "TENSOR_PARALLEL_DEGREE"),
+        ("SAGEMAKER_MAX_PAYLOAD_MB", "SAGEMAKER_MAX_PAYLOAD_IN_MB"),
     ],
 )
 def test_a_slip_is_an_error_that_names_the_right_one(name: str, meant: str) -> None:
