@@ -115,7 +115,7 @@ def _body(file: Path) -> list[ast.stmt]:
     """The statements of a module. Empty if it cannot be parsed: its import says why."""
     try:
         return ast.parse(file.read_bytes()).body
-    except (SyntaxError, ValueError, OSError):
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # the last two: nested too deeply
         return []
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from handler.regular_files import open_regular
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.safe_paths import confined
 from handler.storage.storage_errors import AccessDenied, Conflict, NotFound, StoreUnavailable, TooLarge
@@ -37,7 +38,7 @@ class DirectoryObjects:
         return Location(path.absolute().as_uri(), path=path)
 
     def get(self, key: str, *, limit: int = SMALL) -> tuple[bytes, str]:
-        with self._errors(key, "read"), open(self._path(key), "rb") as file:
+        with self._errors(key, "read"), open_regular(self._path(key)) as file:
             status = os.fstat(file.fileno())
             if status.st_size > limit:
                 raise TooLarge(str(self._path(key)), status.st_size, limit)
@@ -61,7 +62,7 @@ class DirectoryObjects:
             _move(temporary, self._path(key))
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        with self._errors(key, "read"), open(self._path(key), "rb") as file:
+        with self._errors(key, "read"), open_regular(self._path(key)) as file:
             file.seek(start)
             left = length
             while chunk := file.read(CHUNK if left is None else min(CHUNK, left)):

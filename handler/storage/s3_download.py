@@ -25,7 +25,8 @@ from handler.storage.object_store import Location
 from handler.storage.retry import DOWNLOADS, Retry
 from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_errors import translated
-from handler.storage.storage_errors import ArtifactError
+from handler.storage.safe_paths import confined
+from handler.storage.storage_errors import ArtifactError, UnsafePath
 from handler.storage.transfer.download_directory import boot_id, locked
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
 from handler.storage.transfer.transfer import FilePart
@@ -92,17 +93,18 @@ def split_uri(uri: str, setting: str) -> tuple[str, str]:
 def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list[RemoteFile]:
     """Returns the files below a prefix. Skips the "folder" objects that the S3 console creates.
 
-    :raises SettingError: a key would leave the target directory, or lies below another key.
+    :raises SettingError: a key is no safe path, or lies below another key.
     """
     files = []
     for item in list_objects(client, bucket, prefix):
         relative = item.key.removeprefix(prefix)
         if not relative or relative.endswith("/"):
             continue
-        path = PurePosixPath(relative)
-        if path.is_absolute() or ".." in path.parts or "\0" in relative:
-            raise SettingError(setting, f"the key '{item.key}' leads out of the model's directory", "Remove it.")
-        files.append(RemoteFile(item.key, str(path), item.size, item.etag))
+        try:
+            files.append(RemoteFile(item.key, confined(relative), item.size, item.etag))
+        except UnsafePath as error:
+            why = f"the key '{item.key[:200]}' is no path in the model's directory: it {error.problem}"
+            raise SettingError(setting, why, "Remove it.") from None
     paths = {PurePosixPath(file.path) for file in files}
     for file in files:
         if not paths.isdisjoint(PurePosixPath(file.path).parents):

@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -108,11 +108,11 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 
     holder: str
     machine: str
-    fencing: int
+    fencing: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     seconds: float
     acquired: float
     renewed: float
-    renewals: int = 0
+    renewals: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     released: bool = False
 
     def renewal(self, date: float, *, released: bool = False) -> LeaseRecord:

@@ -24,7 +24,7 @@ class DirectorySource:
         path = self._locate(file.digest).path
         assert path is not None, "a store in a directory locates its objects by path"
         try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, IsADirectoryError):
             raise NotFound(str(path)) from None
         except PermissionError as error:

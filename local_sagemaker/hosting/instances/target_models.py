@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import shutil
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from contextlib import suppress
 from pathlib import Path
 
 from local_sagemaker.hosting.instances.instance import Instance
@@ -86,11 +88,12 @@ class TargetModels:
         directory = self._base / "models" / name
         if not (directory / "model").exists():
             unfinished = directory.with_name(f"{name}.{threading.get_ident()}")
-            materialise({"ModelDataUrl": self._prefix + target}, unfinished, self._objects)
             try:
-                unfinished.rename(directory)
-            except OSError:  # Another instance downloaded it first.
-                pass
+                materialise({"ModelDataUrl": self._prefix + target}, unfinished, self._objects)
+                with suppress(OSError):  # Another instance downloaded it first.
+                    unfinished.rename(directory)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
         return directory
 
     def _unload_another(self, instance: Instance, name: str) -> bool:

@@ -120,6 +120,14 @@ def test_a_key_does_not_leave_the_directory(tmp_path: Path, path: str) -> None:
         DirectoryObjects(tmp_path / "store").put(path, b"x")
 
 
+def test_a_pipe_in_the_directory_is_no_object(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StoreUnavailable, match="not a regular file"):
+        DirectoryObjects(tmp_path).get("pipe")
+    with pytest.raises(StoreUnavailable, match="not a regular file"):
+        list(DirectoryObjects(tmp_path).read("pipe"))
+
+
 def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnavailable, match="Not a directory"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from handler.artifacts.lease.compile_errors import LeaseLost
-from handler.artifacts.lease.lease import SECONDS, Contender, Lease, LeaseState
+from handler.artifacts.lease.lease import SECONDS, Contender, Lease, LeaseState, read_record
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import StoreUnavailable
 from tests.handler.artifacts.manual_time import ManualTime
@@ -178,3 +179,10 @@ def test_an_object_that_is_no_lease_expires_like_one(objects: ObjectStore, time:
     time.seconds += SECONDS
     assert watcher.poll() is LeaseState.EXPIRED
     assert watcher.acquire() is not None
+
+
+@pytest.mark.parametrize("number", [2**64 - 1, -1])
+@pytest.mark.parametrize("name", ["fencing", "renewals"])
+def test_a_record_with_a_number_that_cannot_grow_is_one_that_cannot_be_read(name: str, number: int) -> None:
+    whole = msgspec.to_builtins(read_record(b"", 30.0))
+    assert read_record(msgspec.json.encode({**whole, "machine": "m", name: number}), 30.0).machine == "unknown"
