@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -43,7 +44,7 @@ class LocalService:
         """It ends with the tests, should they be killed."""
         started = self.command("up", "--with-process", str(os.getpid()), *options)
         assert started.returncode == 0, started.stderr
-        lines = [line.removeprefix("export ").partition("=") for line in started.stdout.splitlines()]
+        lines = [word.partition("=") for word in shlex.split(started.stdout) if word != "export"]
         self.exports = {name: value for name, _, value in lines}
 
     def down(self) -> None:

@@ -17,7 +17,7 @@ from tests.local_sagemaker.local_service import COMMAND, LocalService, run
 
 
 def test_it_goes_up_and_down(tmp_path: Path) -> None:
-    service = LocalService(tmp_path / "deep" / "state")
+    service = LocalService(tmp_path / "deep" / "the stäte")
     try:
         assert service.exports.keys() == {
             "AWS_ENDPOINT_URL_SAGEMAKER",
