@@ -19,6 +19,8 @@ from notebooks.execution import executed, notebooks
 # What differs from run to run: times, rates, how often a wait looked; and from machine to machine: versions, digests.
 WAITS = re.compile(r"^\[ *\d+ s\] endpoint .*(Creating|Updating|Deleting)\b.*\n", re.MULTILINE)
 VERSION = re.compile(r"^vLLM \S+ is installed.*\n", re.MULTILINE)
+# A CPU without arithmetic for bfloat16 computes in float32.
+DTYPE = re.compile(r", 'dtype': 'float32'")
 VARIABLE = re.compile(
     r"\[ *\d+ s\]|\b\d+(\.\d+)? (ms|s|minutes)\b|\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?|\b[\d.]+ tokens/s"
     r"|\b[0-9a-f]{16}\b|-[0-9a-f]{12}\b|\b[\d.]+ [kM]B(?= {2})|\b\d+ files, [\d.]+ [kM]B(?=, in )"
@@ -60,7 +62,7 @@ def shown(cell: Any) -> list[str]:
 
 def _text(output: Any) -> str:
     if output.output_type == "stream":
-        text = VARIABLE.sub("...", VERSION.sub("", WAITS.sub("", output.text)))
+        text = VARIABLE.sub("...", DTYPE.sub("", VERSION.sub("", WAITS.sub("", output.text))))
         return f"{output.name}: {TABLE.sub(' ', text)}"
     assert output.output_type in {"execute_result", "display_data"}, output
     return ", ".join(sorted(output.data))
