@@ -45,13 +45,16 @@ def compiled_buckets(asked: NativeConfiguration) -> CompiledBuckets:
         tokens = (segment,)
     elif asked.prefix_caching:
         raise ValueError("prefix caching requires segmented prefill")
+    tokens, ranks = tokens or _powers(128, most), asked.tensor_parallel_size
+    if any(size <= ranks or size % ranks for size in tokens):
+        raise ValueError(f"the {ranks} ranks share the tokens of each prefill, and cannot share {tokens}")
     sequences = _listed(given, "num_seqs_buckets", asked.max_num_seqs)
     decode: tuple[int, ...] = ()
     if "decode_context_length_buckets" in given:
         decode = _ascending(given["decode_context_length_buckets"], "decode_context_length_buckets")
         if decode[-1] >= asked.max_model_len or any(length % TILE for length in decode):
             raise ValueError(f"decode buckets {decode} below {asked.max_model_len}, in steps of {TILE}")
-    return CompiledBuckets(tokens or _powers(128, most), sequences or _powers(1, asked.max_num_seqs), decode, segment)
+    return CompiledBuckets(tokens, sequences or _powers(1, asked.max_num_seqs), decode, segment)
 
 
 def padded(count: int, buckets: tuple[int, ...]) -> int:
