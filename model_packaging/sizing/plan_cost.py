@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from handler.json_value import Json
-from handler.neuron.buckets.compiled_buckets import CompiledBuckets, powers
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.buckets.padding import PaddedTokens, padded_in_all
+from handler.neuron.lines.native.native_prefill import powers
 from model_packaging.deployment.definition.limits import COMPILE_RATE
 from model_packaging.sizing.request_log import RequestLengths
 from model_packaging.sizing.sized_plan import SizedPlan

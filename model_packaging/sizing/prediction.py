@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from handler.errors import SettingError
 from handler.json_value import Json
-from handler.neuron.buckets.compiled_buckets import CompiledBuckets, powers
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.buckets.padding import DECODE, padded_tokens
 from handler.neuron.hardware.chip_rates import PRICES, REQUEST_SECONDS
+from handler.neuron.lines.native.native_prefill import powers
 from handler.neuron.memory.memory_shape import memory_shape
 from handler.neuron.planning.examination import Examination
 from model_packaging.sizing.roofline import Roofline

@@ -22,10 +22,9 @@ from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
-from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, PREFILL_BUCKETS, SEGMENTS, TOKENS
+from handler.neuron.lines.native.native_prefill import DECODE_BUCKETS, powers, prefill_sizes, segments
 from handler.neuron.neuron_config.model_rules import generated_buckets
 
-SMALLEST: Final = 128
 # The instance that is planned for if none is configured: the largest one that SageMaker hosts.
 LARGEST: Final = "trn2.48xlarge"
 
@@ -94,25 +93,12 @@ def compiled_buckets(plan: EnginePlan) -> CompiledBuckets | None:
     return None
 
 
-def powers(first: int, last: int) -> tuple[int, ...]:
-    """Powers of two from `first` on, below `last`, and `last`."""
-    sizes = []
-    while first < last:
-        sizes.append(first)
-        first *= 2
-    return (*sizes, last)
-
-
 def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets:
-    budget = args.get(TOKENS)
-    tokens = min(budget, length) if isinstance(budget, int) else length
-    segments = whole_numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
-    prefill = segments[-1:] or whole_numbers(keys.get(PREFILL_BUCKETS)) or powers(SMALLEST, tokens)
     return CompiledBuckets(
-        prefill=tuple(prefill),
+        prefill=tuple(prefill_sizes(keys, args, length)),
         decode=(*whole_numbers(keys.get(DECODE_BUCKETS)), length),
         batches=tuple(whole_numbers(keys.get(SEQUENCE_BUCKETS)) or powers(1, sequences)),
-        segmented=bool(segments),
+        segmented=bool(segments(keys, args, length)),
     )
 
 

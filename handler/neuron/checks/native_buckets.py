@@ -21,13 +21,12 @@ from handler.neuron.lines.native.native_prefill import (
     SEGMENT_SIZES,
     SEGMENTS,
     TOKENS,
+    prefill_sizes,
 )
 from handler.neuron.neuron_config.keys import DECODE_STEP
 
 # The plugin's own default, in tokens.
 PLUGIN_BLOCK: Final = 32
-# The first of its own buckets of a prefill in one step: powers of two, and the longest.
-SHORTEST_BUCKET: Final = 128
 SIZES: Final = ", ".join(map(str, SEGMENT_SIZES))
 
 
@@ -106,19 +105,19 @@ def _single_shot(context: CheckContext, length: int) -> Iterator[Finding]:
 
 def prefill_ranks(context: CheckContext) -> Iterator[Finding]:
     """Every model shares the tokens of a prefill among the ranks (vllm_neuron/model/llama3/model.py, `forward`)."""
-    tokens, length = context.draft.number(TOKENS), context.draft.number("max_model_len")
-    ranks = context.draft.number("tensor_parallel_size") or 1
-    if tokens is None or length is None or ranks < 1:
+    draft = context.draft
+    tokens, length = draft.number(TOKENS), draft.number("max_model_len")
+    ranks = draft.number("tensor_parallel_size") or 1
+    if tokens is None or length is None or min(tokens, length, ranks) < 1:
         return
-    given, most = whole_numbers(context.draft.override.get(PREFILL_BUCKETS)), min(tokens, length)
-    sizes = given or ([most] if tokens < length else [min(most, SHORTEST_BUCKET), most])
+    sizes = prefill_sizes(draft.override, draft.args, length)
     wrong = next((size for size in sizes if size > 0 and (size <= ranks or size % ranks)), None)
     if wrong is not None:
-        name = "max_model_len" if tokens >= length else TOKENS
+        typed = next((key for key in (SEGMENTS, PREFILL_BUCKETS) if whole_numbers(draft.override.get(key))), None)
         multiple = ranks * max(2, -(-wrong // ranks))
         why = f"a prefill of {wrong} tokens does not divide by the {ranks} ranks of tensor_parallel_size"
         why = f"{why}, with 2 tokens or more for each"
-        where = context.key(PREFILL_BUCKETS) if given else name
+        where = context.key(typed) if typed else TOKENS if tokens < length else "max_model_len"
         yield error("prefill-ranks", where, why, f"Use {multiple} tokens, or a lower tensor_parallel_size.")
 
 

@@ -8,16 +8,19 @@ vllm_neuron/vllm/worker/neuron_model_runner.py (NeuronModelRunner.__init__).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from handler.config.fields import native_key
-from handler.json_value import whole_numbers
+from handler.json_value import Json, whole_numbers
 from handler.neuron.lines.plan_draft import PlanDraft
 
 SEGMENT_SIZES: Final = (512, 1024, 2048, 4096, 8192)
 # vLLM's own number of tokens in a step.
 DEFAULT_SEGMENT: Final = 2048
 LONGEST_SINGLE_SHOT: Final = 16_384
+# The first of the plugin's own buckets of a prefill in one step.
+SHORTEST_BUCKET: Final = 128
 TOKENS: Final = "max_num_batched_tokens"
 SEGMENTS: Final = "kv_segment_size_buckets"
 PREFILL_BUCKETS: Final = native_key("context_encoding_buckets")
@@ -67,3 +70,29 @@ def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
         return whole, "the whole length is prefilled in one step"
     nearest = min(fitting, key=lambda size: abs(size - DEFAULT_SEGMENT))
     return nearest, "longer prompts are prefilled in segments"
+
+
+def powers(first: int, last: int) -> tuple[int, ...]:
+    """Powers of two from `first` on, below `last`, and `last`."""
+    sizes = []
+    while first < last:
+        sizes.append(first)
+        first *= 2
+    return (*sizes, last)
+
+
+def segments(keys: Mapping[str, Json], args: Mapping[str, Json], length: int) -> Sequence[int]:
+    """The sizes of a prefill's segments, in tokens. Empty: one step computes it."""
+    tokens = _step(args, length)
+    return whole_numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
+
+
+def prefill_sizes(keys: Mapping[str, Json], args: Mapping[str, Json], length: int) -> Sequence[int]:
+    """The prefills that the plugin compiles, in tokens."""
+    given = segments(keys, args, length)[-1:] or whole_numbers(keys.get(PREFILL_BUCKETS))
+    return given or powers(SHORTEST_BUCKET, _step(args, length))
+
+
+def _step(args: Mapping[str, Json], length: int) -> int:
+    tokens = args.get(TOKENS)
+    return min(tokens, length) if isinstance(tokens, int) else length
