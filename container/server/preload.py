@@ -39,24 +39,32 @@ class Preload:
 
     def __init__(self, load: Callable[[], None], state: PingState, after: float) -> None:
         self._load, self._state, self._after = load, state, after
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._stopped, self._settled = threading.Event(), threading.Event()
+        self._settled.set()
         self._done = False
 
     def begin(self) -> None:
         """Imports vLLM later, in a thread. Does nothing if it is imported."""
         if not self._done:
             self._stopped.clear()
-            self._thread = threading.Thread(target=self._run, name="preload", daemon=True)
-            self._thread.start()
+            self._settled.clear()
+            threading.Thread(target=self._run, name="preload", daemon=True).start()
 
     def settle(self) -> None:
         """Ends the wait for the import, or waits for its end: a fork in between would have half of it."""
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._settled.wait()
 
     def _run(self) -> None:
+        try:
+            self._import()
+        finally:
+            self._settled.set()
+        if self._done:
+            # A thread that has imported torch must not end while the master forks, see `StartSteps`. So it stays.
+            threading.Event().wait()
+
+    def _import(self) -> None:
         served = 0.0
         while served < self._after:
             if self._stopped.wait(min(LOOK, self._after)):

@@ -30,13 +30,19 @@ class StepsEnded(Exception):
 
 
 class StartSteps:
-    """The steps of one start. The first failure ends all of them. The lifecycle is told when each begins and ends."""
+    """The steps of one start. The first failure ends all of them. The lifecycle is told when each begins and ends.
+
+    Their threads stay until `end`, so that none of them ends while the engine's core is forked. MKL, with which torch
+    multiplies on a CPU, keeps a lock while a thread that has used it ends: a core that is forked just then would have
+    the lock, nobody to free it, and would wait for it for ever.
+    """
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._results: dict[str, object] = {}
         self._failure: tuple[str, BaseException] | None = None
         self._changed = threading.Condition()
+        self._ended = threading.Event()
 
     def begin(self, steps: Iterable[Step]) -> None:
         for step in steps:
@@ -65,8 +71,9 @@ class StartSteps:
         raise StartFailed(failed, f"{type(error).__name__}: {in_one_line(error)}.") from error
 
     def end(self) -> None:
-        """Ends the steps that are still running, at their next `check`."""
+        """Ends the steps that are still running, at their next `check`, and all their threads."""
         self._fail("", StepsEnded())
+        self._ended.set()
 
     def _run(self, step: Step) -> None:
         try:
@@ -79,6 +86,7 @@ class StartSteps:
         with self._changed:
             self._results[step.name] = result
             self._changed.notify_all()
+        self._ended.wait()
 
     def _fail(self, name: str, error: BaseException) -> None:
         with self._changed:

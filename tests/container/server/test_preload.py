@@ -65,6 +65,17 @@ def test_no_process_is_forked_in_the_middle_of_an_import() -> None:
     assert order == ["loaded", "forked"]
 
 
+def test_the_importing_thread_does_not_end_while_a_process_is_forked() -> None:
+    threads: list[threading.Thread] = []
+    loaded = threading.Event()
+    preload = serving(lambda: (threads.append(threading.current_thread()), loaded.set()))
+    preload.begin()
+    assert loaded.wait(WITHIN)
+    preload.settle()
+    threads[0].join(0.5)
+    assert threads[0].is_alive(), "at its end a thread keeps locks of MKL, which the forked process would inherit"
+
+
 def test_an_import_that_fails_is_in_the_log_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
     failed = threading.Event()
 

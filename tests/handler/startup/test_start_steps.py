@@ -77,6 +77,21 @@ def test_running_steps_end_with_the_start(by_failure: bool) -> None:
     assert ended.wait(30)
 
 
+def test_no_thread_ends_while_another_step_forks() -> None:
+    threads: list[threading.Thread] = []
+
+    def forks(importing: threading.Thread) -> bool:
+        importing.join(0.5)
+        threads.append(importing)
+        return importing.is_alive()
+
+    steps = begun(Step("import", threading.current_thread), Step("fork", forks, ("import",)))
+    assert steps.result("fork"), "at its end a thread keeps locks of MKL, which the forked process would inherit"
+    steps.end()
+    threads[0].join(30)
+    assert not threads[0].is_alive()
+
+
 def test_a_step_is_timed_with_what_it_waited_for() -> None:
     lifecycle = Lifecycle()
     steps = StartSteps(lifecycle)
