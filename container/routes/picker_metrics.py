@@ -40,6 +40,8 @@ def engine_families(service: Service, names: Collection[str] = ()) -> dict[str, 
 
     :param names: of the samples that are read; empty for all.
     """
+    for engine in service.engines():
+        engine.record_steps()
     further = [] if service.models is None else [engine.metrics_registry for engine in service.models.engines()]
     families: dict[str, Metric] = {}
     for registry in (REGISTRY, *(registry for registry in further if registry is not None)):

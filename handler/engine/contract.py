@@ -78,7 +78,7 @@ class EngineFacts:
 
 
 class EngineAdapter(Protocol):
-    """A running engine. Coroutines, `fail_all` and `unfinished` are called on its loop.
+    """A running engine. Coroutines, `fail_all`, `record_steps` and `unfinished` are called on its loop.
 
     :ivar serving: vLLM's OpenAI serving classes. None: they are not known for this vLLM, and plain text is served.
     :ivar metrics_registry: vLLM's metrics of a further engine. None: they are in prometheus_client's global registry.
@@ -115,6 +115,10 @@ class EngineAdapter(Protocol):
 
     def unfinished(self) -> int:
         """How many requests hold a slot or wait for one."""
+        ...
+
+    def record_steps(self) -> None:
+        """Brings vLLM's metrics up to date."""
         ...
 
     async def probe(self) -> None:

@@ -28,6 +28,7 @@ from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.hardware import host_memory
 
 DEFAULT_MAX_SEQUENCES = 128
+METRICS_WITHIN = 1.0  # seconds
 logger = logging.getLogger(__name__)
 
 
@@ -128,6 +129,14 @@ class Engine:
     def unfinished(self) -> int:
         """How many requests hold a slot or wait for one."""
         return self._adapter.unfinished()
+
+    def record_steps(self) -> None:
+        """Brings vLLM's metrics up to date. Call from another thread than the loop's. A busy loop is not waited for."""
+        with suppress(TimeoutError):
+            self.loop.run(self._record_steps(), METRICS_WITHIN)
+
+    async def _record_steps(self) -> None:
+        self._adapter.record_steps()
 
     def ended(self) -> str:
         """How the process of a dead engine ended, for "the engine's process ..."."""

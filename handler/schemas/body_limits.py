@@ -54,6 +54,8 @@ def check(document: Mapping[str, Any], prefix: str = "") -> None:
     """
     for limit in LIMITS:
         value = document.get(limit.field)
+        if value is None:
+            continue
         if isinstance(value, list | dict) and len(value) > limit.items:
             raise InvalidField(
                 prefix + limit.field, f"it has {len(value):,} items; one request may have {limit.items:,}"

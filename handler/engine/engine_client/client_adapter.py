@@ -200,6 +200,9 @@ class ClientAdapter:
     def unfinished(self) -> int:
         return self._queue.running if self._queue is not None else len(self._running)
 
+    def record_steps(self) -> None:
+        """vLLM itself records each step at once."""
+
     async def probe(self) -> None:
         await self.client.is_sleeping()
 

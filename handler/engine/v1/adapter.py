@@ -115,7 +115,7 @@ class V1Adapter(ClientAdapter):
         self.guard = llm.grammar_guard = guard_of(llm)
         self.facts = replace(self.facts, grammars=parts.grammars)
         self._sequences: Any = None
-        self._direct_tokens = False
+        self._path: Any = None
         if parts.direct:
             from handler.engine.v1.queued_requests import QueuedRequests, check_inputs
             from handler.engine.v1.tokens import version_differences
@@ -124,9 +124,8 @@ class V1Adapter(ClientAdapter):
             logprob_texts.install()
             self._sequences = QueuedRequests(llm, settings.queue(self.facts.slots))
             check_inputs(llm, self._gate, self.guard)
-            self._direct_tokens = version_differences.supports_path(llm)
-            if self._direct_tokens:
-                TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)
+            if version_differences.supports_path(llm):
+                self._path = TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)
 
     def _own_parameters(self, grammar: Grammar | None) -> Mapping[str, Any]:
         constraint = None if grammar is None else StructuredOutputsParams(**{grammar.kind: grammar.text})
@@ -142,7 +141,7 @@ class V1Adapter(ClientAdapter):
                 await self.guard.check(params)
             if sink.ended:
                 return None
-            if self._direct_tokens and generation.scores is None:
+            if self._path is not None and generation.scores is None:
                 return await self._add_direct(generation, prompt, params, sink, lora)
             return self._begin(generation, prompt, params, sink, lora)
         except REFUSALS as error:
@@ -189,6 +188,10 @@ class V1Adapter(ClientAdapter):
             return super().unfinished()
         processor = self.client.output_processor
         return int(processor.get_num_unfinished_requests()) + int(self._sequences.queue.waiting)
+
+    def record_steps(self) -> None:
+        if self._path is not None:
+            self._path.statistics.record()
 
     def fail_all(self, error: EndpointError) -> None:
         super().fail_all(error)

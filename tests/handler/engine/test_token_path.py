@@ -73,7 +73,7 @@ def test_every_gap_between_tokens_is_counted(told: dict[str, Any]) -> None:
 def test_a_request_goes_when_the_one_before_it_has_its_first_token_and_is_counted_as_waiting_until_then(
     told: dict[str, Any],
 ) -> None:
-    assert told["paced"] == {"waiting": [0, 0, 6, 5], "second": [False, True]}
+    assert told["paced"] == {"waiting": [0, 6, 5], "second": [False, True]}
 
 
 @pytest.mark.parametrize("kind", ["registered first", "one by one"])

@@ -102,7 +102,7 @@ class Story:
         queued = QueuedRequests(llm, QueueLimits(slots=1000, share=share, reserved=0, pace=pace))
         self.queue = queued.queue
         self.path = TokenPath.install(llm, queued.queue, queued.process_outputs)
-        self.path._gap_histograms = [{0: self.histogram.labels("0")}]
+        self.path.statistics.gap_histograms = [{0: self.histogram.labels("0")}]
         self.sinks: dict[str, Heard] = {}
 
     def record(self, scheduler_stats: SchedulerStats, **told: object) -> None:
@@ -139,6 +139,7 @@ class Story:
         before = None
         while before != (before := json.dumps([sink.pushes for sink in self.sinks.values()])):
             await asyncio.sleep(0.05)
+        self.path.statistics.record()
         gaps = [one.value for one in next(iter(self.histogram.collect())).samples if one.name == "gaps_count"]
         found = {name: {"pushes": sink.pushes, "failed": sink.failed} for name, sink in self.sinks.items()}
         return {**found, "gaps": gaps[0]}

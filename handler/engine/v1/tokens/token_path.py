@@ -28,13 +28,12 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.core_client import _process_utility_output
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestState
-from vllm.v1.metrics.loggers import PrometheusStatLogger
 from vllm.v1.metrics.stats import IterationStats
 
 from handler.engine.core_queue import CoreQueue
 from handler.engine.v1.tokens import version_differences as versions
-from handler.engine.v1.tokens.histogram import observe_all
 from handler.engine.v1.tokens.sink_collector import SinkCollector
+from handler.engine.v1.tokens.step_statistics import StepStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +52,9 @@ class TokenPath:
         self._resources = llm.engine_core.resources
         self._processor = llm.output_processor
         self._states: dict[str, RequestState] = llm.output_processor.request_states
-        self._manager = llm.logger_manager
-        # vLLM's histograms of the time between tokens, by the engine's index.
-        loggers = () if self._manager is None else self._manager.stat_loggers
-        prometheus = [each for each in loggers if isinstance(each, PrometheusStatLogger)]
-        self._gap_histograms = [each.histogram_inter_token_latency for each in prometheus]
-        self._mm_stats = versions.mm_cache_stats(llm)
+        self.statistics = StepStatistics(llm)
         # Of several cores: vLLM's client notes which requests of which core have ended.
         self._note_ended = getattr(type(llm.engine_core), "process_engine_outputs", None)
-        self._log_stats = bool(llm.log_stats)
         self._loop = asyncio.get_running_loop()
         self._socket: zmq.Socket[bytes] = zmq.Socket.shadow(self._resources.output_socket)
         self._fd = int(self._socket.getsockopt(zmq.FD))
@@ -100,6 +93,7 @@ class TokenPath:
         if self._open:
             self._open = False
             self._loop.remove_reader(self._fd)
+            self.statistics.record()
             self._processor.propagate_error(error)
 
     def _readable(self) -> None:
@@ -112,7 +106,7 @@ class TokenPath:
                 self._resources.validate_alive(frames)
                 message = self._client.decoder.decode(frames)
                 again = place == MAX_MESSAGES - 1 or time.monotonic() > end
-                frames = None if again else self._receive()
+                frames = self._receive() if not again and self._arrived() else None
                 self._more = frames is not None
                 self._take(message)
         except Exception as error:
@@ -131,9 +125,16 @@ class TokenPath:
         if not self._open or self._socket.closed:
             return None
         try:
-            return self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            frames = [self._socket.recv(zmq.NOBLOCK, copy=False)]
         except zmq.Again:
             return None
+        while frames[-1].more:
+            frames.append(self._socket.recv(copy=False))
+        return frames
+
+    def _arrived(self) -> bool:
+        """Whether there is another message. An exception costs more than to ask."""
+        return not self._socket.closed and bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
     def _flush(self) -> None:
         self._more = False
@@ -151,8 +152,8 @@ class TokenPath:
         outputs = message.outputs
         if not outputs and not message.scheduler_stats:
             return
-        stats = IterationStats() if self._log_stats and outputs else None
-        gaps: list[float] = []
+        stats = self.statistics.begin(message)
+        gaps = self.statistics.gaps
         others: list[EngineCoreOutput] = []
         aborted: list[str] = []
         shown: bool | None = None
@@ -180,15 +181,7 @@ class TokenPath:
             self._run(self._client.abort_requests_async(aborted))
         self._queue.step(shown)
         self._processor.update_scheduler_stats(message.scheduler_stats)
-        for histograms in self._gap_histograms:
-            observe_all(histograms[message.engine_index], gaps)
-        if self._manager is not None:
-            self._manager.record(
-                engine_idx=message.engine_index,
-                scheduler_stats=message.scheduler_stats,
-                iteration_stats=stats,
-                mm_cache_stats=self._mm_stats(),
-            )
+        self.statistics.end(message)
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(coroutine)

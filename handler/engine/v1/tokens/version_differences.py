@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs
 from vllm.v1.engine.output_processor import OutputProcessor, RequestState
+from vllm.v1.metrics.stats import IterationStats
 
 # 0.24.0 and later: what a prefill found in the caches is an object. 0.16.0: a number.
 PREFILL_STATS: Final = "prefill_stats" in EngineCoreOutput.__struct_fields__
@@ -28,6 +29,12 @@ def supports_path(llm: Any) -> bool:
     """
     parallel = llm.vllm_config.parallel_config
     return not any(getattr(parallel, name, False) for name in ("enable_elastic_ep", "enable_fault_tolerance"))
+
+
+def step_tokens(stats: IterationStats) -> int:
+    """The tokens that were computed. 0.24.0 and later: without those of prompts that were cached."""
+    prompts = stats.prompt_token_stats.computed if PREFILL_STATS else stats.num_prompt_tokens
+    return int(prompts + stats.num_generation_tokens)
 
 
 def mm_cache_stats(llm: Any) -> Callable[[], Any]:
