@@ -100,6 +100,16 @@ def test_the_prefix_cache_is_counted(endpoints: list[ServeProcess]) -> None:
     assert "vllm:lora_requests_info" in seen[0]
 
 
+def test_a_scrape_counts_every_token_of_the_replies_before_it(endpoints: list[ServeProcess]) -> None:
+    endpoint, name = endpoints[0], "vllm:generation_tokens_total"
+    before, tokens = endpoint.metric(name), 0
+    for more in (1, 20, 2, 3):
+        body = {"prompt": "Once", "max_tokens": more, "ignore_eos": True}
+        assert endpoint.client.post("/v1/completions", json=body).status_code == 200
+        tokens += more
+        assert endpoint.metric(name) - before == tokens
+
+
 def test_who_drains_is_not_ready_and_ends_what_it_has(endpoints: list[ServeProcess]) -> None:
     endpoint = endpoints[0]
     with ExitStack() as stack:

@@ -70,6 +70,20 @@ def test_every_gap_between_tokens_is_counted(told: dict[str, Any]) -> None:
     assert [told["behind"]["gaps"], told["in time"]["gaps"], told["dead"]["gaps"]] == [gaps, gaps, 2 * len(KINDS)]
 
 
+def test_the_statistics_of_several_steps_are_recorded_together_and_none_is_lost(told: dict[str, Any]) -> None:
+    counted = told["counted"]
+    assert counted["unread"] == 0
+    assert counted["together"] == [{"waiting": 4, "queries": 15, "hits": 6, "tokens": 7, "ended": 1}]
+    assert (counted["at once"], counted["in time"]) == ([7], 9)
+
+
+def test_the_size_of_each_step_is_counted(told: dict[str, Any]) -> None:
+    within = told["counted"]["sizes"]
+    assert within["1.0"] == 1, "only the last step has one token"
+    assert within["2.0"] >= 3, "those before have two; 0.16 counts the tokens of both prompts, too"
+    assert within["8.0"] == within["+Inf"] == 4
+
+
 def test_a_request_goes_when_the_one_before_it_has_its_first_token_and_is_counted_as_waiting_until_then(
     told: dict[str, Any],
 ) -> None:

@@ -24,17 +24,19 @@ from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreReques
 from vllm.v1.engine.core_client import BackgroundResources
 from vllm.v1.engine.output_processor import OutputProcessor, RequestOutputCollector
 from vllm.v1.engine.parallel_sampling import ParentRequest
-from vllm.v1.metrics.stats import SchedulerStats
+from vllm.v1.metrics.stats import IterationStats, PrefixCacheStats, SchedulerStats
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.queue_limits import ONE_BY_ONE, PaceLimit, QueueLimits
 from handler.engine.v1.queued_requests import QueuedRequests
+from handler.engine.v1.tokens import step_statistics
 from handler.engine.v1.tokens.token_path import SinkCollector, TokenPath
 from handler.errors import EndpointError, EngineFailed, InvalidField
 
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
 DEAD = b"ENGINE_CORE_DEAD"
+NEVER = 3600.0  # seconds
 # Fields of a request that have no default. 0.24.0 and later do not have the first.
 UNSET = {"eos_token_id", "mm_features", "pooling_params", "lora_request", "cache_salt", "data_parallel_rank"}
 
@@ -97,17 +99,28 @@ class Story:
             output_handler=None,
         )
         self.llm = llm
-        self.waiting: list[int] = []
+        self.records: list[dict[str, int]] = []
         self.core_has: list[str] = []
         queued = QueuedRequests(llm, QueueLimits(slots=1000, share=share, reserved=0, pace=pace))
         self.queue = queued.queue
         self.path = TokenPath.install(llm, queued.queue, queued.process_outputs)
+        self.sizes = Histogram("sizes", "", registry=None, buckets=(1, 2, 4, 8))
         self.path.statistics.gap_histograms = [{0: self.histogram.labels("0")}]
+        self.path.statistics.size_histograms = [{0: self.sizes}]
         self.sinks: dict[str, Heard] = {}
 
-    def record(self, scheduler_stats: SchedulerStats, **told: object) -> None:
-        """The last of vLLM's own functions that gets the statistics of a step."""
-        self.waiting.append(scheduler_stats.num_waiting_reqs)
+    def record(self, scheduler_stats: SchedulerStats, iteration_stats: IterationStats | None, **others: object) -> None:
+        """The last of vLLM's own functions that gets the statistics of steps."""
+        caches, steps = scheduler_stats.prefix_cache_stats, iteration_stats or IterationStats()
+        self.records.append(
+            {
+                "waiting": scheduler_stats.num_waiting_reqs,
+                "queries": caches.queries,
+                "hits": caches.hits,
+                "tokens": steps.num_generation_tokens,
+                "ended": len(steps.finished_requests),
+            }
+        )
 
     async def sent(self, request: EngineCoreRequest) -> None:
         self.core_has.append(request.request_id)
@@ -170,7 +183,7 @@ async def paced(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     before = second.done()
     story.send({"first": ids[0]}, waiting=5)
     await story.heard()
-    found = {"waiting": story.waiting, "second": [before, second.done()]}
+    found = {"waiting": [each["waiting"] for each in story.records], "second": [before, second.done()]}
     await story.end()
     return found
 
@@ -235,6 +248,37 @@ async def stopped(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     return found
 
 
+async def counted(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    """Steps that are recorded together, a step that says more than can be added up, and one after which time passes."""
+    story = Story(tokenizer)
+    story.request("first")
+    story.request("second")
+    for place in range(3):
+        outputs = [EngineCoreOutput(name, [ids[place]]) for name in story.sinks]
+        story.send_outputs(outputs, SchedulerStats(prefix_cache_stats=PrefixCacheStats(queries=5, hits=2)), None)
+    story.send({"first": ids[3]}, FinishReason.LENGTH, waiting=4)
+    found: dict[str, object] = {"unread": len(story.records)}
+    await story.heard()
+    found["together"] = story.records.copy()
+    found["sizes"] = {
+        each.labels["le"]: each.value for each in next(iter(story.sizes.collect())).samples if "le" in each.labels
+    }
+    story.records.clear()
+    more = SchedulerStats(num_waiting_reqs=7, running_lora_adapters={"adapter": 1})
+    story.send_outputs([EngineCoreOutput("second", [ids[3]])], more, None)
+    while not story.records:
+        await asyncio.sleep(0.01)
+    found["at once"] = [each["waiting"] for each in story.records]
+    step_statistics.RECORDED_AFTER = 0.01
+    story.send({"second": ids[4]}, waiting=9)
+    while len(story.records) < 2:
+        await asyncio.sleep(0.01)
+    found["in time"] = story.records[1]["waiting"]
+    step_statistics.RECORDED_AFTER = NEVER
+    await story.end()
+    return found
+
+
 async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     found: dict[str, object] = {}
 
@@ -260,6 +304,7 @@ async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     found["in time"] = await story.heard()
     await story.end()
 
+    found["counted"] = await counted(tokenizer, ids)
     found["paced"] = await paced(tokenizer, ids)
     found["several"] = await several(tokenizer, ids)
     found["rejected"] = await rejected(tokenizer, ids)
@@ -276,6 +321,7 @@ async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
 
 
 def main() -> None:
+    step_statistics.RECORDED_AFTER = NEVER
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
     ids = tokenizer.encode(TEXT, add_special_tokens=False)
     print(json.dumps({"ids": ids, **asyncio.run(tell(tokenizer, ids))}))

@@ -23,11 +23,13 @@ from vllm.v1.metrics.stats import IterationStats, PrefixCacheStats, SchedulerSta
 from handler.engine.v1.tokens import version_differences as versions
 from handler.engine.v1.tokens.histogram import observe_all
 
-RECORDED_AFTER: Final = 0.1  # seconds
+RECORDED_AFTER = 0.1  # seconds
 # What the scheduler says of a step and is nothing to be added up. Whatever else it says is recorded at once.
 SUMMED: Final = frozenset(
-    "num_running_reqs num_waiting_reqs num_skipped_waiting_reqs step_counter current_wave kv_cache_usage "
-    "encoder_cache_usage prefix_cache_stats".split()
+    (
+        *("num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs", "step_counter", "current_wave"),
+        *("kv_cache_usage", "encoder_cache_usage", "prefix_cache_stats"),
+    )
 )
 OTHERS: Final = tuple(each.name for each in fields(SchedulerStats) if each.name not in SUMMED)
 CACHE_COUNTS: Final = tuple(each.name for each in fields(PrefixCacheStats) if each.name != "reset")
@@ -36,7 +38,9 @@ CACHE_COUNTS: Final = tuple(each.name for each in fields(PrefixCacheStats) if ea
 class StepStatistics:
     """The statistics that have not been recorded yet. Use it on the engine's loop only.
 
-    :ivar gaps: the times between tokens of the present step.
+    :ivar gaps: the times between tokens.
+    :ivar gap_histograms: vLLM's own of these times, by the engine's index.
+    :ivar size_histograms: vLLM's own of the tokens of a step.
     """
 
     def __init__(self, llm: AsyncLLM) -> None:
@@ -44,11 +48,10 @@ class StepStatistics:
         self._enabled = bool(llm.log_stats)
         self._loop = asyncio.get_running_loop()
         self._mm_stats = versions.mm_cache_stats(llm)
-        # vLLM's own histograms, by the engine's index: of the time between tokens, and of the tokens of a step.
         loggers = () if self._manager is None else self._manager.stat_loggers
         prometheus = [each for each in loggers if isinstance(each, PrometheusStatLogger)]
         self.gap_histograms = [each.histogram_inter_token_latency for each in prometheus]
-        self._size_histograms = [each.histogram_iteration_tokens for each in prometheus]
+        self.size_histograms = [each.histogram_iteration_tokens for each in prometheus]
         for each in prometheus:
             each.histogram_iteration_tokens = dict.fromkeys(each.histogram_iteration_tokens, _Unobserved())
         self.gaps: list[float] = []
@@ -92,7 +95,7 @@ class StepStatistics:
             self._timer.cancel()
             self._timer = None
         (gaps, self.gaps), (sizes, self._sizes) = (self.gaps, []), (self._sizes, [])
-        for histograms, values in ((self.gap_histograms, gaps), (self._size_histograms, sizes)):
+        for histograms, values in ((self.gap_histograms, gaps), (self.size_histograms, sizes)):
             for each in histograms:
                 observe_all(each[self._index], values)
         scheduler, self._scheduler = self._scheduler, None
