@@ -159,6 +159,9 @@ class ScriptedEngine:
     def close(self, gate: str) -> None:
         self.loop.call(lambda: self._gates[gate].clear())
 
+    def record_steps(self) -> None:
+        """It has no steps."""
+
     def unfinished(self) -> int:
         return len(self._running)
 
