@@ -90,6 +90,15 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {EXPERTS: True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
     {"tensor_parallel_size": 2},
     {"data_parallel_size": 4},
+    {"data_parallel_size": 2, "data_parallel_rank": 0},
+    {"data_parallel_size": 2, "data_parallel_rank": 1},
+    {"data_parallel_size": 2, "data_parallel_size_local": 1},
+    {"data_parallel_size": 4, "data_parallel_size_local": 2},
+    {"decode_context_parallel_size": 2, "tensor_parallel_size": 8},  # more than the sample model's KV heads
+    {"offload_group_size": 2},
+    {"mamba_ssm_cache_dtype": "float16"},
+    {"spec_method": "ngram"},
+    {"spec_model": str(sample_model.path())},
     {"nnodes": 2},
     {"enable_lora": True},
     {"enable_prefix_caching": True, "enable_chunked_prefill": True, "block_size": 32},
@@ -113,7 +122,10 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {EXPERTS: True, "enable_eplb": True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
 )
 # Companions of which another value of the same class does not do.
-CHOSEN: Final = ("profiler_config.profiler", "structured_outputs_config.backend", "runner", "mamba_backend")
+CHOSEN: Final = (
+    *("profiler_config.profiler", "structured_outputs_config.backend", "runner", "mamba_backend"),
+    "mamba_ssm_cache_dtype",
+)
 
 
 def candidates(name: str) -> Iterator[Any]:
