@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("container.serve")  # also if this is the main module
 EXIT_SETTING = 2
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
+HELP = """serve answers SageMaker's requests on SAGEMAKER_BIND_TO_PORT (8080). Environment variables configure it:
+  ENDPOINT_MODEL=/path/to/model SM_VLLM_MAX_MODEL_LEN=4096 serve
+neuron-endpoint config shows them, neuron-endpoint check tries a model with them, and
+neuron-endpoint translate -- vllm serve ... turns the options of vllm serve into them."""
 # At INFO vLLM's lines bury the stages. No endpoint sends usage statistics.
 ENVIRONMENT_DEFAULTS = {
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -39,6 +43,7 @@ def main() -> None:
     from container import standard_streams
 
     standard_streams.never_raise()
+    refuse_arguments(sys.argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
     from container.server.acceptor_process import AcceptorProcess, listen
@@ -74,6 +79,20 @@ def main() -> None:
         return Service.of(config, lifecycle)
 
     GunicornServer(config, make_service, acceptor).run()
+
+
+def refuse_arguments(arguments: list[str]) -> None:
+    """Ends the process if there are any but the word that SageMaker gives to an image whose command this is.
+
+    An option of `vllm serve` would have no effect, and nobody would hear of it.
+    """
+    arguments = arguments[1:] if arguments[:1] == ["serve"] else arguments
+    if not arguments:
+        return
+    asked = arguments[0] in ("-h", "--help")
+    problem = "" if asked else f"serve: it takes no arguments, and '{arguments[0][:80]}' would have no effect.\n"
+    print(problem + HELP, file=sys.stdout if asked else sys.stderr, flush=True)
+    sys.exit(0 if asked else EXIT_SETTING)
 
 
 def check_shared_memory(directory: str = SHARED_MEMORY) -> None:
