@@ -5,6 +5,7 @@ docs/packaging.md has the table of exit statuses.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import click
 
 FAILED, USAGE, SERVICE, INTERRUPTED = 1, 2, 3, 130
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a write, which names no file
 
 # In the order in which a user meets them. Each is the function `command` of `commands/<name>.py`, unless MODULES names
 # another place. None is imported before it is used, so that `check` and shell completion stay fast.
@@ -113,9 +115,13 @@ def status_of(run: Callable[[], Any]) -> int:
         service = (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)
         return SERVICE if isinstance(error, service) else FAILED
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            problem = f"{error.filename}: {error.strerror}. Give another path."
+        elif error.errno in NO_ROOM:
+            problem = f"{error.strerror}. Free space where this command writes, or write elsewhere."
+        else:
             raise
-        click.echo(f"Error: {error.filename}: {error.strerror}. Give another path.", err=True)
+        click.echo(f"Error: {problem}", err=True)
         return FAILED
     except Exception as error:
         message = _aws_message(error)

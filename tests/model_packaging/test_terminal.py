@@ -266,3 +266,19 @@ def test_the_set_up_says_what_it_is_at_before_each_long_step() -> None:
     steps = re.findall(r'^(?:step|install) "?.{12}', script, re.MULTILINE)
     assert [step.split(" ")[0] for step in steps] == ["step", "install"] * 3 + ["step"]
     assert "unset PORT" in script, "PORT is make's own, and no setting of the endpoint"
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("ulimit -f 64; exec {program} pack {model} --to {directory}/out.tar.gz", "File too large"),
+        ("exec {program} check {model} > /dev/full", "No space left on device"),
+    ],
+    ids=["archive", "output"],
+)
+def test_where_there_is_no_room_one_line_says_so(command: str, problem: str, tmp_path: Path) -> None:
+    words = command.format(program=Path(sys.executable).parent / "neuron-endpoint", model=MODEL, directory=tmp_path)
+    done = subprocess.run(("bash", "-c", words), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"Error: {problem}. Free space where this command writes, or write elsewhere.\n"
+    assert not list(tmp_path.iterdir()), "nothing half written stays"
