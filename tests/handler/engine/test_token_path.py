@@ -74,7 +74,7 @@ def test_the_statistics_of_several_steps_are_recorded_together_and_none_is_lost(
     counted = told["counted"]
     assert counted["unread"] == 0
     assert counted["together"] == [{"waiting": 4, "queries": 15, "hits": 6, "tokens": 7, "ended": 1}]
-    assert (counted["at once"], counted["in time"]) == ([7], 9)
+    assert (counted["at once"], counted["in time"]) == ([7, 8], 9)
 
 
 def test_the_size_of_each_step_is_counted(told: dict[str, Any]) -> None:

@@ -264,16 +264,22 @@ async def counted(tokenizer: Any, ids: list[int]) -> dict[str, object]:
         each.labels["le"]: each.value for each in next(iter(story.sizes.collect())).samples if "le" in each.labels
     }
     story.records.clear()
-    more = SchedulerStats(num_waiting_reqs=7, running_lora_adapters={"adapter": 1})
-    story.send_outputs([EngineCoreOutput("second", [ids[3]])], more, None)
+    for place, more in enumerate(
+        (
+            SchedulerStats(num_waiting_reqs=7, running_lora_adapters={"adapter": 1}),
+            SchedulerStats(num_waiting_reqs=8, prefix_cache_stats=PrefixCacheStats(reset=True)),
+        )
+    ):
+        story.send_outputs([EngineCoreOutput("second", [ids[3 + place]])], more, None)
+        while len(story.records) <= place:
+            await asyncio.sleep(0.01)
+    found["at once"] = [each["waiting"] for each in story.records]
+    story.records.clear()
+    step_statistics.RECORDED_AFTER = 0.01
+    story.send({"second": ids[5]}, waiting=9)
     while not story.records:
         await asyncio.sleep(0.01)
-    found["at once"] = [each["waiting"] for each in story.records]
-    step_statistics.RECORDED_AFTER = 0.01
-    story.send({"second": ids[4]}, waiting=9)
-    while len(story.records) < 2:
-        await asyncio.sleep(0.01)
-    found["in time"] = story.records[1]["waiting"]
+    found["in time"] = story.records[0]["waiting"]
     step_statistics.RECORDED_AFTER = NEVER
     await story.end()
     return found

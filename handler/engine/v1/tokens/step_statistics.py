@@ -24,7 +24,8 @@ from handler.engine.v1.tokens import version_differences as versions
 from handler.engine.v1.tokens.histogram import observe_all
 
 RECORDED_AFTER = 0.1  # seconds
-# What the scheduler says of a step and is nothing to be added up. Whatever else it says is recorded at once.
+# What the scheduler says of a step: the last value counts, or, of the prefix cache, numbers are added up. Whatever else
+# it says is recorded at once.
 SUMMED: Final = frozenset(
     (
         *("num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs", "step_counter", "current_wave"),
@@ -32,7 +33,8 @@ SUMMED: Final = frozenset(
     )
 )
 OTHERS: Final = tuple(each.name for each in fields(SchedulerStats) if each.name not in SUMMED)
-CACHE_COUNTS: Final = tuple(each.name for each in fields(PrefixCacheStats) if each.name != "reset")
+CACHE_COUNTS: Final = tuple(each.name for each in fields(PrefixCacheStats) if type(each.default) is int)
+CACHE_OTHERS: Final = tuple(each.name for each in fields(PrefixCacheStats) if each.name not in CACHE_COUNTS)
 
 
 class StepStatistics:
@@ -83,7 +85,7 @@ class StepStatistics:
             if earlier is not None and earlier.prefix_cache_stats is not None:
                 _add(scheduler, earlier.prefix_cache_stats)
             self._scheduler = scheduler
-            if any(getattr(scheduler, name) for name in OTHERS):
+            if _says(scheduler, OTHERS) or _says(scheduler.prefix_cache_stats, CACHE_OTHERS):
                 self.record()
                 return
         if self._timer is None:
@@ -118,11 +120,14 @@ class _Unobserved:
         pass
 
 
+def _says(statistics: object, names: tuple[str, ...]) -> bool:
+    return any(getattr(statistics, name, None) for name in names)
+
+
 def _add(scheduler: SchedulerStats, earlier: Any) -> None:
     counts = scheduler.prefix_cache_stats
     if counts is None:
         scheduler.prefix_cache_stats = earlier
         return
-    counts.reset = counts.reset or earlier.reset
     for name in CACHE_COUNTS:
         setattr(counts, name, getattr(counts, name) + getattr(earlier, name))
