@@ -83,8 +83,6 @@ class CountReply(Reply):
 
 def message(chat: Mapping[str, Any]) -> dict[str, Any]:
     """The message for a whole chat. Arguments that the limit of tokens has cut off are read as far as they go."""
-    from pydantic_core import from_json  # vLLM imports it, too: it would delay the start before that
-
     choice, usage = chat["choices"][0], chat["usage"]
     said = choice["message"]
     content: list[dict[str, Any]] = []
@@ -94,7 +92,7 @@ def message(chat: Mapping[str, Any]) -> dict[str, Any]:
     if said.get("content"):
         content.append({"type": "text", "text": said["content"]})
     for call in said.get("tool_calls") or ():
-        arguments = from_json(call["function"]["arguments"] or "{}", allow_partial=True)
+        arguments = tool_input(call["function"]["arguments"])
         content.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments})
     return {
         "id": message_id(chat["id"]),
@@ -105,3 +103,14 @@ def message(chat: Mapping[str, Any]) -> dict[str, Any]:
         **stop_of(choice, tools=any(block["type"] == "tool_use" for block in content)),
         "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
     }
+
+
+def tool_input(arguments: str) -> dict[str, Any]:
+    """The object that a model's text spells, as far as it goes. Empty if it spells none: the API has objects only."""
+    from pydantic_core import from_json  # vLLM imports it, too: it would delay the start before that
+
+    try:
+        value = from_json(arguments, allow_partial=True, allow_inf_nan=False)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

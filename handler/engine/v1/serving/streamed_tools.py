@@ -186,7 +186,7 @@ def _rest(stream: _Stream, whole_text: ExtractedToolCallInformation) -> DeltaMes
 def _value(arguments: str) -> object:
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 
@@ -206,7 +206,9 @@ def _with_types(extracted: ExtractedToolCallInformation, tools: Sequence[Any] | 
     """Gives the arguments of calls the types of the tool's schema: a text becomes the value that it is as JSON."""
     schemas = {tool.function.name: (tool.function.parameters or {}).get("properties", {}) for tool in tools or ()}
     for call in extracted.tool_calls:
-        arguments, properties = json.loads(call.function.arguments), schemas.get(call.function.name, {})
+        arguments, properties = _value(call.function.arguments), schemas.get(call.function.name, {})
+        if not isinstance(arguments, dict):
+            continue
         typed = {name: _typed(value, properties.get(name)) for name, value in arguments.items()}
         call.function.arguments = json.dumps(typed, ensure_ascii=False)
     return extracted
@@ -217,8 +219,5 @@ def _typed(value: object, schema: object) -> object:
     names = [kinds] if isinstance(kinds, str) else kinds or []
     if not isinstance(value, str) or "string" in names:
         return value
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        return value
+    parsed = _value(value)
     return parsed if any(type(parsed) in PYTHON_TYPES.get(name, ()) for name in names) else value
