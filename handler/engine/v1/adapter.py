@@ -8,6 +8,7 @@ What is used beside `EngineClient`: `AsyncLLM.from_engine_args`, `tokenizer`, `v
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from asyncio import to_thread
@@ -116,6 +117,7 @@ class V1Adapter(ClientAdapter):
         self.facts = replace(self.facts, grammars=parts.grammars)
         self._sequences: Any = None
         self._path: Any = None
+        self._loop = asyncio.get_running_loop()
         if parts.direct:
             from handler.engine.v1.queued_requests import QueuedRequests, check_inputs
             from handler.engine.v1.tokens import version_differences
@@ -205,6 +207,12 @@ class V1Adapter(ClientAdapter):
         if self.guard is not None:
             self.guard.close()
         super().shutdown()
+        # vLLM's thread that has seen the core's end may be first, and closes the sockets later, or never if the loop
+        # has ended by then. Whoever collects the garbage would then wait for ever for the end of their ZMQ context.
+        resources = getattr(getattr(self.client, "engine_core", None), "resources", None)
+        for name in ("input_socket", "output_socket"):
+            if (socket := getattr(resources, name, None)) is not None:
+                self._loop.call_soon_threadsafe(socket.close, 0)
         # 0.16.0: vLLM leaves the tasks of its tokenizer behind (utils/async_utils.py).
         encoder = getattr(getattr(self.client, "renderer", None), "get_async_tokenizer", None)
         for task in () if encoder is None else encoder()._batcher_tasks:

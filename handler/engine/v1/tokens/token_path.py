@@ -93,8 +93,8 @@ class TokenPath:
         if self._open:
             self._open = False
             self._loop.remove_reader(self._fd)
-            self.statistics.record()
             self._processor.propagate_error(error)
+            self.statistics.record()
 
     def _readable(self) -> None:
         again = False
