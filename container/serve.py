@@ -25,7 +25,7 @@ EXIT_SETTING = 2
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 HELP = """serve answers SageMaker's requests on SAGEMAKER_BIND_TO_PORT (8080). Environment variables configure it:
   ENDPOINT_MODEL=/path/to/model SM_VLLM_MAX_MODEL_LEN=4096 serve
-neuron-endpoint config shows them, neuron-endpoint check tries a model with them, and
+neuron-endpoint config explain shows them, neuron-endpoint check tries a model with them, and
 neuron-endpoint translate -- vllm serve ... turns the options of vllm serve into them."""
 # At INFO vLLM's lines bury the stages. No endpoint sends usage statistics.
 ENVIRONMENT_DEFAULTS = {
