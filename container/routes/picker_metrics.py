@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -20,6 +21,7 @@ RUNNING, WAITING, KV_USE = "vllm:num_requests_running", "vllm:num_requests_waiti
 HITS, QUERIES, LORA = "vllm:prefix_cache_hits", "vllm:prefix_cache_queries", "vllm:lora_requests_info"
 OLDER = ("vllm:gpu_cache_usage_perc", "vllm:gpu_prefix_cache_hits", "vllm:gpu_prefix_cache_queries")
 OLDER_NAMES = dict(zip((KV_USE, HITS, QUERIES), OLDER, strict=True))
+LOOP_WITHIN = 1.0  # seconds
 NO_LORA = {"max_lora": "0", "running_lora_adapters": "", "waiting_lora_adapters": ""}
 
 
@@ -40,8 +42,8 @@ def engine_families(service: Service, names: Collection[str] = ()) -> dict[str, 
 
     :param names: of the samples that are read; empty for all.
     """
-    for engine in service.engines():
-        engine.record_steps()
+    with suppress(TimeoutError):  # a busy loop is not waited for
+        service.loop.run(_record_steps(service), LOOP_WITHIN)
     further = [] if service.models is None else [engine.metrics_registry for engine in service.models.engines()]
     families: dict[str, Metric] = {}
     for registry in (REGISTRY, *(registry for registry in further if registry is not None)):
@@ -51,6 +53,11 @@ def engine_families(service: Service, names: Collection[str] = ()) -> dict[str, 
             else:
                 families[family.name] = family
     return families
+
+
+async def _record_steps(service: Service) -> None:
+    for engine in service.engines():
+        engine.record_steps()
 
 
 def _complete(families: dict[str, Metric], engine: Engine) -> None:

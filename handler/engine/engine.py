@@ -28,7 +28,6 @@ from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.hardware import host_memory
 
 DEFAULT_MAX_SEQUENCES = 128
-METRICS_WITHIN = 1.0  # seconds
 logger = logging.getLogger(__name__)
 
 
@@ -131,11 +130,7 @@ class Engine:
         return self._adapter.unfinished()
 
     def record_steps(self) -> None:
-        """Brings vLLM's metrics up to date. Call from another thread than the loop's. A busy loop is not waited for."""
-        with suppress(TimeoutError):
-            self.loop.run(self._record_steps(), METRICS_WITHIN)
-
-    async def _record_steps(self) -> None:
+        """Brings vLLM's metrics up to date. Call on the loop."""
         self._adapter.record_steps()
 
     def ended(self) -> str:

@@ -1,6 +1,6 @@
 """Adds up vLLM's statistics of several steps, and gives them to vLLM's loggers together.
 
-vLLM records every step by itself: 14 counters, of which most get a zero, and 5 gauges. With 32 streams that was a tenth
+vLLM records every step by itself: 14 counters, of which most get a zero, and 5 gauges. With 32 streams that was 8 %
 of a token's cost. All that a step adds up can be added up before, and of a gauge the last value counts. Whoever reads
 the metrics has `record` called first, so nobody sees an old one.
 
@@ -85,7 +85,7 @@ class StepStatistics:
             if earlier is not None and earlier.prefix_cache_stats is not None:
                 _add(scheduler, earlier.prefix_cache_stats)
             self._scheduler = scheduler
-            if _says(scheduler, OTHERS) or _says(scheduler.prefix_cache_stats, CACHE_OTHERS):
+            if _has_any(scheduler, OTHERS) or _has_any(scheduler.prefix_cache_stats, CACHE_OTHERS):
                 self.record()
                 return
         if self._timer is None:
@@ -120,7 +120,7 @@ class _Unobserved:
         pass
 
 
-def _says(statistics: object, names: tuple[str, ...]) -> bool:
+def _has_any(statistics: object, names: tuple[str, ...]) -> bool:
     return any(getattr(statistics, name, None) for name in names)
 
 
