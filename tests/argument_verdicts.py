@@ -123,7 +123,10 @@ COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
 )
 # Companions of which another value of the same class does not do.
 CHOSEN: Final = (
-    *("profiler_config.profiler", "structured_outputs_config.backend", "runner", "mamba_backend"),
+    "profiler_config.profiler",
+    "structured_outputs_config.backend",
+    "runner",
+    "mamba_backend",
     "mamba_ssm_cache_dtype",
 )
 
