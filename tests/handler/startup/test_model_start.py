@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,7 +144,9 @@ def test_a_second_engines_figures_take_nothing_from_the_first() -> None:
         _, own = engine_metrics.with_own_registry(second)
         first.labels("first").inc()
         engine = SimpleNamespace(metrics_registry=own)
-        service: Any = SimpleNamespace(models=SimpleNamespace(engines=lambda: [engine]), engines=lambda: [])
+        models = SimpleNamespace(engines=lambda: [engine])
+        loop = SimpleNamespace(run=lambda records, _: asyncio.run(records))
+        service: Any = SimpleNamespace(models=models, engines=lambda: [], loop=loop)
         scraped: Any = SimpleNamespace(collect=lambda: picker_metrics(service))
         text = generate_latest(scraped).decode()
         assert 'vllm:test_tokens_total{model_name="first"} 2.0' in text
