@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from handler.errors.base import one_line
+
 
 class Severity(StrEnum):
     """ERROR stops the start. WARNING does not. INFO explains a choice that was made for the user."""
@@ -29,6 +31,10 @@ class Finding:
     setting: str
     why: str
     fix: str
+
+    def __post_init__(self) -> None:
+        for field in ("setting", "why", "fix"):  # they name files of a model, and show values
+            object.__setattr__(self, field, one_line(getattr(self, field)))
 
     def document(self) -> dict[str, str]:
         return {**asdict(self), "severity": self.severity.value}

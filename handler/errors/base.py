@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
 
 # OpenAI's error type, where the status decides it.
 TYPES = {404: "not_found_error", 429: "rate_limit_error", 503: "service_unavailable_error", 504: "timeout_error"}
+# A model's file names and a client's texts occur in messages, which logs and terminals show: they may not end a line,
+# steer the terminal or turn the text around.
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def one_line(text: str) -> str:
+    """The text with a space for each control character."""
+    return CONTROL.sub(" ", text)
 
 
 class EndpointError(Exception):
     """Root of the tree. A class with a status in TYPES has the error type from there.
 
-    :param message: one or two sentences for the client: what is wrong, and what fixes it.
+    :param message: one or two sentences for the client: what is wrong, and what fixes it. One line: a control
+        character becomes a space.
     :param param: the request field or the setting at fault, if there is one.
     """
 
@@ -23,8 +33,8 @@ class EndpointError(Exception):
         cls.kind = TYPES.get(cls.status, cls.kind)
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = one_line(message)
+        super().__init__(self.message)
         self.param = param
 
     def document(self) -> dict[str, dict[str, str | None]]:

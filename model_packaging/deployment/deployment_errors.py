@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from handler.errors import ClientError, ServerError
+from handler.errors.base import one_line
 from model_packaging.deployment.diagnosis import Diagnosis
 
 
@@ -17,9 +18,11 @@ class ExplainedFailure(ServerError):
     tail, tail_title = 20, "The last lines:"
 
     def __init__(self, message: str, diagnosis: Diagnosis | None, log: Sequence[str]) -> None:
+        super().__init__(message)
         self.diagnosis = diagnosis
-        told = [self.tail_title, *(f"  {line}" for line in log[-self.tail :])] if log else []
-        super().__init__("\n".join([message, *(diagnosis.lines() if diagnosis else told)]))
+        told = [self.tail_title, *(f"  {one_line(line)}" for line in log[-self.tail :])] if log else []
+        self.message = "\n".join([self.message, *(diagnosis.lines() if diagnosis else told)])
+        self.args = (self.message,)
 
 
 class DeploymentFailed(ExplainedFailure):

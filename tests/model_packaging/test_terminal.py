@@ -17,10 +17,14 @@ import boto3
 import click
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
 import sample_model
+from handler.config.finding import Finding, Severity
+from handler.errors import EndpointError
 from model_packaging.cli import main
 from model_packaging.console.tables import _fitted, plain_table
 from model_packaging.deployment.container_log import as_text
@@ -282,3 +286,24 @@ def test_where_there_is_no_room_one_line_says_so(command: str, problem: str, tmp
     assert done.returncode == 1
     assert done.stderr == f"Error: {problem}. Free space where this command writes, or write elsewhere.\n"
     assert not list(tmp_path.iterdir()), "nothing half written stays"
+
+
+@pytest.mark.parametrize(("command", "stream"), [(("check",), "stdout"), (("pack", "--to", "pack.tar.gz"), "stderr")])
+def test_a_files_name_neither_steers_the_terminal_nor_begins_a_line(
+    command: tuple[str, ...], stream: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(MODEL, model)
+    (model / "weights\x1b]0;title\x07\nFAKE: it is fine.safetensors").write_bytes(b"xxxxxxxx")
+    name, *options = command
+    shown = on_terminal(120, name, str(model), *options, stream=stream)
+    assert "safetensors file" in shown
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", shown)
+    assert not re.search("^FAKE", shown, re.MULTILINE)
+
+
+@given(st.text())
+def test_what_is_said_is_one_line(text: str) -> None:
+    said = [EndpointError(text).message, Finding("code", Severity.ERROR, text, text, text).why]
+    assert all(len(each.splitlines()) <= 1 for each in said)
+    assert {len(each) for each in said} == {len(text)}
