@@ -68,12 +68,13 @@ def timeline(starts: Mapping[str, Stages]) -> Figure:
     finding = ", ".join(f"{start}: ready after {end:.0f} s" for start, end in ends.items())
     figure, (axes,) = style.new_figure(f"{finding[:1].upper()}{finding[1:]}", height=1.4 + 0.6 * len(starts))
     for start, found in starts.items():
+        bar: Any = start  # its name is a place, too, which matplotlib's types leave out
         for name, (began, lasted) in found.items():
             step = name.removeprefix("compile: ")
             shown = step if step in STEPS else "other steps"
             axes.barh(start, lasted, left=began, color=STEPS.get(step, style.GREY), edgecolor="white", label=shown)
             if lasted > 0.08 * max(ends.values()):
-                axes.text(began + lasted / 2, start, f"{lasted:.0f} s", ha="center", va="center", color="white")
+                axes.text(began + lasted / 2, bar, f"{lasted:.0f} s", ha="center", va="center", color="white")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     axes.legend(handles.values(), handles.keys(), loc="center left", bbox_to_anchor=(1, 0.5))
     axes.invert_yaxis()
@@ -143,7 +144,7 @@ def cost(prices: Mapping[str, float], rates: Mapping[str, float]) -> Figure:
     ends = [min(span), max(span)]
     for name, price in prices.items():
         (line,) = axes.loglog(ends, [per_million(price, rate) for rate in ends])
-        style.label(axes, ends[1], per_million(price, ends[1]), f"{name}: {price} an hour", line.get_color())
+        style.label(axes, ends[1], per_million(price, ends[1]), f"{name}: {price} an hour", str(line.get_color()))
         if name in measured:
             axes.plot(rates[name], measured[name], "o", color=line.get_color())
     axes.set(xlabel="tokens/s", ylabel="cost of a million tokens")

@@ -31,6 +31,7 @@ import sample_model
 from handler.config.fields import fields
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, VERDICTS, tried_class
+from handler.json_value import mapping
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.vllm_versions import public
 
@@ -72,7 +73,7 @@ NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
 # Texts that spell a number or a switch. vLLM reads some of them as that.
 SPELLED: Final = ("1", "2", "true")
-EVERY: Final = (True, False, -1, 0, 1, 2, 128, *UNKNOWN, *SPELLED, ["a"], {})
+EVERY: Final[tuple[object, ...]] = (True, False, -1, 0, 1, 2, 128, *UNKNOWN, *SPELLED, ["a"], {})
 # Numbers of which vLLM has a list: those in its message are right, tried or not. And names that a plugin of the user
 # may add to vLLM's list.
 LISTED: Final = re.compile(r"Input should be \d")
@@ -148,7 +149,7 @@ def candidates(name: str) -> Iterator[Any]:
 
 def words(annotation: Any) -> Iterator[str | int]:
     """The texts and numbers of an annotation's literals, and the texts of its enumerations."""
-    if isinstance(annotation, typing.TypeAliasType if sys.version_info >= (3, 12) else ()):
+    if sys.version_info >= (3, 12) and isinstance(annotation, typing.TypeAliasType):
         annotation = annotation.__value__
     if typing.get_origin(annotation) is typing.Literal:
         yield from (value for value in typing.get_args(annotation) if isinstance(value, str | int))
@@ -235,7 +236,7 @@ class Questions:
             if name == EXPERTS:
                 whole.update(model=self.directory, skip_tokenizer_init=True)
             elif key:
-                whole[outer] = {**(whole.get(outer) or {}), key: value}
+                whole[outer] = {**mapping(whole.get(outer)), key: value}
             else:
                 whole[name] = value
         _, why = self.configure(whole)

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypedDict
+
+
+class AwsKeys(TypedDict):
+    """Arguments of `boto3.client`."""
+
+    region_name: str
+    aws_access_key_id: str
+    aws_secret_access_key: str
+
 
 REGION: Final = "us-east-1"
-KEYS: Final = {"region_name": REGION, "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+KEYS: Final[AwsKeys] = {"region_name": REGION, "aws_access_key_id": "test", "aws_secret_access_key": "test"}
 VARIABLES: Final = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}

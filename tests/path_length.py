@@ -69,7 +69,8 @@ def main() -> int:
     path.watch(PromptRenderer, "text")
     path.watch(PromptRenderer, "chat")
     path.watch(LoopThread, "task")
-    path.watch(engine._adapter.client.engine_core, "add_request_async")
+    adapter: Any = engine._adapter  # it has vLLM's own client
+    path.watch(adapter.client.engine_core, "add_request_async")
     path.watch(ReplyBuffer, "write")
     ours, theirs = socket.socketpair()
     service.loop.call(connections.take, theirs)

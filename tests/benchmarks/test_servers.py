@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import msgspec
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from benchmarks.lib import process_usage as processes
-from benchmarks.lib.contestant import KINDS, Contestant
+from benchmarks.lib.contestant import KINDS, REAL, Contestant
 from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.lib.probe import Ping, ask
 
@@ -105,8 +105,8 @@ for n in range(1000):
 
 
 def test_both_sides_get_the_same_engine(tmp_path: Path) -> None:
-    ours = KINDS["container"]("ours", 1, tmp_path, tmp_path)
-    theirs = KINDS["vllm"]("theirs", 2, tmp_path, tmp_path)
+    ours = KINDS["container"]("ours", 1, tmp_path, tmp_path, REAL)
+    theirs = KINDS["vllm"]("theirs", 2, tmp_path, tmp_path, REAL)
     arguments = dict(zip(theirs.command, theirs.command[1:], strict=False))
     assert ours.environment["SM_VLLM_MAX_NUM_SEQS"] == arguments["--max-num-seqs"]
     assert ours.environment["SM_VLLM_MAX_MODEL_LEN"] == arguments["--max-model-len"]

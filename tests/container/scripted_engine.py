@@ -106,7 +106,7 @@ class ScriptedEngine:
         return error if isinstance(error, EndpointError) else GenerationFailed(type(error).__name__)
 
     async def _play(self, generation: Generation, script: str, request: EngineRequest) -> None:
-        text, ids, finish = "", [], "stop"
+        text, ids, finish = "", list[int](), "stop"
         try:
             async for piece in self._pieces(script):
                 await asyncio.sleep(0)

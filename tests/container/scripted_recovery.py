@@ -20,6 +20,7 @@ from container.server.gunicorn_server import GunicornServer
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import EngineFailed
+from handler.startup.serving_state import ServingState
 from tests.container.scripted_engine import ScriptedEngine
 
 DIRECTORY, RESTARTS = Path(sys.argv[1]), int(sys.argv[2])
@@ -53,24 +54,24 @@ class RecoveringServer(GunicornServer):
         return app
 
 
-def start(service: Service) -> None:
+def start(state: ServingState) -> None:
     """Instead of bringing a model and starting vLLM."""
     lives = DIRECTORY / "lives"
     with lives.open("a") as file:
         file.write("x")
     life = lives.stat().st_size
-    engine = ScriptedEngine(service.loop, quick=True)
+    engine = ScriptedEngine(state.loop, quick=True)
     if life > 1:
         engine.open("second")
         while not (DIRECTORY / f"go-{life}").exists():
             time.sleep(POLL)
-    service.engine = engine  # type: ignore[assignment]  # a stand-in
-    service.lifecycle.ready()
+    state.engine = engine  # type: ignore[assignment]  # a stand-in
+    state.lifecycle.ready()
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    worker.start = start  # type: ignore[attr-defined]
+    worker.start = start  # type: ignore[attr-defined]  # the name under which it has imported it
     engine_watchdog.LINGER = 0.05
     config = EndpointConfig(
         model="scripted", port=0, engine_restarts=RESTARTS, enable_sessions=True, neuron_monitor=False

@@ -22,6 +22,7 @@ from container.server import engine_watchdog, worker
 from container.server.acceptor_process import AcceptorProcess
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.startup.serving_state import ServingState
 from tests.container.scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
 # Small, so that a test can meet them.
@@ -96,12 +97,12 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         return app
 
 
-def start(service: Service) -> None:
+def start(state: ServingState) -> None:
     """Instead of bringing a model and starting vLLM."""
-    engine = ScriptedEngine(service.loop, quick="--threads" not in sys.argv)
+    engine = ScriptedEngine(state.loop, quick="--threads" not in sys.argv)
     engine.traits = replace(engine.traits, multimodal="--images" in sys.argv)
-    service.engine = engine  # type: ignore[assignment]  # a stand-in
-    service.lifecycle.ready()
+    state.engine = engine  # type: ignore[assignment]  # a stand-in
+    state.lifecycle.ready()
 
 
 if __name__ == "__main__":
@@ -114,5 +115,5 @@ if __name__ == "__main__":
     connection.LINGER_BYTES = LINGER_BYTES
     connections.KEEP_SECONDS = KEEP_SECONDS
     engine_watchdog.LINGER = 0.1
-    worker.start = start  # type: ignore[attr-defined]
+    worker.start = start  # type: ignore[attr-defined]  # the name under which it has imported it
     ScriptedServer().run()

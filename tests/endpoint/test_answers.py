@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,8 +12,11 @@ from tests.endpoint.serve_process import ServeProcess
 
 pytestmark = pytest.mark.engine
 
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletionMessageParam
+
 QUESTION = "What does /ping mean?"
-MESSAGES = [{"role": "user", "content": QUESTION}]
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": QUESTION}]
 PLAIN = f"Question: {QUESTION}\nAnswer:"
 
 
@@ -117,7 +120,7 @@ def test_openai_client_streamed(endpoint: ServeProcess) -> None:
     import openai
 
     client = openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="unused")
-    stream = client.chat.completions.create(model="sample", messages=MESSAGES, temperature=0, stream=True)  # type: ignore[call-overload]
+    stream = client.chat.completions.create(model="sample", messages=MESSAGES, temperature=0, stream=True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == answer()
 
 
@@ -126,7 +129,7 @@ def test_openai_client_reads_our_errors(endpoint: ServeProcess) -> None:
 
     client = openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="unused", max_retries=0)
     with pytest.raises(openai.NotFoundError) as caught:
-        client.chat.completions.create(model="nope", messages=MESSAGES)  # type: ignore[call-overload]
+        client.chat.completions.create(model="nope", messages=MESSAGES)
     assert caught.value.code == "model_not_found"
     assert "'sample'" in str(caught.value)
 

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
@@ -57,6 +58,14 @@ def load(endpoint: ServeProcess) -> list[float]:
     return [values[name] for name in LOAD]
 
 
+def is_loaded(endpoint: ServeProcess) -> bool:
+    return min(load(endpoint)) > 0
+
+
+def is_idle(endpoint: ServeProcess) -> bool:
+    return load(endpoint) == [0, 0, 0]
+
+
 def picked(endpoints: list[ServeProcess]) -> ServeProcess:
     """The endpoint with the shortest queue, then with the fewest requests."""
     return min(endpoints, key=load)
@@ -76,7 +85,7 @@ def test_a_picker_finds_the_idle_endpoint(endpoints: list[ServeProcess]) -> None
         with ExitStack() as stack:
             for _ in range(3 * SLOTS):
                 sent(busy, stack)
-            busy.until(lambda busy=busy: min(load(busy)) > 0, 60)  # the KV cache is in use from the first step on
+            busy.until(partial(is_loaded, busy), 60)  # the KV cache is in use from the first step on
             waiting, running, kv_use = load(busy)
             assert 1 <= waiting <= 2 * SLOTS  # whoever has ended counts no more
             assert running == SLOTS
@@ -84,7 +93,7 @@ def test_a_picker_finds_the_idle_endpoint(endpoints: list[ServeProcess]) -> None
             assert picked(endpoints) is idle
             assert load(idle) == [0, 0, 0]
         # All clients have left. No step of the engine follows that could say so.
-        busy.until(lambda busy=busy: load(busy) == [0, 0, 0], 60)
+        busy.until(partial(is_idle, busy), 60)
 
 
 def test_the_prefix_cache_is_counted(endpoints: list[ServeProcess]) -> None:

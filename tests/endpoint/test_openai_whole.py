@@ -275,6 +275,10 @@ def test_responses(client: openai.OpenAI) -> None:
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     with client.responses.stream(model="sample", input=MESSAGES, text=form, temperature=0) as stream:
         created = next(iter(stream))
+        assert created.type == "response.created"
+        assert created.response.text is not None
+        assert created.response.text.format is not None
+        assert created.response.text.format.type == "json_schema"
         assert created.response.text.format.schema_ == SCHEMA
         assert stream.get_final_response().output_text == FIXED
 

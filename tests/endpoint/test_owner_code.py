@@ -96,7 +96,7 @@ def test_code_alone_starts_without_an_engine(tmp_path: Path) -> None:
 
 def test_an_example_of_the_aws_images_runs_unchanged_without_an_engine(tmp_path: Path) -> None:
     """The README's customization of model_hosting_container_standards, over HTTP."""
-    readme = str(metadata("model-hosting-container-standards").get_payload())
+    readme = metadata("model-hosting-container-standards")["Description"]
     example = readme.split("### 2. Customer Script Customization")[1].split("```python\n")[1].split("```")[0]
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.py").write_text(example)

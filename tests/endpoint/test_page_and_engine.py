@@ -46,7 +46,7 @@ def test_a_start_a_chat_an_adapter_a_stop_and_an_engine_that_dies(browser: Brows
     try:
         served.wait_port()
         browser.open(f"{served.url}/")
-        served.until(lambda: browser.text("#state") == "starting" and browser.text("#steps .running"), 60)
+        served.until(lambda: browser.text("#state") == "starting" and bool(browser.text("#steps .running")), 60)
         assert browser.run("document.getElementById('send').disabled")
         served.until(lambda: browser.text("#state") == "ready", STARTED_WITHIN)
         assert "after " in browser.text("#steps")
@@ -60,7 +60,7 @@ def test_a_start_a_chat_an_adapter_a_stop_and_an_engine_that_dies(browser: Brows
         browser.click("#clear")
         browser.run("document.getElementById('chosen-model').value = 'pirate'")
         ask(browser, HELLO.questions[0])
-        served.until(lambda: browser.text("#messages .regenerate"), 60)
+        served.until(lambda: bool(browser.text("#messages .regenerate")), 60)
         assert answer(browser) == AHOY
         assert browser.text("#messages .who") + browser.text("#messages .assistant .who") == "Youpirate"
 
@@ -82,7 +82,7 @@ def test_a_start_a_chat_an_adapter_a_stop_and_an_engine_that_dies(browser: Brows
         browser.click("#clear")
         browser.run("document.getElementById('prompt').value = ''")
         ask(browser, HELLO.questions[0])
-        served.until(lambda: browser.text("#messages .regenerate"), 60)
+        served.until(lambda: bool(browser.text("#messages .regenerate")), 60)
         assert browser.complaints == []
     finally:
         assert served.terminate() == 0, served.log

@@ -52,7 +52,7 @@ def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nodes]:
     first = ServeProcess(tmp_path, {**shared, "ENDPOINT_SCRATCH": str(tmp_path / "scratch")})
     environ = {**os.environ, **ENGINE_ENVIRONMENT, **shared}
     with (tmp_path / "second.log").open("wb") as log:
-        words = [COMMAND, "node", "--rank", "1"]
+        words: list[str | Path] = [COMMAND, "node", "--rank", "1"]
         second = subprocess.Popen(words, env=environ, stdout=log, stderr=log, start_new_session=True)
     try:
         first.wait_port()

@@ -105,7 +105,7 @@ def _guide(path: Path) -> Guide:
     document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     default = {name: document[name] for name in ("line", "instance", "model")}
     shared = document.get("env") or {}
-    found = []
+    found: list[Fact] = []
     for section, rows in document["facts"].items():
         for row in rows:
             unknown = set(row) - {one.name for one in fields(Fact)}

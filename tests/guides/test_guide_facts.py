@@ -15,7 +15,10 @@ from tests.guides.guide_pages import DOCS, index, page
 
 ALL = list(facts())
 TYPED, COMMANDS, TESTED = ([fact for fact in ALL if getattr(fact, name)] for name in ("typed", "command", "test"))
-by_number = {"ids": lambda fact: fact.number}
+
+
+def number(fact: Fact) -> str:
+    return fact.number
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def test_the_guides_are_whole() -> None:
     assert len(ALL) >= 312
 
 
-@pytest.mark.parametrize("fact", ALL, **by_number)
+@pytest.mark.parametrize("fact", ALL, ids=number)
 def test_a_fact_is_shown_in_some_way(fact: Fact) -> None:
     assert fact.here in HERE
     assert fact.asks
@@ -49,7 +52,7 @@ def test_a_fact_is_shown_in_some_way(fact: Fact) -> None:
         assert fact.finding or fact.param, "what says it?"
 
 
-@pytest.mark.parametrize("fact", TYPED, **by_number)
+@pytest.mark.parametrize("fact", TYPED, ids=number)
 def test_its_settings_come_out_as_it_says(fact: Fact, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = FactRun(fact, directory)
     _, document = run.run("check")
@@ -78,14 +81,14 @@ def test_its_settings_come_out_as_it_says(fact: Fact, directory: Path, monkeypat
         assert rejected_field(plan, fact.request) == fact.param
 
 
-@pytest.mark.parametrize("fact", COMMANDS, **by_number)
+@pytest.mark.parametrize("fact", COMMANDS, ids=number)
 def test_its_command_prints_what_it_says(fact: Fact) -> None:
     result = CliRunner().invoke(main, fact.command.split(), catch_exceptions=False)
     assert result.exit_code == 0
     assert fact.prints in result.output
 
 
-@pytest.mark.parametrize("fact", TESTED, **by_number)
+@pytest.mark.parametrize("fact", TESTED, ids=number)
 def test_its_test_is_about_its_setting(fact: Fact) -> None:
     assert fact.names.lower() in source_of(fact.test).lower()
 

@@ -39,7 +39,7 @@ def uv(*words: str | Path) -> None:
 
 def make(directory: Path) -> WheelVenv:
     """A user's `pip install 'neuron-endpoint[local]'`."""
-    release = [sys.executable, "-m", "image.release", "--dry-run", "--out", directory / "dist"]
+    release: list[str | Path] = [sys.executable, "-m", "image.release", "--dry-run", "--out", directory / "dist"]
     environment = {**os.environ, "UV_SYSTEM_CERTS": "true"}
     subprocess.run(release, cwd=ROOT, env=environment, check=True)
     (wheel,) = (directory / "dist").glob("*.whl")

@@ -81,12 +81,13 @@ def of_this_environment() -> list[Served]:
 
 LINES = of_this_environment()
 REASON = "no line's Python is installed: make test-lines"
+SKIPPED = [pytest.param(None, marks=pytest.mark.skip(reason=REASON))]
 V0 = [line for line in LINES if not line.exports]
 
 
 @pytest.fixture(
     scope="module",
-    params=LINES or [pytest.param(None, marks=pytest.mark.skip(reason=REASON))],
+    params=LINES or SKIPPED,
     ids=lambda line: line.line if line else "none",
 )
 def line(request: pytest.FixtureRequest) -> Served:

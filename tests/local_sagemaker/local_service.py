@@ -67,13 +67,15 @@ class LocalService:
 
     def client(self, service: str, **more: Any) -> Any:
         url = self.exports["AWS_ENDPOINT_URL_S3"] if service in OF_MOTO else self.url
+        # Its types have an overload for each service's name.
+        make: Callable[..., Any] = boto3.client
         keys = {
             "aws_access_key_id": self.exports["AWS_ACCESS_KEY_ID"],
             "aws_secret_access_key": self.exports["AWS_SECRET_ACCESS_KEY"],
             "region_name": self.exports["AWS_DEFAULT_REGION"],
             "config": Config(retries={"max_attempts": 0}, max_pool_connections=80, parameter_validation=False),
         }
-        return boto3.client(service, endpoint_url=url, **{**keys, **more})
+        return make(service, endpoint_url=url, **{**keys, **more})
 
 
 class Cloud:

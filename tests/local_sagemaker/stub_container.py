@@ -23,6 +23,7 @@ MODEL = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model"
 
 
 class Handler(BaseHTTPRequestHandler):
+    server: Server
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from tests.local_sagemaker.local_service import Cloud, until
 
-CONFIG = {
+CONFIG: dict[str, dict[str, Any]] = {
     "OutputConfig": {"S3OutputPath": "s3://models/out/", "S3FailurePath": "s3://models/failed"},
     "ClientConfig": {"MaxConcurrentInvocationsPerInstance": 2},
 }

@@ -60,7 +60,7 @@ def versions(cloud: Cloud, name: str, *settings: dict[str, str]) -> None:
     """Configurations NAME-1, NAME-2, ... of models that tell their version."""
     for number, environment in enumerate(settings, 1):
         each = f"{name}-{number}"
-        cloud.model(each, STUB_VERSION=f"v{number}", **environment)
+        cloud.model(each, None, STUB_VERSION=f"v{number}", **environment)
         cloud.config(each, {"ModelName": each, "InitialInstanceCount": 2})
 
 

@@ -84,7 +84,7 @@ def test_a_prefix_and_more_sources_become_directories(cloud: Cloud) -> None:
 def test_an_endpoint_that_does_not_start_fails_with_a_reason(
     cloud: Cloud, name: str, environment: dict[str, str], variant: dict[str, Any], said: str
 ) -> None:
-    described = started(cloud, name, variant=variant, **environment)
+    described = started(cloud, name, None, variant, **environment)
     assert described["EndpointStatus"] == "Failed"
     reason = described["FailureReason"]
     assert "The primary container for production variant AllTraffic did not pass the ping health check" in reason

@@ -160,7 +160,10 @@ def test_what_arrived_before_a_stream_breaks_is_read_and_then_a_model_stream_err
 def test_a_stream_that_never_begins_is_a_model_error(
     container: ScriptedContainer, strict_gateway: GatewayProcess
 ) -> None:
-    container.script = lambda exchange: exchange.peer_hung_up(within=SECONDS) and None
+    def script(exchange: Exchange) -> None:
+        exchange.peer_hung_up(within=SECONDS)
+
+    container.script = script
     with pytest.raises(strict_gateway.runtime.exceptions.ModelError, match="Your invocation timed out"):
         stream(strict_gateway)
 

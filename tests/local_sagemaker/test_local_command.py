@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import boto3
 import pytest
+from botocore.exceptions import WaiterError
 
 from local_sagemaker.state_directory import StateDirectory
 from tests.local_sagemaker.local_service import COMMAND, LocalService, run
@@ -107,7 +107,7 @@ def test_a_region_and_an_images_command_are_kept(tmp_path: Path) -> None:
         variant = {"VariantName": "v", "ModelName": "m", "InstanceType": "ml.inf2.xlarge", "InitialInstanceCount": 1}
         client.create_endpoint_config(EndpointConfigName="c", ProductionVariants=[variant])
         client.create_endpoint(EndpointName="e", EndpointConfigName="c")
-        with pytest.raises(boto3.exceptions.botocore.exceptions.WaiterError):
+        with pytest.raises(WaiterError):
             client.get_waiter("endpoint_in_service").wait(EndpointName="e", WaiterConfig={"Delay": 1})
         reason = client.describe_endpoint(EndpointName="e")["FailureReason"]
         assert "/no/such/command" in reason

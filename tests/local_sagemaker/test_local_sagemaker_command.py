@@ -23,7 +23,8 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
 def test_the_printed_snippet_can_be_pasted(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     def script(exchange: Exchange) -> None:
         exchange.begin()
-        exchange.send(b'"stream": true' in exchange.body and b"Hello, too")
+        assert b'"stream": true' in exchange.body
+        exchange.send(b"Hello, too")
         exchange.end()
 
     container.script = script

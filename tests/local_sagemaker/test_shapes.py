@@ -79,6 +79,7 @@ def test_a_pattern_fits_all_of_a_value(pattern: str, fits: str, does_not: str) -
 
 def test_a_reply_has_only_what_its_shape_has() -> None:
     shape = service("sagemaker").operation_model("DescribeModel").output_shape
+    assert shape is not None
     at = 1767225600.0
     model = {"ModelName": "m", "ModelArn": "arn", "CreationTime": at, "Ours": 1, "ExecutionRoleArn": None}
     assert shapes.render(shape, model) == {"ModelName": "m", "ModelArn": "arn", "CreationTime": at}

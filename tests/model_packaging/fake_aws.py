@@ -387,7 +387,7 @@ class Switchboard:
             region_name="us-east-1", aws_access_key_id="none", aws_secret_access_key="none"
         )
         self.session.events.register("provide-client-params.*.*", self._remember)
-        self.session.events.register("before-call.*.*", self._answer)
+        self.session.events.register("before-call.*.*", self._answer)  # type: ignore[arg-type]  # it may answer
         self._members: Members = {}
 
     def _remember(self, params: Members, **_: Any) -> None:

@@ -201,7 +201,7 @@ def board() -> Switchboard:
 
 
 def test_the_job_is_started_once_and_followed_to_its_end(board: Switchboard) -> None:
-    aws, told = Aws(session=board.session), []
+    aws, told = Aws(session=board.session), list[str]()
     board.fake.log = ["[   9.0 s] compile: start engine: 8.0 s"]
     about = run(aws, job(), told.append, PACE)
     assert about["TrainingJobStatus"] == "Completed"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.model import StringShape, StructureShape
 
 from container.telemetry.event_log import JsonFormatter
 from handler.errors import SettingError
@@ -337,8 +338,11 @@ def test_routing_is_within_what_the_service_takes() -> None:
     import botocore.session
 
     model = botocore.session.get_session().get_service_model("sagemaker")
-    assert set(STRATEGIES.values()) == set(model.shape_for("RoutingStrategy").enum) - {"KV_AWARE"}
-    limits = model.shape_for("PrefixAwareRoutingConfig").members
+    routing, prefixes = model.shape_for("RoutingStrategy"), model.shape_for("PrefixAwareRoutingConfig")
+    assert isinstance(routing, StringShape)
+    assert isinstance(prefixes, StructureShape)
+    assert set(STRATEGIES.values()) == set(routing.enum) - {"KV_AWARE"}
+    limits = prefixes.members
     for member, option, more in (
         ("PrefixLength", "prefix_bytes", {"threshold": 1}),
         ("ConcurrencyThreshold", "threshold", {}),

@@ -161,7 +161,7 @@ def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str
     assert template["Parameters"]["HfToken"]["NoEcho"] is True
     template["Resources"]["Model"]["Properties"]["PrimaryContainer"]["Imge"] = "x"
     (tmp_path / "broken.json").write_text(json.dumps(template))
-    words = [CFN_LINT, "--format", "parseable", *sorted(tmp_path.glob("*.json"))]
+    words: list[str | Path] = [CFN_LINT, "--format", "parseable", *sorted(tmp_path.glob("*.json"))]
     found = subprocess.run(words, capture_output=True, text=True).stdout
     assert found
     assert all(line.startswith(str(tmp_path / "broken.json")) for line in found.splitlines()), found

@@ -80,7 +80,7 @@ def test_the_search_finds_them_and_what_is_wrong(tmp_path: Path) -> None:
 def options(names: Iterable[str] = COMMANDS) -> Iterator[click.Option]:
     context = click.Context(main)
     for name in names:
-        command = main.get_command(context, name)  # type: ignore[attr-defined]
+        command = main.get_command(context, name)
         assert command is not None
         inner = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
         yield from (parameter for one in inner for parameter in one.params if isinstance(parameter, click.Option))

@@ -30,7 +30,7 @@ def test_texts_bodies_and_lines_of_a_batch_are_answered_in_their_order(tmp_path:
     prompts = write(tmp_path / "prompts.jsonl", [GREEDY, '"Hello"', "", ROW, {**GREEDY, "temperature": -1}])
     settings, output = tmp_path / "endpoint.env", tmp_path / "replies.jsonl"
     settings.write_text("SM_VLLM_MAX_MODEL_LEN=512\nSM_VLLM_MAX_NUM_SEQS=4\nSM_VLLM_ENFORCE_EAGER=true\n")
-    command = [Path(sys.executable).with_name("neuron-endpoint"), "generate", sample_model.path()]
+    command: list[str | Path] = [Path(sys.executable).with_name("neuron-endpoint"), "generate", sample_model.path()]
     command += ["--prompts", prompts, "--output", output, "--env-file", settings]
     environ = {**os.environ, "ENDPOINT_SCRATCH": str(tmp_path / "scratch")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)

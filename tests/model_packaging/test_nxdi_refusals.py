@@ -13,7 +13,8 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.lines.lora import adapter_document
-from model_packaging.examination_report import Examination, examine
+from handler.neuron.planning.examination import Examination
+from model_packaging.examination_report import examine
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -40,7 +41,11 @@ ADDITIONAL = "SM_VLLM_ADDITIONAL_CONFIG"
 OVERRIDE = f"{ADDITIONAL}.override_neuron_config"
 PREFIX = {"SM_VLLM_ENABLE_PREFIX_CACHING": "true", "SM_VLLM_MAX_NUM_SEQS": "4"}
 DRAFT = {"ENDPOINT_NUM_SPECULATIVE_TOKENS": "4", "ENDPOINT_SPECULATION": "draft_model"}
-FP8 = {"quantized": True, "quantized_checkpoints_path": "/q", "quantization_type": "per_channel_symmetric"}
+FP8: dict[str, Any] = {
+    "quantized": True,
+    "quantized_checkpoints_path": "/q",
+    "quantization_type": "per_channel_symmetric",
+}
 Case = tuple[dict[str, str], str, str]
 
 
@@ -264,7 +269,7 @@ def test_what_the_software_takes_is_no_error(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_a_models_attention_refuses(
-    model: dict[str, int], keys: dict[str, int], code: str, tmp_path: Path
+    model: dict[str, int], keys: dict[str, Any], code: str, tmp_path: Path
 ) -> None:
     found = errors(checked(tmp_path / "model", raw(**keys), {**LLAMA, **model}))
     assert code in {one for one, _ in found}

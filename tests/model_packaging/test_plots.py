@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from model_packaging import plots
@@ -49,7 +50,7 @@ def test_no_line_crosses_itself_whatever_was_measured() -> None:
     for _ in range(100):
         runs = {at: run(seeded.uniform(1, 900), seeded.random(), seeded.random()) for at in (1, 2, 4, 8, 16)}
         for axes in plots.throughput(runs).axes:
-            heights = axes.lines[0].get_ydata()
+            heights = np.asarray(axes.lines[0].get_ydata())
             assert all(low <= high for low, high in pairwise(heights)), "a line that only rises cannot cross itself"
 
 

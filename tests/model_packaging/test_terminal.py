@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import boto3
 import click
@@ -46,7 +47,7 @@ def on_terminal(columns: int, *words: str, stream: str = "stdout", **environ: st
     leader, follower = os.openpty()
     variables = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "NO_COLOR": "1", **environ}
     command = [sys.executable, "-m", "model_packaging", *words]
-    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: follower}
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: follower}
     process = subprocess.Popen(command, env=variables, cwd=ROOT, **streams)
     os.close(follower)
     written = b""
@@ -81,9 +82,10 @@ def test_any_table_fits_any_terminal_with_whole_words() -> None:
     for _ in range(300):
         columns, width = seeded.randint(1, 6), seeded.randint(80, 160)
         rows = [[text() for _ in range(columns)] for _ in range(4)]
-        console = Console(width=width, file=StringIO())
+        output = StringIO()
+        console = Console(width=width, file=output)
         console.print(_fitted(plain_table([text() for _ in range(columns)], rows), width))
-        printed = console.file.getvalue()
+        printed = output.getvalue()
         assert max(map(cell_len, printed.splitlines())) <= width
         assert {word for row in rows for cell in row for word in cell.split()} <= set(re.findall("w+", printed))
 

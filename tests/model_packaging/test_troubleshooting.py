@@ -28,7 +28,7 @@ def rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def classes(of: type = errors.EndpointError) -> Iterator[type[errors.EndpointError]]:
+def classes(of: type[errors.EndpointError] = errors.EndpointError) -> Iterator[type[errors.EndpointError]]:
     for found in of.__subclasses__():
         yield found
         yield from classes(found)

@@ -115,7 +115,8 @@ def main() -> None:
     jobs = json.loads(Path(sys.argv[1]).read_text())
     questions = Questions.of_process()
     host = SimpleNamespace(total=2048 * GIB, available=2000 * GIB)
-    psutil.virtual_memory = lambda: host  # that of the instance, which vLLM compares with the swap space
+    # That of the instance, which vLLM compares with the swap space.
+    psutil.virtual_memory = lambda: host  # type: ignore[assignment,return-value]  # a stand-in
     # On a CPU, 0.32.0 keeps what some configurations have set. The stand-ins' versions do not, and a copy takes 0.2 s.
     answers = [answer(questions, job) if PLUGIN else in_a_copy(partial(answer, questions), job) for job in jobs]
     Path(sys.argv[2]).write_text(json.dumps(answers))

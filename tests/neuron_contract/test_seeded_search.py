@@ -130,7 +130,7 @@ def _cores(instance: InstanceType | None, lnc: int | None) -> tuple[int, int]:
         return 0, 0
 
 
-def _with(config: EndpointConfig, known: dict[str, int]) -> EndpointConfig:
+def _with(config: EndpointConfig, known: dict[str, Any]) -> EndpointConfig:
     from dataclasses import replace
 
     return replace(config, **known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,7 +147,7 @@ def test_shards_are_written_for_each_rank_and_load_without_the_checkpoint(
 def test_a_missing_shard_leads_to_a_recompile_and_a_damaged_one_to_the_end(
     local: Path, artifacts: dict[str, str]
 ) -> None:
-    shards = {"shape": {"tensor_parallel_size": 2}, "save_sharded_checkpoint": True}
+    shards: dict[str, Any] = {"shape": {"tensor_parallel_size": 2}, "save_sharded_checkpoint": True}
     shard = serve(local, artifacts, **shards).directory / "weights/tp1_sharded_checkpoint.safetensors"
     shard.unlink()
     assert serve(local, artifacts, **shards).compiled
@@ -164,7 +165,7 @@ def test_skip_sharding_writes_none(local: Path, artifacts: dict[str, str]) -> No
 def test_quantized_weights_are_made_by_the_compile_and_needed_to_load(
     local: Path, artifacts: dict[str, str], tmp_path: Path
 ) -> None:
-    quantized = {"quantized": True, "quantized_checkpoints_path": str(tmp_path / "q")}
+    quantized: dict[str, Any] = {"quantized": True, "quantized_checkpoints_path": str(tmp_path / "q")}
     serve(local, artifacts, **quantized)
     assert not serve(local, artifacts, **quantized).compiled
     shutil.rmtree(tmp_path / "q")

@@ -44,9 +44,9 @@ def test_each_graph_is_compiled_once(tmp_path: Path) -> None:
 def test_a_miss_fails_where_the_compile_is_forbidden(tmp_path: Path, variable: str) -> None:
     forbid = {variable: "1"}
     with pytest.raises(RuntimeError, match=variable):
-        compiled(tmp_path, **forbid)
+        compiled(tmp_path, None, **forbid)
     compiled(tmp_path)
-    assert compiled(tmp_path, **forbid) == 0
+    assert compiled(tmp_path, None, **forbid) == 0
 
 
 def test_an_interrupted_compile_is_compiled_again(tmp_path: Path) -> None:
@@ -64,6 +64,6 @@ def test_traces_are_kept_where_the_route_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, environment: dict[str, str], traced: int
 ) -> None:
     caplog.set_level("INFO", "neuron_stand_in")
-    compiled(tmp_path, **environment)
-    assert compiled(tmp_path, **environment) == 0
+    compiled(tmp_path, None, **environment)
+    assert compiled(tmp_path, None, **environment) == 0
     assert caplog.text.count("Tracing") == traced

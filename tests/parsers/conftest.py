@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -46,6 +46,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
         while http.get(f"{url}/ping").status_code != 200:
             assert process.poll() is None, log.read_text()
             assert "Exception in thread" not in log.read_text(), log.read_text()
-        yield openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=http)
+        legacy: Any = http  # newer ones are typed for httpx2, and take either
+        yield openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=legacy)
     os.killpg(process.pid, signal.SIGKILL)  # the product's own end is tested elsewhere
     process.wait(60)

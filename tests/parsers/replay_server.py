@@ -40,6 +40,7 @@ from handler.engine.v1.adapter import V1Adapter
 from handler.engine.v1.serving import serving_start
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import UNLIMITED
+from handler.startup.serving_state import ServingState
 from tests.container.scripted_server import ScriptedServer
 from tests.parsers.replay_core import ReplayCore
 from tests.parsers.reply_formats import ALL, TOKENS
@@ -90,7 +91,7 @@ class ParserServings:
         core = ReplayCore()
         with patch.object(EngineCoreClient, "make_async_mp_client", lambda **given: core):
             config = arguments.create_engine_config()
-            core.llm = AsyncLLM(config, object, log_stats=False)  # type: ignore[arg-type]
+            core.llm = AsyncLLM(config, object, log_stats=False)
         return await serving_start.start(
             core.llm, arguments, front, parts=accelerators(vllm.__version__) or Accelerators()
         )
@@ -120,17 +121,17 @@ class ReplayServer(ScriptedServer):
         return self.service
 
 
-def start(service: Service) -> None:
+def start(state: ServingState) -> None:
     """Instead of bringing a model and starting vLLM."""
-    servings = ParserServings(service.loop)
-    engine = Engine(servings.adapter(), service.loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
+    servings = ParserServings(state.loop)
+    engine = Engine(servings.adapter(), state.loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
     engine.serving = servings  # type: ignore[assignment]  # a stand-in
     engine.traits = replace(servings.first.traits, plain_chat=False)
-    service.engine = engine
-    service.lifecycle.ready()
+    state.engine = engine
+    state.lifecycle.ready()
 
 
 if __name__ == "__main__":
-    worker.start = start  # type: ignore[attr-defined]
+    worker.start = start  # type: ignore[attr-defined]  # the name under which it has imported it
     sys.argv[1:] = []
     ReplayServer().run()

@@ -15,6 +15,7 @@ from tests.parsers.said import ask
 
 if TYPE_CHECKING:
     import openai
+    from openai.types.chat import ChatCompletionMessageParam
 
 pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the streams of other versions are not corrected")]
 
@@ -106,8 +107,8 @@ def test_each_of_several_choices_has_its_own_calls(replay: openai.OpenAI, parser
 
 @pytest.mark.parametrize("parser", ["hermes", "deepseek_v31", "qwen3_coder", "llama3_json", "pythonic"])
 def test_arguments_are_streamed_as_they_are_written(replay: openai.OpenAI, parser: str) -> None:
-    body: Any = {"model": parser, "tools": TOOLS, "stream": True}
+    body: Any = {"model": parser, "tools": TOOLS}
     text = TOOL_FORMATS[parser].write([Call("search", {"query": "one two three four five six", "exact": True})])
-    messages = [{"role": "user", "content": f"1:{text.encode().hex()}"}]
-    chunks = list(replay.chat.completions.create(messages=messages, **body))
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": f"1:{text.encode().hex()}"}]
+    chunks = list(replay.chat.completions.create(messages=messages, stream=True, **body))
     assert len([chunk for chunk in chunks if chunk.choices[0].delta.tool_calls]) > 3

@@ -35,7 +35,9 @@ class MemoryCase:
     def config(self) -> EndpointConfig:
         if self.settings is None:
             return config_of(RECIPES / f"{self.name}.yaml")
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in self.settings.items()}
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in self.settings.items()
+        }
         return EndpointConfig(model=self.model, **fields)
 
     @property

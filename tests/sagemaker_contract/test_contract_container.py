@@ -241,7 +241,7 @@ def test_reply_headers_above_4096_bytes_fail_on_an_asynchronous_endpoint(
     engine: ScriptedEngine, environ: Mapping[str, str], status: int
 ) -> None:
     own = service(engine, environ)
-    own.custom_code = ScriptedCode()  # type: ignore[assignment]  # a stand-in
+    own.custom_code = ScriptedCode()
     reply = exchanged(http_client(own), post())
     assert reply.status_code == status
     if status == 500:

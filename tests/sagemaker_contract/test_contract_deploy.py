@@ -10,6 +10,7 @@ from typing import Any
 
 import botocore.session
 import pytest
+from botocore.model import StringShape
 from botocore.validate import ParamValidator
 from click.testing import CliRunner, Result
 
@@ -21,14 +22,22 @@ from model_packaging.cli import main
 from model_packaging.client import EndpointClient
 from model_packaging.compilation.compile_job import machines
 from model_packaging.deployment.definition import instance_size
+from model_packaging.package.sources import items
 
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"
 SERVICE = botocore.session.get_session().get_service_model("sagemaker")
-TYPES = sorted(
-    name for name in SERVICE.shape_for("ProductionVariantInstanceType").enum if "inf" in name or "trn" in name
-)
-TRANSFORM = set(SERVICE.shape_for("TransformInstanceType").enum)
+
+
+def values(shape: str) -> list[str]:
+    """What the service takes for a shape that is an enumeration."""
+    found = SERVICE.shape_for(shape)
+    assert isinstance(found, StringShape)
+    return found.enum
+
+
+TYPES = sorted(name for name in values("ProductionVariantInstanceType") if "inf" in name or "trn" in name)
+TRANSFORM = set(values("TransformInstanceType"))
 CALLS = {
     "model": "CreateModel",
     "endpoint_config": "CreateEndpointConfig",
@@ -106,7 +115,7 @@ def test_400_combinations_are_requests_that_botocore_accepts(package: str, monke
     """Both validators: the one that boto3 runs, and all that the service's model says (enumerations, upper bounds)."""
     # The package is the same each time: it is read once.
     monkeypatch.setattr(checkpoint_reader, "read_facts", cache(checkpoint_reader.read_facts))
-    monkeypatch.setattr(instance_size, "items", cache(instance_size.items))
+    monkeypatch.setattr(instance_size, "items", cache(items))
     for seed in range(400):
         wanted = draw(seed)
         settings = ("--set", "SM_VLLM_MAX_MODEL_LEN=512", "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1")
@@ -118,6 +127,7 @@ def test_400_combinations_are_requests_that_botocore_accepts(package: str, monke
         for member, operation in CALLS.items():
             if made[member] is not None:
                 shape = SERVICE.operation_model(operation).input_shape
+                assert shape is not None
                 assert not ParamValidator().validate(made[member], shape).has_errors(), (seed, operation)
                 assert shapes.parse(shape, made[member]) == made[member], (seed, operation)
         config = made["endpoint_config"].get("AsyncInferenceConfig", {})
@@ -171,7 +181,7 @@ def test_check_knows_where_batch_transform_runs(tmp_path: Any, instance: str, fa
 def test_compile_runs_where_training_jobs_run(instance: str) -> None:
     """SageMaker has no training jobs on Inf2, so that its artifacts are made on Trn1."""
     on, target = machines(instance, None)
-    assert on in SERVICE.shape_for("TrainingInstanceType").enum
+    assert on in values("TrainingInstanceType")
     assert target == instance
 
 

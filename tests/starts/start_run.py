@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.guides.fact_run import MODELS
 from tests.lines.test_served_lines import EXPORT, LINES
 from tests.neuron_contract.engine_run import run_engine
-from tests.starts.start_list import CONFIGS, ENGINES, MODELS, ROOT, Start
+from tests.starts.start_list import CONFIGS, ENGINES, ROOT, Start
 from tests.starts.start_models import write_tiny, write_tiny_adapter
 
 PROGRAM = Path(__file__).with_name("start_program.py")

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.lines.test_served_lines import LINES
 from tests.starts.start_list import ENGINES, RECORD, Start, recorded, starts
-from tests.starts.start_run import LINES, StartRunner
+from tests.starts.start_run import StartRunner
 
 pytestmark = [
     pytest.mark.engine,

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -250,6 +251,11 @@ def test_a_client_that_reads_nothing_is_cut_off_and_frees_the_slot(server: Serve
     connection.close()
 
 
+def all_answered(server: Server, begun: int) -> bool:
+    seen = server.seen()
+    return seen["begun"] > begun and seen["in_flight"] == 0
+
+
 def test_a_client_that_reads_nothing_of_a_whole_reply_gives_its_thread_back(server: Server) -> None:
     """There are 12 threads: were these kept, nobody would be answered any more."""
     idle = []
@@ -258,7 +264,7 @@ def test_a_client_that_reads_nothing_of_a_whole_reply_gives_its_thread_back(serv
         idle.append(server.connect())
         idle[-1].send(completion("<big:20000000>"))
         # The last of these answers waits for a thread.
-        eventually(lambda begun=begun: (seen := server.seen())["begun"] > begun and seen["in_flight"] == 0)
+        eventually(partial(all_answered, server, begun))
     assert server.ready()
     for connection in idle:
         connection.close()

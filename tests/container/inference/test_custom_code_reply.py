@@ -70,8 +70,8 @@ def test_a_reply_that_http_cannot_carry_is_an_error(
     code: Callable[..., Client], status: int, headers: dict[str, str], words: str
 ) -> None:
     reply = code(lambda _: CodeReply(b"{}", "application/json", status, headers)).post("/invocations", data=b"{}")
-    assert (reply.status_code, reply.json["error"]["code"]) == (500, "invalid_code_reply")
-    assert words in reply.json["error"]["message"]
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (500, "invalid_code_reply")
+    assert words in reply.get_json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

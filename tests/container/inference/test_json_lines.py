@@ -135,7 +135,8 @@ def test_execution_parameters(client: Client) -> None:
 
 @pytest.mark.parametrize("setting", ["asynchronous", "batch_transform"])
 def test_what_would_stream_has_a_length_where_sagemaker_wants_one(service: Service, setting: str) -> None:
-    service.config = replace(service.config, **{setting: True})
+    settings: dict[str, Any] = {setting: True}
+    service.config = replace(service.config, **settings)
     client = http_client(service)
     reply = client.post("/invocations", json={"prompt": "a|b", "stream": True}, buffered=True)
     assert int(reply.headers["Content-Length"]) == len(reply.data)

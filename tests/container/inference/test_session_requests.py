@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_session_is_said(client: Client, open_service: Serv
     for body in ({"requestType": "RENEW"}, {"requestType": 3}, {"requestType": "CLOSE"}):
         assert client.post("/invocations", json=body).status_code == 400
     beside = client.post("/invocations", json={"prompt": "a", "requestType": "CLOSE"})
-    assert (beside.status_code, beside.json["error"]["param"]) == (400, "requestType")
+    assert (beside.status_code, beside.get_json()["error"]["param"]) == (400, "requestType")
     begin(client)
     begin(client)
     reply = client.post("/invocations", json={"requestType": "NEW_SESSION"})
@@ -91,7 +91,7 @@ def test_they_are_off_unless_asked_for(service: Service) -> None:
     assert reply.json is not None
     assert "ENDPOINT_ENABLE_SESSIONS" in reply.json["error"]["message"]
     for kind, says in (("NEW_SESSION", "ENDPOINT_ENABLE_SESSIONS"), ("NEW", "must be NEW_SESSION or CLOSE")):
-        error = client.post("/invocations", json={"requestType": kind}).json["error"]
+        error = client.post("/invocations", json={"requestType": kind}).get_json()["error"]
         assert error["param"] == "requestType"
         assert says in error["message"]
     assert ask(client, "anything") == 400

@@ -75,7 +75,7 @@ def test_a_stream(client: Client, path: str, body: dict[str, Any]) -> None:
 
 def test_a_stream_comes_as_it_is_made(client: Client, engine: ScriptedEngine, service: Service) -> None:
     reply = client.post("/v1/completions", json={"prompt": "a|<gate:next>|b", "stream": True}, buffered=False)
-    parts = iter(reply.response)
+    parts = reply.iter_encoded()
     assert b'"a"' in next(parts)
     assert service.admission.count == 1, "its place is held until its last byte"
     engine.open("next")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ def test_deaths_of_bodies_are_not_counted_against_the_container(tmp_path: Path) 
         endpoint.die()
         assert whole(victim)[0] == 400
         endpoint.go(life + 1)
-        eventually(lambda life=life: endpoint.serves(life + 1))
+        eventually(partial(endpoint.serves, life + 1))
     assert endpoint.ask(request("/invocations", {"prompt": "honest"}))[0] == 200
     endpoint.process.kill()
     endpoint.process.communicate()

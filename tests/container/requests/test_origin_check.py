@@ -13,13 +13,13 @@ BODY = {"prompt": "a", "max_tokens": 1}
 )
 def test_a_post_of_another_origin_is_rejected(client: Client, origin: str) -> None:
     reply = client.post("/invocations", json=BODY, headers={"Origin": origin})
-    assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_origin")
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (403, "foreign_origin")
 
 
 def test_a_websocket_of_another_origin_is_rejected(client: Client) -> None:
     headers = {"Origin": "http://evil.example", "Upgrade": "websocket", "Connection": "Upgrade"}
     reply = client.get("/invocations-bidirectional-stream", headers=headers)
-    assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_origin")
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (403, "foreign_origin")
 
 
 @pytest.mark.parametrize("headers", [{}, {"Origin": "http://localhost"}])

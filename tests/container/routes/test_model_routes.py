@@ -100,7 +100,7 @@ def url(tmp_path: Path) -> str:
 def load(client: Client, url: str) -> Callable[[str], tuple[int, str]]:
     def loaded(name: str) -> tuple[int, str]:
         reply = client.post("/models", json={"model_name": name, "url": url})
-        return reply.status_code, reply.json.get("error", {}).get("code", "")
+        return reply.status_code, reply.get_json().get("error", {}).get("code", "")
 
     return loaded
 
@@ -120,7 +120,7 @@ def said(client: Client, path: str = "/v1/completions", headers: Any = None, **f
 
 
 def listed(client: Client) -> list[str]:
-    found = client.get("/models").json["models"]
+    found = client.get("/models").get_json()["models"]
     return [model["modelName"] + (":failed" if model.get("state") == "failed" else "") for model in found]
 
 
@@ -134,12 +134,12 @@ def test_a_request_is_answered_by_the_model_that_it_names(client: Client, load: 
     assert said(client, "/invocations", {adapter: "two"}, model="one") == (200, "two")
     assert said(client, "/models/one/invoke", {target: "two.tar.gz"}) == (200, "one"), "as SageMaker asks"
     assert said(client, "/invocations", model="three") == (404, "model_not_found")
-    unknown = client.post("/v1/completions", json={"prompt": "a", "model": "three"}).json["error"]["message"]
+    unknown = client.post("/v1/completions", json={"prompt": "a", "model": "three"}).get_json()["error"]["message"]
     assert "'scripted', 'one', 'two'" in unknown
     assert said(client, "/models/three/invoke") == (404, "model_not_loaded")
     assert [len(found) for found in starts.engines.values()] == [1, 1]
-    assert [model["id"] for model in client.get("/v1/models").json["data"]] == ["scripted", "one", "two"]
-    assert client.get("/models/one").json["modelName"] == "one"
+    assert [model["id"] for model in client.get("/v1/models").get_json()["data"]] == ["scripted", "one", "two"]
+    assert client.get("/models/one").get_json()["modelName"] == "one"
     assert client.get("/models/three").status_code == 404
 
 
@@ -174,7 +174,7 @@ def test_a_name_that_is_none_is_refused(load: Any, name: str, starts: Starts) ->
 def test_a_load_that_fails_leaves_nothing(client: Client, load: Any, starts: Starts) -> None:
     starts.failing = "its weights are none"
     reply = client.post("/models", json={"model_name": "one", "url": "/nowhere"})
-    assert (reply.status_code, reply.json["error"]["code"]) == (400, "invalid_model")
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (400, "invalid_model")
     assert load("one") == (500, "model_load_failed")
     assert listed(client) == []
     starts.failing = ""
@@ -189,8 +189,8 @@ def test_a_full_endpoint_says_507_and_names_the_one_that_was_not_used_for_longes
     said(client, model="one")
     reply = client.post("/models", json={"model_name": "three", "url": url})
     assert reply.status_code == 507
-    assert "ENDPOINT_MAX_MODELS" in reply.json["error"]["message"]
-    assert "'two' is the least recently used" in reply.json["error"]["message"]
+    assert "ENDPOINT_MAX_MODELS" in reply.get_json()["error"]["message"]
+    assert "'two' is the least recently used" in reply.get_json()["error"]["message"]
     assert client.delete("/models/two").json == {"modelName": "two"}
     assert load("three") == (200, "")
     assert listed(client) == ["one", "three"]
@@ -202,7 +202,7 @@ def test_memory_that_is_not_there_is_a_507_with_the_setting(
     starts.needs["huge"] = MemoryNeed(0, 1 << 60, "VLLM_CPU_KVCACHE_SPACE=1073741824")
     reply = client.post("/models", json={"model_name": "huge", "url": url})
     assert reply.status_code == 507
-    assert "VLLM_CPU_KVCACHE_SPACE=1073741824" in reply.json["error"]["message"]
+    assert "VLLM_CPU_KVCACHE_SPACE=1073741824" in reply.get_json()["error"]["message"]
     assert starts.begun == 0
 
 
@@ -251,11 +251,11 @@ def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
         assert anothers.result(WITHIN) == (200, "scripted")
     eventually(lambda: engine.stopped)
     assert client.get("/ping").status_code == 200
-    shown = client.get("/models/one").json
+    shown = client.get("/models/one").get_json()
     assert (shown["state"], shown["reason"]) == ("failed", "its process ended")
     assert said(client, "/models/one/invoke") == said(client, model="one") == (500, "model_failed")
     assert 'endpoint_model_up{model="one"} 0.0' in client.get("/metrics").text
-    assert [model["id"] for model in client.get("/v1/models").json["data"]] == ["scripted"]
+    assert [model["id"] for model in client.get("/v1/models").get_json()["data"]] == ["scripted"]
     assert client.post("/adapters", json={"name": "one", "src": "/nowhere"}).status_code == 409
     assert load("one") == (200, "")
     assert said(client, model="one") == (200, "one")
@@ -308,7 +308,7 @@ def test_without_a_model_of_the_start(service: Service, client: Client, load: An
     service.engine = None
     assert client.get("/ping").status_code == 200
     assert client.get("/models").json == {"models": []}
-    assert client.get("/v1/models").json["data"] == []
+    assert client.get("/v1/models").get_json()["data"] == []
     assert client.get("/metrics").status_code == 200
     assert said(client) == (404, "model_unnamed")
     assert said(client, model="one") == (404, "model_not_loaded")
@@ -321,7 +321,7 @@ def test_without_a_model_of_the_start(service: Service, client: Client, load: An
 def test_an_adapter_takes_no_models_name(client: Client, load: Any) -> None:
     load("one")
     reply = client.post("/adapters", json={"name": "one", "src": "/nowhere"})
-    assert (reply.status_code, reply.json["error"]["code"]) == (409, "adapter_exists")
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (409, "adapter_exists")
 
 
 def test_the_watch_looks_at_each_and_ends_all_with_the_first(

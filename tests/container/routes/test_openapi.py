@@ -139,4 +139,4 @@ def test_replies_are_as_it_says(whole: dict[str, Any]) -> None:
 def test_it_is_asked_for_when_the_endpoint_is_ready() -> None:
     reply = http_client(service()).get("/openapi.json")
     assert reply.status_code == 503
-    assert reply.json["error"]["code"] == "starting"
+    assert reply.get_json()["error"]["code"] == "starting"

@@ -122,8 +122,8 @@ def test_it_may_load_its_own_parts_only_and_they_are_there(page: Client) -> None
             assert file.headers["Content-Security-Policy"] == policy
         else:
             assert file.status_code == 404
-    for path in ("/page/../page_route.py", "/page/vendor", "/page/%2e%2e/service.py", "/page/vendor/README.md"):
-        assert page.get(path).status_code == 404, path
+    for name in ("/page/../page_route.py", "/page/vendor", "/page/%2e%2e/service.py", "/page/vendor/README.md"):
+        assert page.get(name).status_code == 404, name
 
 
 def test_its_own_scripts_never_make_markup_of_text_and_are_small() -> None:
@@ -173,7 +173,7 @@ def test_a_failed_start_says_what_failed_and_its_last_reply_to_ping_makes_the_sa
     ]
     assert (second["state"], second["stage"], second["reason"]) == ("failed", "fetch model", "no <memory> left")
     assert again.get("/").status_code == 200
-    assert again.post("/v1/completions", json={"prompt": "a"}).json["error"]["code"] == "engine_failed"
+    assert again.post("/v1/completions", json={"prompt": "a"}).get_json()["error"]["code"] == "engine_failed"
     after_it_served = failed_lifecycle(b'{"stage":"ready","seconds":9.0}', "unknown")
     assert (after_it_served.status.reason, after_it_served.timeline()) == ("unknown", [])
     assert failed_lifecycle(b"", "unknown").status.reason == "unknown"
@@ -193,6 +193,6 @@ def test_vllms_figures_are_summed_over_their_labels() -> None:
 @pytest.mark.parametrize("path", ["/", "/page/state", "/page/settings", "/page/requests", "/page/page.js"])
 def test_a_foreign_name_for_this_machine_gets_nothing(page: Client, path: str) -> None:
     reply = page.get(path, headers={"Host": "evil.example"})
-    assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_host")
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (403, "foreign_host")
     for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080"):
         assert page.get(path, headers={"Host": host}).status_code == 200

@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,10 @@ def test_the_parameters_a_reply_again_and_its_request_as_code(page: Browser, ser
     page.click("#code-close")
 
 
+def is_answered(page: Browser, text: str) -> bool:
+    return answer(page).endswith(text) and bool(page.run("document.getElementById('stop').hidden"))
+
+
 def test_images_and_sessions_are_sent_where_the_endpoint_has_them(page: Browser, tmp_path: Path) -> None:
     page.run("""window.sent = []; const real = window.fetch;
         window.fetch = (url, options = {}) => { if (options.body) sent.push([options.headers, options.body]);
@@ -203,7 +208,7 @@ def test_images_and_sessions_are_sent_where_the_endpoint_has_them(page: Browser,
     page.click("#in-session")
     for text in ("first", "second"):
         ask(page, text)
-        eventually(lambda text=text: answer(page).endswith(text) and page.run("document.getElementById('stop').hidden"))
+        eventually(partial(is_answered, page, text))
     header = "X-Amzn-SageMaker-Session-Id"
     first, second = (headers[header] for headers, _ in page.run("sent"))
     assert (first, second) == ("NEW_SESSION", page.text("#session-id"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_ping_can_be_seen_to_fail_before_the_process_ends(
             lingering.set()
             assert go_on.wait(WITHIN)
 
-    monkeypatch.setattr(module.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     engine.is_dead = True
     watched = Watched(service)
     assert lingering.wait(WITHIN)
@@ -120,7 +121,7 @@ def test_a_process_that_another_one_follows_ends_at_once(
     service: Service, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     service.recovery.successor = lambda: True
     engine.is_dead = True
     assert Watched(service).ended.wait(WITHIN)

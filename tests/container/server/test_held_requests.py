@@ -26,7 +26,7 @@ class Waiting:
         self.service.admission.limit = places
         self.service.recovery = Recovery(self.channel)
         self.run: list[HandedRequest] = []
-        self.held = HeldRequests(self.service, self)
+        self.held = HeldRequests(self.service, self)  # type: ignore[arg-type]  # a stand-in
         self.deadline = Deadline(seconds, time.monotonic() + seconds, stream=False)
         self.client = self.hand_over()
         self.held.receive()

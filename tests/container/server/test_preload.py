@@ -22,7 +22,12 @@ def serving(load: Callable[[], object]) -> Preload:
 def test_it_is_loaded_once() -> None:
     loads: list[str] = []
     loaded = threading.Event()
-    preload = serving(lambda: (loads.append("vllm"), loaded.set()))
+
+    def load() -> None:
+        loads.append("vllm")
+        loaded.set()
+
+    preload = serving(load)
     preload.begin()
     assert loaded.wait(WITHIN)
     for _ in range(2):
@@ -68,7 +73,12 @@ def test_no_process_is_forked_in_the_middle_of_an_import() -> None:
 def test_the_importing_thread_does_not_end_while_a_process_is_forked() -> None:
     threads: list[threading.Thread] = []
     loaded = threading.Event()
-    preload = serving(lambda: (threads.append(threading.current_thread()), loaded.set()))
+
+    def load() -> None:
+        threads.append(threading.current_thread())
+        loaded.set()
+
+    preload = serving(load)
     preload.begin()
     assert loaded.wait(WITHIN)
     preload.settle()

@@ -209,7 +209,7 @@ def test_a_traceback_is_within_its_line(log: Lines) -> None:
 
 
 def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
-    service, written = service_of(engine, emf=True), []
+    service, written = service_of(engine, emf=True), list[str]()
     emf = service.observer.emf = EmbeddedMetrics("sample", lambda: 3, written.append)
     client = http_client(service)
     post(client, "/invocations", {**CHAT, "stream": True})

@@ -209,7 +209,7 @@ def test_what_cannot_work_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) 
 
     assert "http/json" in refused(OTEL_EXPORTER_OTLP_PROTOCOL="http/json")
     assert "no network" in refused(isolated=True)
-    monkeypatch.setitem(settings.EXPORTERS, "http/protobuf", "opentelemetry_missing.exporter")  # type: ignore[arg-type]
+    monkeypatch.setitem(settings.EXPORTERS, "http/protobuf", "opentelemetry_missing.exporter")
     assert "not installed" in refused()
     settings.check({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", **GRPC}, isolated=True)
 

@@ -11,7 +11,7 @@ import boto3
 import msgspec
 import pytest
 
-from handler.batches import batch_run, batch_runner
+from handler.batches import batch_input, batch_run, batch_runner
 from handler.batches.batch_objects import BatchObject, BatchStatus
 from handler.batches.batch_runner import MAX_RESUMES, BatchRunner
 from handler.batches.batch_store import BatchStore
@@ -123,7 +123,7 @@ def test_a_fault_of_ours_ends_one_batch_and_no_other(
 def test_one_that_is_cancelled_while_its_input_is_read_is_not_run(
     batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch, read = create(batches, "a"), batch_runner.read_lines
+    batch, read = create(batches, "a"), batch_input.read_lines
 
     def cancelled(*arguments: Any) -> Any:
         batches.cancel(batch.id)

@@ -28,7 +28,7 @@ def test_the_hooks_file_is_found_and_not_run(tmp_path: Path) -> None:
     source = find_code(EndpointConfig(), put(tmp_path, code__inference_py=BOMB), {})
     assert source is not None
     assert (source.file, source.kind) == (tmp_path / "code" / "inference.py", CodeKind.HOOKS)
-    assert source.requirements == ()
+    assert list(source.requirements) == []
     put(tmp_path, code__requirements_txt="six")
     assert source.requirements == (tmp_path / "code" / "requirements.txt",)
 

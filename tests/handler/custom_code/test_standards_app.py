@@ -57,7 +57,7 @@ def document(reply: CodeReply) -> Any:
 
 def readme_example(title: str) -> str:
     """A block of code of the package's README, as it is."""
-    text = str(metadata("model-hosting-container-standards").get_payload())
+    text = metadata("model-hosting-container-standards")["Description"]
     return text.split(title)[1].split("```python\n")[1].split("```")[0]
 
 

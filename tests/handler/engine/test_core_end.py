@@ -25,7 +25,12 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_core_that_is_killed_is_noticed_while_somebody_waits_for_it() -> None:
     reasons: list[str] = []
     noticed = threading.Event()
-    with core_watched(lambda reason: (reasons.append(reason), noticed.set())):
+
+    def hear(reason: str) -> None:
+        reasons.append(reason)
+        noticed.set()
+
+    with core_watched(hear):
         core = CONTEXT.Process(target=signal.pause)
         core.start()
         assert core.pid is not None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -222,14 +223,18 @@ def test_a_late_request_is_told_so_and_its_slot_is_freed(bench: Bench) -> None:
     assert bench.sink.heard == [late]
 
 
+def is_queued(request: EngineRequest) -> bool:
+    return request.internal_id is not None
+
+
 def test_a_request_that_has_ended_is_never_late(loop: LoopThread) -> None:
     late = DeadlineExceeded(1, stream=True)
     for deadline in (0.02, 0.5, 10):  # on a busy machine it may be late before it has ended
         bench = Bench(loop)
         request = bench.request()
-        bench.on_loop(lambda request=request, deadline=deadline: request.begin(deadline, late))
-        eventually(lambda request=request: request.internal_id is not None)
-        bench.on_loop(lambda request=request: request.push("a", [1], "stop", None))
+        bench.on_loop(partial(request.begin, deadline, late))
+        eventually(partial(is_queued, request))
+        bench.on_loop(partial(request.push, "a", [1], "stop", None))
         if bench.sink.heard != [late]:
             break
     bench.loop.run(asyncio.sleep(2 * deadline))

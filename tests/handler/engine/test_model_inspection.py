@@ -14,8 +14,9 @@ pytestmark = pytest.mark.engine
 def test_a_new_container_starts_no_python_for_it(
     model: str, generates: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from vllm.model_executor.models import registry
+
     from handler.engine.engine_client import model_inspection
-    from handler.engine.engine_client.model_inspection import registry
 
     inspect = registry._LazyRegisteredModel.inspect_model_cls
     monkeypatch.setattr(registry._LazyRegisteredModel, "inspect_model_cls", inspect)  # restores it afterwards

@@ -77,11 +77,13 @@ class Classes:
         self.turned = turned
         self.threads: list[threading.Thread] = []
 
-    async def chat_completion_full_generator(self, request: object, result_generator: AsyncIterator[Any]) -> Document:
+    async def chat_completion_full_generator(
+        self, request: object, result_generator: AsyncIterator[Any]
+    ) -> Document | UnbuiltReply:
         last = [found async for found in result_generator][-1]
         return self.build(last)
 
-    def request_output_to_completion_response(self, final: list[Any], request: object) -> Document:
+    def request_output_to_completion_response(self, final: list[Any], request: object) -> Document | UnbuiltReply:
         return self.build(final[-1])
 
     def build(self, last: Any) -> Document:

@@ -38,7 +38,7 @@ def test_a_token_id_that_the_model_does_not_have_is_named(ids: Any) -> None:
     with pytest.raises(InvalidField, match="prompt"):
         check_values(prompt(ids), VOCABULARY - 1)
     for field in TOKEN_IDS:
-        values = dict.fromkeys(ids, 1.0) if field == "logit_bias" else ids
+        values: Any = dict.fromkeys(ids, 1.0) if field == "logit_bias" else ids
         with pytest.raises(InvalidField, match=field):
             check_values(prompt(**{field: values}), VOCABULARY - 1)
 
@@ -49,7 +49,8 @@ def test_a_number_that_the_engine_cannot_store_is_named(field: str) -> None:
     for value in values:
         with pytest.raises(InvalidField, match=field):
             check_values(prompt(**{field: value}), VOCABULARY - 1)
-    check_values(prompt(**{field: 1}), VOCABULARY - 1)
+    right: dict[str, Any] = {field: 1}
+    check_values(prompt(**right), VOCABULARY - 1)
 
 
 def test_values_that_pass_are_such_as_the_engine_has() -> None:
@@ -95,7 +96,7 @@ def test_a_product_that_is_too_large_names_its_field_and_the_setting(
 # Fields of vLLM's parameters that may be large, but not by a request: a grammar has a bound of its own, and the API has
 # none of the others.
 NOT_COPIED = {"structured_outputs", "logits_processors", "trace_decode_token_ids"}
-LARGE = {"int": [1] * 300_000, "str": ["x" * 25_000_000], "dict": {"a": "x" * 25_000_000}}
+LARGE: dict[str, Any] = {"int": [1] * 300_000, "str": ["x" * 25_000_000], "dict": {"a": "x" * 25_000_000}}
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.sampling_limits import LORA_ON_CPU, ON_CPU, PLUGIN_ON_CPU, SamplingLimits, sampling_limits
 
 
-def limits(**sampling: object) -> SamplingLimits:
-    override = {"on_device_sampling_config": {"dynamic": True, **sampling}}
+def limits(**sampling: Json) -> SamplingLimits:
+    override: dict[str, Json] = {"on_device_sampling_config": {"dynamic": True, **sampling}}
     return sampling_limits(EnginePlan("nxdi-0.16", {"additional_config": {"override_neuron_config": override}}))
 
 
@@ -171,7 +171,7 @@ def test_the_settings_of_the_native_line_turn_their_parameters_on() -> None:
         check_document({"tools": [{}], "tool_choice": "required"}, scored)
 
 
-SAMPLERS = (
+SAMPLERS: tuple[Json, ...] = (
     {"dynamic": False, "do_sample": False, "top_k": 1},
     {"do_sample": True, "top_k": 50},
     {"dynamic": True, "global_topk": 8},
@@ -180,12 +180,15 @@ SAMPLERS = (
 )
 
 
+NATIVE_SAMPLERS: tuple[Json, ...] = ({}, {"all_greedy": True}, {"max_top_k": 4}, None)
+
+
 def plans(seed: int = 36, count: int = 200) -> Iterator[RequestLimits]:
     """Limits of plans of each line with a sampler of its own and lengths down to one token of output."""
     chosen = random.Random(seed)
     for _ in range(count):
         line = chosen.choice(("cpu", "nxdi-0.16", "native-0.29", "fork-0.9.1"))
-        native = chosen.choice(({}, {"all_greedy": True}, {"max_top_k": 4}, None))
+        native = chosen.choice(NATIVE_SAMPLERS)
         key, sampler = (
             ("neuron_config", native) if line[:3] == "nat" else ("override_neuron_config", chosen.choice(SAMPLERS))
         )

@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from handler.engine.v1.serving import serving_errors
 from handler.errors import (
     ContextExceeded,
+    EndpointError,
     EngineFailed,
     GenerationFailed,
     InvalidField,
@@ -84,7 +85,7 @@ def response(message: str, code: int = 400, param: str | None = None, *, dead: b
         ('"auto" tool choice requires --enable-auto-tool-choice', 400, RequestRefused, "tools"),
     ],
 )
-def test_what_vllm_answers(message: str, code: int, kind: type[Exception], param: str | None) -> None:
+def test_what_vllm_answers(message: str, code: int, kind: type[EndpointError], param: str | None) -> None:
     error = response(message, code)
     assert isinstance(error, kind)
     assert error.param == param

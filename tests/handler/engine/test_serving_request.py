@@ -232,6 +232,10 @@ def test_events_that_are_there_already_let_other_tasks_run_in_between(
             turns.append(len(case.sink.heard))
             loop.loop.call_soon(turn)
 
-    case.call(lambda: (case.request.begin(), turn()))
+    def begin() -> None:
+        case.request.begin()
+        turn()
+
+    case.call(begin)
     eventually(lambda: case.sink.ended)
     assert len(set(turns)) > 250

@@ -67,7 +67,7 @@ def test_it_becomes_the_core_with_the_present_environment_and_output(
     monkeypatch.setenv("GONE", "1")
     before = children()
     waiting = forked(monkeypatch)
-    (pid,) = children() - before - {tracker._pid}
+    (pid,) = children() - before - {tracker._pid}  # type: ignore[attr-defined]  # typeshed leaves it out
     monkeypatch.setenv("SET_LATER", "yes")
     monkeypatch.delenv("GONE")
     saved = os.dup(2)

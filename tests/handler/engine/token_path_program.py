@@ -31,7 +31,8 @@ from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.queue_limits import ONE_BY_ONE, PaceLimit, QueueLimits
 from handler.engine.v1.queued_requests import QueuedRequests
 from handler.engine.v1.tokens import step_statistics
-from handler.engine.v1.tokens.token_path import SinkCollector, TokenPath
+from handler.engine.v1.tokens.sink_collector import SinkCollector
+from handler.engine.v1.tokens.token_path import TokenPath
 from handler.errors import EndpointError, EngineFailed, InvalidField
 
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
@@ -47,6 +48,7 @@ class Heard:
 
     pushes: list[tuple[str, list[int], str | None]] = field(default_factory=list)
     failed: bool = False
+    ended: bool = False
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: object) -> None:
         self.pushes.append((text, list(token_ids), finish_reason))

@@ -11,6 +11,7 @@ import pytest
 
 import sample_model
 from handler.config.loading.config_loader import load
+from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
 from handler.neuron.planning.examination import examine_config
@@ -51,7 +52,7 @@ def test_max_prompt_length_counts_without_a_context_length() -> None:
 
 
 def test_the_fork_has_its_override_elsewhere() -> None:
-    arguments = {"max_model_len": 1024, "override_neuron_config": {"context_encoding_buckets": [256]}}
+    arguments: dict[str, Json] = {"max_model_len": 1024, "override_neuron_config": {"context_encoding_buckets": [256]}}
     assert length_limits(EnginePlan("fork-0.9.1", arguments)) == LengthLimits(256, 1024)
 
 

@@ -53,10 +53,10 @@ def test_the_installed_version_counts_where_it_makes_the_line(
 
 
 def test_a_value_is_held_to_the_version_of_the_line() -> None:
-    given = {"engine_args": {"kv_cache_dtype": "nvfp4"}}
-    codes = {finding.code for finding in outcome("native-0.24", **given).errors}
+    given = {"kv_cache_dtype": "nvfp4"}
+    codes = {finding.code for finding in outcome("native-0.24", engine_args=given).errors}
     assert codes == {"not-on-native"}, "vLLM 0.24 has the value, and the plugin has not"
-    told = found(outcome("nxdi-0.16", **given), "value-of-another-version")
+    told = found(outcome("nxdi-0.16", engine_args=given), "value-of-another-version")
     assert (told.severity, told.setting) == (Severity.ERROR, "kv_cache_dtype")
     assert "fp8" in told.fix
 

@@ -197,8 +197,8 @@ def arguments_of(name: str, sent: object) -> object:
 
 def test_the_models_default_length_is_the_same_on_every_path() -> None:
     """A completion has 16 tokens by default, LMI's inputs 30. What the model or the endpoint allow may be less."""
-    for limits in ({"default_output": 6}, {"max_output": 6}):
-        engine: Any = ParsingEngine(**limits)
+    engines: list[Any] = [ParsingEngine(default_output=6), ParsingEngine(max_output=6)]
+    for engine in engines:
         for bare in ({"prompt": "a"}, {"inputs": "a"}):
             call: Any = unframed(dispatch.parse(bare, engine))
             assert call.generation.sampling.max_tokens == 6

@@ -46,7 +46,8 @@ TOO_BIG = 10**400
 def test_types_and_bounds(name: str, good: list[object], bad: list[object]) -> None:
     for value in good:
         converted = msgspec.to_builtins(convert({name: value}, SamplingFields))[name]
-        assert converted == value or converted == {**msgspec.to_builtins(StreamOptions()), **value}
+        whole = {**msgspec.to_builtins(StreamOptions()), **value} if isinstance(value, dict) else value
+        assert converted in (value, whole)
     for value in bad:
         with pytest.raises(InvalidField) as caught:
             convert({name: value}, SamplingFields)

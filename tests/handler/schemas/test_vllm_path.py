@@ -252,23 +252,23 @@ def test_a_model_for_text_takes_no_media() -> None:
     assert isinstance(refused(part("data:image/png;base64,AAAA")), UnsupportedField)
 
 
-MANY = 4097
+TOO_MANY = 4097
 
 
 @pytest.mark.parametrize(
     ("route", "document", "field"),
     [
-        (Route.CHAT, {"messages": HELLO * MANY}, "messages"),
+        (Route.CHAT, {"messages": HELLO * TOO_MANY}, "messages"),
         (
             Route.CHAT,
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * MANY}]},
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * TOO_MANY}]},
             "messages[0]",
         ),
-        (Route.CHAT, {**CHAT, "tools": TOOLS * MANY}, "tools"),
-        (Route.RESPONSES, {"input": HELLO * MANY}, "input"),
-        (Route.RESPONSES, {"input": [*HELLO, {"role": "user", "content": [{}] * MANY}]}, "input[1].content"),
-        (Route.RESPONSES, {"input": "a", "tools": TOOLS * MANY}, "tools"),
-        (Route.TOKENIZE, {"messages": HELLO * MANY}, "messages"),
+        (Route.CHAT, {**CHAT, "tools": TOOLS * TOO_MANY}, "tools"),
+        (Route.RESPONSES, {"input": HELLO * TOO_MANY}, "input"),
+        (Route.RESPONSES, {"input": [*HELLO, {"role": "user", "content": [{}] * TOO_MANY}]}, "input[1].content"),
+        (Route.RESPONSES, {"input": "a", "tools": TOOLS * TOO_MANY}, "tools"),
+        (Route.TOKENIZE, {"messages": HELLO * TOO_MANY}, "messages"),
     ],
 )
 def test_more_items_than_can_be_looked_at_while_others_wait(route: Route, document: dict[str, Any], field: str) -> None:

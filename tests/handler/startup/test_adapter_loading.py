@@ -27,7 +27,7 @@ class ScriptedEngine:
 
     def with_adapters(self, directory: Path, limit: int, bring: Any) -> Adapters:
         self.adapters = Adapters(self._llm, SimpleNamespace(), ("model",), directory, limit, bring)  # type: ignore[arg-type]
-        return self.adapters  # type: ignore[no-any-return]
+        return self.adapters
 
 
 @pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.29", "fork-0.9.1"])

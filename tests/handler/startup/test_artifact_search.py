@@ -52,7 +52,7 @@ class Machine:
         self.plan = EnginePlan(line, {"model": config.model, "tensor_parallel_size": 2, "max_num_seqs": 4})
         self.compiled: list[int] = []
 
-    def start(self, engine: Callable[[EnginePlan], Engine]) -> Engine:
+    def start(self, engine: Callable[[EnginePlan], Engine]) -> Engine | None:
         companions = fetch_companions(self.service.config)
         plan = companions.rewritten(self.plan)
         return engine_by_artifacts(self.service, plan, Path(self.service.config.model), companions, engine)

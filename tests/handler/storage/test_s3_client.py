@@ -59,6 +59,6 @@ def test_a_settings_file_that_is_not_listed_is_missing(client: Any, monkeypatch:
 @pytest.mark.parametrize("retry", [OBJECTS, SMALL_FILES])
 def test_a_client_tries_as_often_and_as_long_as_the_table_says(retry: Retry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    config = make_client(retry).meta.config
-    assert config.retries == {"mode": "standard", "total_max_attempts": retry.attempts}
-    assert (config.connect_timeout, config.read_timeout) == (retry.connect, retry.wait)
+    config = vars(make_client(retry).meta.config)
+    assert config["retries"] == {"mode": "standard", "total_max_attempts": retry.attempts}
+    assert (config["connect_timeout"], config["read_timeout"]) == (retry.connect, retry.wait)

@@ -15,7 +15,7 @@ COMPILES = "the double of the compiler compiles"
 CALLS = "DOUBLE_CALLS"
 
 
-class Graphs(nn.Module):
+class Graphs(nn.Module):  # type: ignore[misc]  # torch is not followed
     """Prompts of one shape, single tokens of another, and the KV cache of every slot."""
 
     weights: dict[str, Tensor]

@@ -10,6 +10,7 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
+from handler.json_value import mapping
 from handler.model.companions import fetch_companions
 from handler.neuron.planning.planner import make_plan
 
@@ -38,8 +39,8 @@ def planned(asked: EndpointConfig, line: str) -> Any:
 def test_an_adapter_in_s3_is_brought_and_named_to_the_plugin(addresses: dict[str, str], tmp_path: Path) -> None:
     asked = config(tmp_path, lora_modules={"sql": addresses["sql"]}, lora_target_modules=("q_proj",))
     plan = fetch_companions(asked).rewritten(planned(asked, "nxdi-0.16"))
-    override = plan.engine_args["additional_config"]["override_neuron_config"]
-    document = json.loads(Path(override["lora_ckpt_json"]).read_text())
+    override = plan.section("override_neuron_config")
+    document = json.loads(Path(str(override["lora_ckpt_json"])).read_text())
     local = Path(document["lora-ckpt-dir"]) / document["lora-ckpt-paths"]["sql"]
     assert (local / "adapter_model.safetensors").read_bytes() == b"weights"
 
@@ -47,8 +48,10 @@ def test_an_adapter_in_s3_is_brought_and_named_to_the_plugin(addresses: dict[str
 def test_a_fork_reads_the_directory_in_its_own_argument(addresses: dict[str, str], tmp_path: Path) -> None:
     asked = config(tmp_path, lora_modules={"sql": addresses["sql"]})
     plan = fetch_companions(asked).rewritten(planned(asked, "fork-0.7.2"))
-    (module,) = plan.engine_args["lora_modules"]
-    assert (Path(module["path"]) / "adapter_config.json").read_bytes() == PEFT
+    modules = plan.engine_args["lora_modules"]
+    assert isinstance(modules, list)
+    (module,) = modules
+    assert (Path(str(mapping(module)["path"])) / "adapter_config.json").read_bytes() == PEFT
 
 
 def test_a_draft_in_s3_is_brought_and_led_to(addresses: dict[str, str], tmp_path: Path) -> None:
@@ -56,7 +59,7 @@ def test_a_draft_in_s3_is_brought_and_led_to(addresses: dict[str, str], tmp_path
     seen: list[tuple[int, int]] = []
     companions = fetch_companions(asked, lambda done, total: seen.append((done, total)))
     plan = companions.rewritten(planned(asked, "nxdi-0.16"))
-    assert plan.engine_args["speculative_config"]["model"] == companions.draft
+    assert plan.section("speculative_config")["model"] == companions.draft
     assert (Path(str(companions.draft)) / "config.json").is_file()
     assert seen[-1] == (2, 2)
     assert "s3://" not in json.dumps(plan.document())

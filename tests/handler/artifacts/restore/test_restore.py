@@ -20,7 +20,7 @@ from handler.storage.storage_errors import DigestMismatch, InvalidManifest, NotF
 from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectoryReader, DirectorySource
 from handler.storage.transfer.download_directory import TargetRefused, locked
-from handler.storage.transfer.transfer import Interrupted
+from handler.storage.transfer.transfer import Interrupted, TransferFile
 from handler.storage.transfer.transfer_progress import TransferProgress
 from tests.handler.artifacts.restore_entry import ELSEWHERE, SMALL_PART, Entry, make_entry, small_parts
 
@@ -63,7 +63,7 @@ def test_files_are_asked_for_in_the_order_of_the_manifest(entry: Entry, target: 
     asked: list[str] = []
 
     class Recorded(DirectoryReader):
-        def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
+        def open(self, file: TransferFile, offset: int, length: int, timeout: float) -> None:
             asked.append(f"{file.path} {offset}")
             super().open(file, offset, length, timeout)
 
@@ -252,7 +252,7 @@ class TestRefusal:
 class Stubborn(DirectoryReader):
     """Stands still until it is broken off."""
 
-    def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
+    def open(self, file: TransferFile, offset: int, length: int, timeout: float) -> None:
         self.gone = threading.Event()
 
     def readinto(self, buffer: memoryview) -> int:

@@ -20,7 +20,7 @@ KILLS = 100
 
 
 @pytest.fixture
-def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
+def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
     small_parts(monkeypatch)
     return make_entry(tmp_path / "store")
 

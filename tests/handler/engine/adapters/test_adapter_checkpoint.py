@@ -11,8 +11,9 @@ import pytest
 from safetensors import safe_open
 
 import sample_model
-from handler.engine.adapters.adapter_checkpoint import CONFIG, WEIGHTS, copy_checked, write_empty_adapter
+from handler.engine.adapters.adapter_checkpoint import copy_checked, write_empty_adapter
 from handler.engine.adapters.adapter_errors import InvalidAdapter
+from handler.neuron.checkpoint.adapter_files import CONFIG, WEIGHTS
 
 RANK = 8
 

@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -73,8 +73,10 @@ class StartedEngine:
         plan = checked_plan(config)
         use_environment(plan)
         plan = with_model(plan, Model(str(self.model), ("sample",), 0))
-        unknown = patch("handler.engine.v1.accelerators.PROVEN", {}) if public else nullcontext()
-        with unknown:
+        proven: AbstractContextManager[object] = nullcontext()
+        if public:
+            proven = patch("handler.engine.v1.accelerators.PROVEN", {})
+        with proven:
             self.engine: Engine = launch(plan, config, self.loop)
 
     def require(self, *parameters: str) -> None:

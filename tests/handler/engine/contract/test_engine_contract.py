@@ -131,7 +131,7 @@ def test_more_than_there_are_slots_all_end(started: StartedEngine, prompt: list[
 
 @pytest.mark.parametrize("when", ["waiting", "running"])
 def test_a_cancelled_request_frees_its_slot(started: StartedEngine, prompt: list[int], when: str) -> None:
-    long = {"max_tokens": 400, "ignore_eos": True, "stream": True}
+    long: dict[str, Any] = {"max_tokens": 400, "ignore_eos": True, "stream": True}
     running = [started.begin(prompt, **long) for _ in range(SLOTS + (when == "waiting"))]
     if when == "running":
         assert all(sink.begun.wait(WITHIN) for _, sink in running)

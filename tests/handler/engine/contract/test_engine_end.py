@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ from tests.handler.waiting import WITHIN, eventually
 
 pytestmark = pytest.mark.engine
 
-LONG = {"max_tokens": 400, "ignore_eos": True, "stream": True}
+LONG: dict[str, Any] = {"max_tokens": 400, "ignore_eos": True, "stream": True}
 
 
 def alive(pids: tuple[int, ...]) -> list[int]:
@@ -57,7 +58,8 @@ def test_shutting_down_leaves_no_process() -> None:
 def test_the_sockets_to_the_core_are_closed_whoever_sees_its_end_first() -> None:
     """vLLM's thread may have seen it, and be late. An open socket blocks the end of its context, and with it a test."""
     started = StartedEngine()
-    core = getattr(started.engine._adapter.client, "engine_core", None)
+    adapter: Any = started.engine._adapter
+    core: Any = getattr(adapter.client, "engine_core", None)
     try:
         if not hasattr(core, "_finalizer"):
             pytest.skip("the engine V0 has no such sockets")

@@ -16,7 +16,7 @@ from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import S3Files
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.storage.storage_errors import BucketMissing, StoreUnavailable
-from tests.aws_keys import KEYS
+from tests.aws_keys import KEYS, AwsKeys
 from tests.handler.artifacts.s3_server import ACCESS, REGION, SECRET, s3_server
 from tests.handler.neuron.published_models import LLAMA_405B, json_files, safetensors
 
@@ -134,9 +134,10 @@ def test_the_server_of_make_s3_is_read(tmp_path: Path) -> None:
         (tmp_path / "models" / "sample").mkdir(parents=True, exist_ok=True)
         (tmp_path / "models" / "sample" / name).write_bytes(content)
     with s3_server(tmp_path) as port:
-        keys = {"aws_access_key_id": ACCESS, "aws_secret_access_key": SECRET, "region_name": REGION}
+        keys: AwsKeys = {"aws_access_key_id": ACCESS, "aws_secret_access_key": SECRET, "region_name": REGION}
         client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", **keys)
         facts = read_facts("s3://models/sample", client=client)
+    assert facts is not None
     assert facts.weight_bytes == 2_000_000
 
 

@@ -128,7 +128,7 @@ def write_tensors(directory: Path, tensors: Mapping[str, torch.Tensor], files: i
     if files == 1:
         save_file(dict(tensors), directory / "model.safetensors", metadata={"format": "pt"})
         return
-    names, weight_map = list(tensors), {}
+    names, weight_map = list(tensors), dict[str, str]()
     for part in range(files):
         own = names[part * len(names) // files : (part + 1) * len(names) // files]
         file = f"model-{part + 1:05}-of-{files:05}.safetensors"

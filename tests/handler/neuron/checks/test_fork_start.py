@@ -87,7 +87,7 @@ def test_the_longest_context_is_vllms(config: dict[str, Any], length: int) -> No
 
 @pytest.mark.parametrize(("value", "severity"), [("0", Severity.ERROR), ("1", Severity.WARNING)])
 def test_the_variable_for_a_longer_context_counts_by_its_value(value: str, severity: Severity) -> None:
-    settings = {"max_model_len": 4096, "neuron_env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": value}}
+    settings: dict[str, Any] = {"max_model_len": 4096, "neuron_env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": value}}
     result = outcome("cpu", facts=llama(max_position_embeddings=2048), **settings)
     assert found(result, "length-beyond-model").severity is severity
 

@@ -67,7 +67,7 @@ def test_what_the_plugin_does_not_have_or_has_compiled_otherwise(
 
 @pytest.mark.parametrize("asked", [{}, {"max_model_len": 1024, "max_num_seqs": 2}])
 @pytest.mark.parametrize("instance", [INF2, TRN1])
-def test_an_export_completes_the_plan(asked: dict[str, int], instance: Any) -> None:
+def test_an_export_completes_the_plan(asked: dict[str, Any], instance: Any) -> None:
     result = outcome("optimum", **export(), **asked, instance=instance)
     assert result.plan is not None, result.errors
     args = result.plan.engine_args

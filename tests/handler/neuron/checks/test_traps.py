@@ -563,15 +563,17 @@ def test_what_vllm_rejects_on_a_cpu(arguments: dict[str, Any], rejected: bool) -
 
 
 def test_engines_that_need_more_cores_than_there_are_do_not_start() -> None:
-    several = {"tensor_parallel_size": 32, "instance": TRN2, "facts": llama(), "engine_args": {"data_parallel_size": 4}}
-    assert found(outcome("nxdi-0.16", **several), "too-many-cores").setting == "data_parallel_size"
-    two = outcome("nxdi-0.16", **{**several, "engine_args": {"data_parallel_size": 2}})
+    several: dict[str, Any] = {"tensor_parallel_size": 32, "instance": TRN2, "facts": llama()}
+    four = outcome("nxdi-0.16", **several, engine_args={"data_parallel_size": 4})
+    assert found(four, "too-many-cores").setting == "data_parallel_size"
+    two = outcome("nxdi-0.16", **several, engine_args={"data_parallel_size": 2})
     assert "too-many-cores" not in {finding.code for finding in two.findings}
 
 
 def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
-    settings = {"tensor_parallel_size": 32, "engine_args": {"decode_context_parallel_size": 3}, "facts": llama()}
-    assert found(outcome("nxdi-0.16", **settings), "decode-context-parallel").severity is ERROR
+    odd = {"decode_context_parallel_size": 3}
+    result = outcome("nxdi-0.16", tensor_parallel_size=32, engine_args=odd, facts=llama())
+    assert found(result, "decode-context-parallel").severity is ERROR
 
 
 @pytest.mark.parametrize(("line", "starts"), [("native-0.24", True), ("native-0.29", False)])

@@ -44,7 +44,7 @@ def codes(result: PlanOutcome) -> set[str]:
     ("settings", "needed"),
     [({"max_model_len": 256}, 3), ({"max_model_len": 257}, 4), ({"max_model_len": 64, "block_size": 16}, 5)],
 )
-def test_blocks_hold_one_sequence_of_the_whole_context(settings: dict[str, int], needed: int) -> None:
+def test_blocks_hold_one_sequence_of_the_whole_context(settings: dict[str, Any], needed: int) -> None:
     assert made(SKYLAKE, num_gpu_blocks_override=needed, **settings).plan is not None
     finding = found(made(SKYLAKE, num_gpu_blocks_override=needed - 1, **settings), "too-few-blocks")
     assert (finding.severity, finding.setting) == (Severity.ERROR, "num_gpu_blocks_override")

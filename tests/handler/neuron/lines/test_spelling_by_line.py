@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from handler.json_value import mapping
 from tests.handler.neuron.neuron_plans import CHOSEN, GRAMMARS, TRN1, TRN2, found, llama, outcome, planned
 
 SHAPE: dict[str, Any] = {
@@ -515,7 +516,7 @@ def test_a_missing_method_is_read_from_the_drafts_architecture() -> None:
     draft = llama(architectures=("LlamaForCausalLMEagle3",))
     result = outcome("native-0.24", speculative_model="/draft", num_speculative_tokens=3, draft_model=draft)
     assert result.plan is not None
-    assert result.plan.engine_args["speculative_config"]["method"] == "eagle3"
+    assert mapping(result.plan.engine_args["speculative_config"])["method"] == "eagle3"
 
 
 def test_the_encoders_section_is_given_once_and_named_as_it_was_typed() -> None:
@@ -571,5 +572,5 @@ def test_the_suggested_lines_run_on_the_instance() -> None:
 
 @pytest.mark.parametrize("line", ["cpu", "optimum", "native-0.24"])
 def test_what_is_switched_off_asks_for_nothing(line: str) -> None:
-    off = {"qkv_kernel_enabled": False, "sequence_parallel_enabled": False, "on_device_sampling": False}
+    off: dict[str, Any] = {"qkv_kernel_enabled": False, "sequence_parallel_enabled": False, "on_device_sampling": False}
     assert outcome(line, **off).errors == ()

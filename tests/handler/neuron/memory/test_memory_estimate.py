@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, find
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, estimate
@@ -211,8 +212,9 @@ def test_a_model_of_unknown_shape_is_judged_by_its_bytes_or_not_at_all() -> None
 
 def test_a_model_with_fewer_parameters_than_its_shape_gives_is_scaled_down() -> None:
     """GPT-J has no gate: two thirds of the MLP that the shape counts."""
-    shape = {"model_type": "gptj", "hidden_size": 4096, "num_hidden_layers": 28, "num_attention_heads": 16}
-    facts = facts_from({**shape, "intermediate_size": 16384, "vocab_size": 50400}, "m", True, None, 12_101_574_144)
+    shape: dict[str, Json] = {"hidden_size": 4096, "num_hidden_layers": 28, "num_attention_heads": 16}
+    shape |= {"model_type": "gptj", "intermediate_size": 16384, "vocab_size": 50400}
+    facts = facts_from(shape, "m", True, None, 12_101_574_144)
     found = estimate(facts, EndpointConfig(tensor_parallel_size=2, max_model_len=2048), find("inf2.xlarge"))
     assert found is not None
     assert part(found, "weights") == pytest.approx(12_101_574_144 / 2, rel=0.01)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handler.config.finding import Severity
-from handler.neuron.checks.neuron_config import CLASS_RULES
+from handler.neuron.neuron_config.class_rules import CLASS_RULES
 from tests.handler.neuron.neuron_plans import found, llama, outcome
 
 BATCH: dict[str, Any] = {"max_num_seqs": 4}
