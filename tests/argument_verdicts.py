@@ -225,6 +225,7 @@ class Questions:
 
     def error(self, arguments: Mapping[str, Any]) -> str | None:
         """Why vLLM rejects arguments beside those of the plan; None if it accepts them."""
+        why: str | None
         self.parsed, why = in_a_copy(self._ask, arguments)
         self.asked += 1
         return why

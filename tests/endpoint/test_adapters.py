@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -321,13 +321,14 @@ def test_a_header_of_nothing_but_lists_is_refused_at_once_and_by_both_routes(
 
 def test_a_fifo_or_a_link_that_leads_out_is_refused(clean: ServeProcess, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("{}")
-    for name, make in {
+    files: dict[str, Callable[[Path], object]] = {
         "my_config.json": os.mkfifo,
         "tokenizer_config.json": os.mkfifo,
         "endpoint.yaml": os.mkfifo,
         "chat_template.jinja": lambda path: path.symlink_to("/proc/self/environ"),
         "generation_config.json": lambda path: path.symlink_to(tmp_path / "secret"),
-    }.items():
+    }
+    for name, make in files.items():
         model = Path(shutil.copytree(sample_model.path(), tmp_path / f"of {name}"))
         (model / name).unlink(missing_ok=True)
         make(model / name)

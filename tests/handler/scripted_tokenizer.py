@@ -48,9 +48,10 @@ class ScriptedTokenizer:
             raise jinja2.TemplateError(message)
 
         assert not tokenize
-        return jinja2.Template(chat_template).render(
+        text: str = jinja2.Template(chat_template).render(
             messages=conversation, add_generation_prompt=add_generation_prompt, raise_exception=refuse, **arguments
         )
+        return text
 
 
 class QuickTokenizer(ScriptedTokenizer):

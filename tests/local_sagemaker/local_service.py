@@ -101,11 +101,11 @@ class Cloud:
 
     def endpoint(self, name: str, config: str) -> str:
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=config)
-        return self.settled(name)["EndpointStatus"]
+        return str(self.settled(name)["EndpointStatus"])
 
     def settled(self, name: str) -> dict[str, Any]:
         """When nothing changes any more."""
-        described = self.sagemaker.describe_endpoint(EndpointName=name)
+        described: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)
         while described["EndpointStatus"] not in ("InService", "Failed", "OutOfService", "UpdateRollbackFailed"):
             time.sleep(0.05)
             described = self.sagemaker.describe_endpoint(EndpointName=name)

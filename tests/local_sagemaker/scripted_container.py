@@ -49,7 +49,7 @@ class Exchange:
     def peer_hung_up(self, within: float) -> bool:
         self._handler.connection.settimeout(within)
         try:
-            return self._handler.connection.recv(1) == b""
+            return not self._handler.connection.recv(1)
         except TimeoutError:
             return False
         except OSError:

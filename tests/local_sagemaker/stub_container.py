@@ -13,6 +13,7 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 BORN = time.monotonic()
 ADAPTERS: dict[str, str] = {}
@@ -66,13 +67,13 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return body
 
-    def do_newline(self, asked: dict, body: bytes) -> None:
+    def do_newline(self, asked: dict[str, Any], body: bytes) -> None:
         self.reply(b"{}\n")
 
-    def do_header(self, asked: dict, body: bytes) -> None:
+    def do_header(self, asked: dict[str, Any], body: bytes) -> None:
         self.reply(b"{}", more={"X-Of-The-Stub": "x" * asked["size"]})
 
-    def do_echo(self, asked: dict, body: bytes) -> None:
+    def do_echo(self, asked: dict[str, Any], body: bytes) -> None:
         told = {
             "path": self.path,
             "headers": {name.lower(): value for name, value in self.headers.items()},
@@ -85,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         }
         self.reply(json.dumps(told).encode(), content_type=SETTING("STUB_CONTENT_TYPE", "application/json"))
 
-    def load(self, asked: dict) -> None:
+    def load(self, asked: dict[str, Any]) -> None:
         """Room for two models; one that holds the file "slow" takes its time, one with "bad" is refused."""
         model = Path(asked["url"])
         time.sleep(float((model / "slow").read_text()) if (model / "slow").exists() else 0)
@@ -99,11 +100,11 @@ class Handler(BaseHTTPRequestHandler):
             MODELS[asked["model_name"]] = (model / "name").read_text()
             self.reply(b"{}")
 
-    def do_environment(self, asked: dict, body: bytes) -> None:
+    def do_environment(self, asked: dict[str, Any], body: bytes) -> None:
         files = {str(path.relative_to(MODEL)): path.read_text() for path in sorted(MODEL.rglob("*")) if path.is_file()}
         self.reply(json.dumps({"environment": dict(os.environ), "files": files}).encode())
 
-    def do_write(self, asked: dict, body: bytes) -> None:
+    def do_write(self, asked: dict[str, Any], body: bytes) -> None:
         try:
             (MODEL / "written").write_text("by the container")
         except OSError as error:
@@ -111,41 +112,41 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.reply(b'{"refused": null}')
 
-    def do_wait(self, asked: dict, body: bytes) -> None:
+    def do_wait(self, asked: dict[str, Any], body: bytes) -> None:
         time.sleep(asked["seconds"])
         self.do_echo(asked, body)
 
-    def do_fail(self, asked: dict, body: bytes) -> None:
+    def do_fail(self, asked: dict[str, Any], body: bytes) -> None:
         self.reply(b'{"error": "as asked"}', asked["status"])
 
-    def do_die(self, asked: dict, body: bytes) -> None:
+    def do_die(self, asked: dict[str, Any], body: bytes) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def do_deafen(self, asked: dict, body: bytes) -> None:
+    def do_deafen(self, asked: dict[str, Any], body: bytes) -> None:
         """It lives, and takes no further connection from before its reply on."""
         self.server.socket.shutdown(socket.SHUT_RDWR)
         self.reply(b"{}")
 
-    def do_flaky(self, asked: dict, body: bytes) -> None:
+    def do_flaky(self, asked: dict[str, Any], body: bytes) -> None:
         """Fails as often as it is asked to; counted in a file, for processes come and go."""
         count = Path(asked["count"])
         seen = int(count.read_text()) if count.exists() else 0
         count.write_text(str(seen + 1))
         self.do_fail({"status": 500}, body) if seen < asked["times"] else self.do_echo(asked, body)
 
-    def do_stream(self, asked: dict, body: bytes) -> None:
+    def do_stream(self, asked: dict[str, Any], body: bytes) -> None:
         texts = [f"größe {number} of {SETTING('STUB_VERSION', '')}" for number in range(asked["count"])]
         self.reply_events(texts, asked.get("pause", 0), ends=not asked.get("break"))
 
-    def do_new_session(self, asked: dict, body: bytes) -> None:
+    def do_new_session(self, asked: dict[str, Any], body: bytes) -> None:
         session = f"session-{os.getpid()}"
         SESSIONS.add(session)
         self.reply(b"{}", more={"X-Amzn-SageMaker-New-Session-Id": f"{session}; Expires=2099-01-01T00:00:00Z"})
 
-    def do_close(self, asked: dict, body: bytes) -> None:
+    def do_close(self, asked: dict[str, Any], body: bytes) -> None:
         self.reply(b"{}", more={"X-Amzn-SageMaker-Closed-Session-Id": self.headers["X-Amzn-SageMaker-Session-Id"]})
 
-    def reply_events(self, texts: list, pause: float = 0, ends: bool = True) -> None:
+    def reply_events(self, texts: list[str], pause: float = 0, ends: bool = True) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -161,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def reply(
-        self, body: bytes, status: int = 200, content_type: str = "application/json", more: dict | None = None
+        self, body: bytes, status: int = 200, content_type: str = "application/json", more: dict[str, str] | None = None
     ) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": content_type, **(more or {}), "Content-Length": str(len(body))}.items():

@@ -55,10 +55,11 @@ class ParserServings:
     def __init__(self, loop: LoopThread) -> None:
         self._loop, self._directory = loop, Path(tempfile.mkdtemp())
         self._made = {name: loop.run(self._make(name)) for name in ALL}
-        self.first = self._made[""]
+        self.first: Any = self._made[""]
 
     def fields(self, route: Route) -> frozenset[str]:
-        return self.first.fields(route)
+        names: frozenset[str] = self.first.fields(route)
+        return names
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
         return self._made[str(document["model"])].request(route, document, headers)

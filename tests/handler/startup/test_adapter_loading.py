@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,8 +27,9 @@ class ScriptedEngine:
         self.adapters: Any = None
 
     def with_adapters(self, directory: Path, limit: int, bring: Any) -> Adapters:
-        self.adapters = Adapters(self._llm, SimpleNamespace(), ("model",), directory, limit, bring)  # type: ignore[arg-type]
-        return self.adapters
+        adapters = Adapters(self._llm, SimpleNamespace(), ("model",), directory, limit, bring)  # type: ignore[arg-type]
+        self.adapters = adapters
+        return adapters
 
 
 @pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.29", "fork-0.9.1"])
@@ -41,7 +43,7 @@ def test_a_neuron_line_has_the_adapters_of_its_start(line: str, tmp_path: Path) 
             with pytest.raises(AdapterRequired) as error:
                 engine.adapters.begin(name)
             assert (error.value.status, error.value.param) == (400, "model")
-    for change in (lambda: engine.adapters.load("law", "/adapters/law"), lambda: engine.adapters.unload("sql")):
+    for change in (partial(engine.adapters.load, "law", "/adapters/law"), partial(engine.adapters.unload, "sql")):
         with pytest.raises(AdaptersUnsupported, match="only at the start") as caught:
             change()
         assert caught.value.status == 501

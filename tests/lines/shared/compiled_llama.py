@@ -40,7 +40,7 @@ class Graphs(nn.Module):  # type: ignore[misc]  # torch is not followed
         self.keys = [torch.zeros(shape, dtype=neuron.torch_dtype) for _ in range(self.layers)]
         self.values = [torch.zeros(shape, dtype=neuron.torch_dtype) for _ in range(self.layers)]
 
-    @torch.jit.export
+    @torch.jit.export  # type: ignore[untyped-decorator]  # torch is not followed here
     def initialize(self, weights: list[dict[str, Tensor]], start_rank: Tensor) -> None:
         self.weights = weights[0]
 
