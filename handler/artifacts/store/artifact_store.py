@@ -112,14 +112,6 @@ class ArtifactStore:
         self.objects.delete(object_names.manifest_name(kind, key))
         return True
 
-    def expire(self, *, older_than: float | None = None, keep: int | None = None) -> list[tuple[str, str]]:
-        """Deletes entries older than `older_than` seconds, and of each kind all but the `keep` newest.
-
-        Pinned entries are kept. Returns key and kind of the deleted entries.
-        """
-        expired = garbage_collection.expired(self.objects, older_than=older_than, keep=keep)
-        return [(key, kind) for kind, key, _ in expired if self.delete(key, kind)]
-
     def collect(self, grace: float = GRACE) -> Collected:
         """Deletes objects that no entry refers to. See `garbage_collection.collect`."""
         return garbage_collection.collect(self.objects, grace)
