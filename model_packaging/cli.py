@@ -104,9 +104,8 @@ def status_of(run: Callable[[], Any]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output has closed it (`| head`). The buffered rest must not fail when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has closed it (`| head`)
+        _drop_output()
         return 0
     except EndpointError as error:
         click.echo(f"Error: {error.message}", err=True)
@@ -119,6 +118,7 @@ def status_of(run: Callable[[], Any]) -> int:
             problem = f"{error.filename}: {error.strerror}. Give another path."
         elif error.errno in NO_ROOM:
             problem = f"{error.strerror}. Free space where this command writes, or write elsewhere."
+            _drop_output()
         else:
             raise
         click.echo(f"Error: {problem}", err=True)
@@ -130,6 +130,11 @@ def status_of(run: Callable[[], Any]) -> int:
         click.echo(f"Error: {message}", err=True)
         return SERVICE
     return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """Lets the buffered rest of the output not fail when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _aws_message(error: Exception) -> str | None:

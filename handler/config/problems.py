@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from handler.errors import SettingError
+from handler.errors.base import one_line
 
 MASK = "***"
 # This many first characters of a secret are enough to recognise it in a text.
@@ -51,16 +52,17 @@ def each(error: SettingError) -> tuple[SettingError, ...]:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """The text with every secret masked, also a secret that the message cut off."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        start = secret[:RECOGNISABLE]
-        position = text.find(start)
+    """The text with every secret masked, also one that the message cut off, or has on one line."""
+    for secret in sorted(map(one_line, secrets), key=len, reverse=True):
+        start, line = secret[:RECOGNISABLE], one_line(text)
+        position = line.find(start)
         while position >= 0:
             end = position + len(start)
-            while end < len(text) and text[position : end + 1] == secret[: end + 1 - position]:
+            while end < len(line) and line[position : end + 1] == secret[: end + 1 - position]:
                 end += 1
             text = f"{text[:position]}{MASK}{text[end:]}"
-            position = text.find(start, position + len(MASK))
+            line = one_line(text)
+            position = line.find(start, position + len(MASK))
     return text
 
 

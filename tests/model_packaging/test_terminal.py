@@ -284,7 +284,9 @@ def test_the_set_up_says_what_it_is_at_before_each_long_step() -> None:
 )
 def test_where_there_is_no_room_one_line_says_so(command: str, problem: str, tmp_path: Path) -> None:
     words = command.format(program=Path(sys.executable).parent / "neuron-endpoint", model=MODEL, directory=tmp_path)
-    done = subprocess.run(("bash", "-c", words), capture_output=True, text=True, timeout=120, check=False)
+    # Where Python buffers, the rest of the output is written when it ends.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(("bash", "-c", words), env=buffered, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert done.stderr == f"Error: {problem}. Free space where this command writes, or write elsewhere.\n"
     assert not list(tmp_path.iterdir()), "nothing half written stays"

@@ -18,6 +18,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
 from handler.config.problems import mask
 from handler.config.vllm_argument_table import known
+from handler.errors.base import one_line
 from handler.json_value import Json
 from tests.handler.config.reading import read
 
@@ -186,3 +187,8 @@ def test_a_value_that_was_set_to_its_default_stays_set(name: str) -> None:
 )
 def test_a_token_is_masked_in_full_and_cut_off(text: str, left: str) -> None:
     assert mask(text, [TOKEN]) == left
+
+
+def test_a_secret_of_several_lines_is_masked_in_a_message_of_one() -> None:
+    secret = "-----BEGIN KEY-----\nMIIEabcdefgh\n-----END KEY-----"
+    assert mask(one_line(f"'{secret}' is not known"), [secret]) == "'***' is not known"

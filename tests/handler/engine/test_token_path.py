@@ -77,6 +77,14 @@ def test_the_statistics_of_several_steps_are_recorded_together_and_none_is_lost(
     assert (counted["at once"], counted["in time"]) == ([7, 8], 9)
 
 
+def test_a_process_without_the_first_core_has_the_tokens_and_gaps_of_its_own(told: dict[str, Any]) -> None:
+    elsewhere = told["elsewhere"]
+    assert ([token for _, ids, _ in elsewhere["plain"]["pushes"] for token in ids], elsewhere["gaps"]) == (
+        told["ids"][:3],
+        2,
+    )
+
+
 def test_the_size_of_each_step_is_counted(told: dict[str, Any]) -> None:
     within = told["counted"]["sizes"]
     assert within["1.0"] == 1, "only the last step has one token"

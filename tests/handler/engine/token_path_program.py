@@ -145,8 +145,10 @@ class Story:
         stats = SchedulerStats(num_waiting_reqs=waiting)
         self.send_outputs(outputs, stats, set(tokens) if finish is not None else None)
 
-    def send_outputs(self, outputs: list[EngineCoreOutput], stats: SchedulerStats, ended: set[str] | None) -> None:
-        message = EngineCoreOutputs(outputs=outputs, scheduler_stats=stats, finished_requests=ended)
+    def send_outputs(
+        self, outputs: list[EngineCoreOutput], stats: SchedulerStats, ended: set[str] | None, core: int = 0
+    ) -> None:
+        message = EngineCoreOutputs(core, outputs=outputs, scheduler_stats=stats, finished_requests=ended)
         self.core.send_multipart(self.encoder.encode(message))
 
     async def heard(self) -> dict[str, object]:
@@ -287,6 +289,20 @@ async def counted(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     return found
 
 
+async def elsewhere(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    """A process with one core of several, which is not the first."""
+    story = Story(tokenizer)
+    story.path.statistics.gap_histograms = [{2: story.histogram.labels("0")}]
+    story.path.statistics.size_histograms = [{2: story.sizes}]
+    story.path.statistics.record()
+    story.request("plain")
+    for token in ids[:3]:
+        story.send_outputs([EngineCoreOutput("plain", [token])], SchedulerStats(), None, core=2)
+    found = await story.heard()
+    await story.end()
+    return found
+
+
 async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     found: dict[str, object] = {}
 
@@ -315,6 +331,7 @@ async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     found["counted"] = await counted(tokenizer, ids)
     found["paced"] = await paced(tokenizer, ids)
     found["several"] = await several(tokenizer, ids)
+    found["elsewhere"] = await elsewhere(tokenizer, ids)
     found["rejected"] = await rejected(tokenizer, ids)
     found["stopped"] = await stopped(tokenizer, ids)
 

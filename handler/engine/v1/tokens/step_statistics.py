@@ -98,7 +98,7 @@ class StepStatistics:
             self._timer = None
         (gaps, self.gaps), (sizes, self._sizes) = (self.gaps, []), (self._sizes, [])
         for histograms, values in ((self.gap_histograms, gaps), (self.size_histograms, sizes)):
-            for each in histograms:
+            for each in histograms if values else ():  # this process may have no core of the first index
                 observe_all(each[self._index], values)
         scheduler, self._scheduler = self._scheduler, None
         steps, self._steps = self._steps, 0
