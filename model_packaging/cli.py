@@ -134,7 +134,8 @@ def status_of(run: Callable[[], Any]) -> int:
 
 def _drop_output() -> None:
     """Lets the buffered rest of the output not fail when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:  # it is, where the caller has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _aws_message(error: Exception) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from handler.artifacts.lease.log_redaction import redacted
+from handler.errors.base import one_line
 
 
 class Symptom(NamedTuple):
@@ -170,7 +171,7 @@ def diagnose(reason: str, log: Iterable[str]) -> Diagnosis | None:
         for line in reversed(lines):
             if match := pattern.search(line):
                 groups = ("", *(group or "" for group in match.groups()))
-                evidence = redacted(line.strip()[:400], {})
-                cause = redacted(symptom.cause.format(*groups), {})
+                evidence = redacted(one_line(line.strip()[:400]), {})
+                cause = redacted(one_line(symptom.cause.format(*groups)), {})
                 return Diagnosis(cause, symptom.fix, evidence)
     return None

@@ -212,7 +212,10 @@ class V1Adapter(ClientAdapter):
         resources = getattr(getattr(self.client, "engine_core", None), "resources", None)
         for name in ("input_socket", "output_socket"):
             if (socket := getattr(resources, name, None)) is not None:
-                self._loop.call_soon_threadsafe(socket.close, 0)
+                if self._loop.is_running():
+                    self._loop.call_soon_threadsafe(socket.close, 0)
+                else:
+                    socket.close(0)
         # 0.16.0: vLLM leaves the tasks of its tokenizer behind (utils/async_utils.py).
         encoder = getattr(getattr(self.client, "renderer", None), "get_async_tokenizer", None)
         for task in () if encoder is None else encoder()._batcher_tasks:

@@ -110,7 +110,7 @@ def tool_input(arguments: str) -> dict[str, Any]:
     from pydantic_core import from_json  # vLLM imports it, too: it would delay the start before that
 
     try:
-        value = from_json(arguments, allow_partial=True, allow_inf_nan=False)
+        value = from_json(arguments, allow_partial=True)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -143,6 +143,8 @@ class Story:
     def send(self, tokens: dict[str, int], finish: FinishReason | None = None, waiting: int = 0) -> None:
         outputs = [EngineCoreOutput(name, [token], finish_reason=finish) for name, token in tokens.items()]
         stats = SchedulerStats(num_waiting_reqs=waiting)
+        if hasattr(stats, "num_kv_fetch_reqs_by_stage"):  # 0.32.0 and later: their scheduler says it of each step
+            stats.num_kv_fetch_reqs_by_stage = {"stage": 0}
         self.send_outputs(outputs, stats, set(tokens) if finish is not None else None)
 
     def send_outputs(

@@ -28,8 +28,8 @@ RECORDED_AFTER = 0.1  # seconds
 # it says is recorded at once.
 SUMMED: Final = frozenset(
     (
-        *("num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs", "step_counter", "current_wave"),
-        *("kv_cache_usage", "encoder_cache_usage", "prefix_cache_stats"),
+        *("num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs", "num_kv_fetch_reqs_by_stage"),
+        *("step_counter", "current_wave", "kv_cache_usage", "encoder_cache_usage", "prefix_cache_stats"),
     )
 )
 OTHERS: Final = tuple(each.name for each in fields(SchedulerStats) if each.name not in SUMMED)

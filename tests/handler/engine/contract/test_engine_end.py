@@ -55,7 +55,8 @@ def test_shutting_down_leaves_no_process() -> None:
     eventually(lambda: not started.loop.tasks())
 
 
-def test_the_sockets_to_the_core_are_closed_whoever_sees_its_end_first() -> None:
+@pytest.mark.parametrize("loop_ended", [False, True])
+def test_the_sockets_to_the_core_are_closed_whoever_sees_its_end_first(loop_ended: bool) -> None:
     """vLLM's thread may have seen it, and be late. An open socket blocks the end of its context, and with it a test."""
     started = StartedEngine()
     adapter: Any = started.engine._adapter
@@ -67,5 +68,7 @@ def test_the_sockets_to_the_core_are_closed_whoever_sees_its_end_first() -> None
         assert not any(socket.closed for socket in sockets)
         core._finalizer.detach()
     finally:
+        if loop_ended:
+            started.loop.stop()
         started.engine.stop()
     eventually(lambda: all(socket.closed for socket in sockets))
