@@ -194,5 +194,7 @@ def _document(assembly: Assembly, **more: Json) -> dict[str, Json]:
 
 
 def _print_excluded(assembly: Assembly) -> None:
+    from handler.errors.base import one_line
+
     for path, reason in assembly.left.items():
-        click.echo(f"excluded: {path} ({reason})", err=True)
+        click.echo(one_line(f"excluded: {path} ({reason})"), err=True)

@@ -63,11 +63,13 @@ def lines() -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.markup import escape
 
+    from handler.errors.base import one_line
+
     console = Console(stderr=True)
     began = time.monotonic()
 
     def stamped(text: str) -> str:
-        return f"[{time.monotonic() - began:6.0f} s] {text}"
+        return f"[{time.monotonic() - began:6.0f} s] {one_line(text)}"
 
     if not console.is_terminal:
         yield lambda text: click.echo(stamped(text), err=True)

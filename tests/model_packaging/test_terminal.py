@@ -292,16 +292,24 @@ def test_where_there_is_no_room_one_line_says_so(command: str, problem: str, tmp
     assert not list(tmp_path.iterdir()), "nothing half written stays"
 
 
-@pytest.mark.parametrize(("command", "stream"), [(("check",), "stdout"), (("pack", "--to", "pack.tar.gz"), "stderr")])
+@pytest.mark.parametrize(
+    ("command", "stream", "ending", "said"),
+    [
+        (("check",), "stdout", "safetensors", "safetensors file"),
+        (("pack", "--to", "{directory}/pack.tar.gz"), "stderr", "safetensors", "safetensors file"),
+        (("pack", "--to", "{directory}/pack.tar.gz"), "stderr", "pyc", "excluded: weights"),
+    ],
+    ids=["finding", "error", "list"],
+)
 def test_a_files_name_neither_steers_the_terminal_nor_begins_a_line(
-    command: tuple[str, ...], stream: str, tmp_path: Path
+    command: tuple[str, ...], stream: str, ending: str, said: str, tmp_path: Path
 ) -> None:
     model = tmp_path / "model"
     shutil.copytree(MODEL, model)
-    (model / "weights\x1b]0;title\x07\nFAKE: it is fine.safetensors").write_bytes(b"xxxxxxxx")
-    name, *options = command
+    (model / f"weights\x1b]0;title\x07\nFAKE: it is fine.{ending}").write_bytes(b"xxxxxxxx")
+    name, *options = (word.format(directory=tmp_path) for word in command)
     shown = on_terminal(120, name, str(model), *options, stream=stream)
-    assert "safetensors file" in shown
+    assert said in shown
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", shown)
     assert not re.search("^FAKE", shown, re.MULTILINE)
 
