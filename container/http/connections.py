@@ -7,6 +7,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextvars import Context
 from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
@@ -62,7 +63,8 @@ class Connections:
         self._observer.began(exchange.record, exchange.head.environ)
         self._queue.append(exchange)
         if len(self._queue) == 1:
-            self.loop.call_soon(self._begin_next)
+            # In a context of its own: another client's request, whose reply ends here, has set variables in this one.
+            self.loop.call_soon(self._begin_next, context=Context())
 
     def _begin_next(self) -> None:
         self._tasks.task(self._run(self._queue.popleft()))

@@ -55,6 +55,12 @@ class ExchangeConnection(Protocol):
 
     def descriptor(self) -> int: ...
 
+    def pause_reading(self) -> None:
+        """Handles nothing more that arrives, until `resume_reading`."""
+        ...
+
+    def resume_reading(self) -> None: ...
+
     def close(self) -> None:
         """Closes the connection, after what was written."""
         ...
@@ -85,7 +91,7 @@ class Exchange:
     finished: bool = False
     keep_alive: bool = field(init=False)
     record: RequestRecord = field(init=False)
-    _pieces: list[bytes] = field(default_factory=list)
+    _body: bytes | bytearray = field(default_factory=bytearray)
     _stream_head: bytes = b""
     _chunked: bool = False
 
@@ -101,9 +107,9 @@ class Exchange:
 
     @property
     def body(self) -> bytes:
-        if len(self._pieces) != 1:
-            self._pieces = [b"".join(self._pieces)]
-        return self._pieces[0]
+        if not isinstance(self._body, bytes):
+            self._body = bytes(self._body)
+        return self._body
 
     @property
     def path(self) -> str:
@@ -117,7 +123,7 @@ class Exchange:
     def body_arrived(self, piece: bytes) -> None:
         """:raises EndpointError: there is no room for it."""
         self.body_bytes.take(len(piece))
-        self._pieces.append(piece)
+        self._body += piece
 
     def send(self, status: int, headers: Iterable[Header], body: bytes) -> None:
         """Sends a whole reply."""
@@ -183,6 +189,8 @@ class Exchange:
 
     def _end(self, data: bytes, *, whole: bool) -> None:
         self.finished = True
+        self._body = b""  # a client may take long to read its reply
+        self.body_bytes.release()
         if self.open and data:
             self.connection.replies.write(data, bounded=False)
         self.connection.reply_written(self, whole=whole and self.open)

@@ -32,14 +32,15 @@ class ReplyBuffer:
         transport.set_write_buffer_limits(0)  # each write is a system call at once; a rest pauses the writing
 
     def write(self, data: bytes, *, bounded: bool) -> None:
-        """:param bounded: a client may be `MAX_BACKLOG` bytes behind, and no more."""
+        """:param bounded: a client that is `MAX_BACKLOG` bytes behind already gets no more."""
         self._stop_probing()
-        self._written += len(data)
-        self._transport.write(data)
         if bounded and self._look is not None:
             backlog = self._transport.get_write_buffer_size()
             if backlog > MAX_BACKLOG:
                 self._cut(f"the client is {backlog:,} bytes behind")
+                return
+        self._written += len(data)
+        self._transport.write(data)
 
     def paused(self) -> None:
         """The client has not accepted all."""

@@ -58,6 +58,8 @@ class Receiver(Protocol):
 class RequestParser:
     """The requests of one connection.
 
+    What belongs to no body is bounded, in a head and behind it: trailers and the extensions of chunks.
+
     :ivar begun: bytes of a request have arrived, and its head is not complete.
     """
 
@@ -102,7 +104,7 @@ class RequestParser:
             except httptools.HttpParserError as error:
                 raise InvalidRequest(_problem(error, self._in_body)) from None
             data = rest
-        if self.begun and self._arrived > MAX_HEAD:
+        if self._arrived > MAX_HEAD and (self.begun or self._in_body):
             long_line = not self._headers and len(self._target) > MAX_LINE
             raise LineTooLong if long_line else HeadersTooLong
 
@@ -143,6 +145,8 @@ class RequestParser:
             raise InvalidRequest("its version is not HTTP/1.0 or HTTP/1.1")
         if version == "1.1" and "HTTP_HOST" not in headers:
             raise InvalidRequest("it has no 'Host' header, which HTTP/1.1 requires")
+        if parser.get_method() == b"CONNECT":  # llhttp reads no body of it, and whoever is in front may
+            raise InvalidRequest("this is no proxy")
         coding = headers.pop("HTTP_TRANSFER_ENCODING", None)
         if coding is not None and (coding.lower() != "chunked" or version == "1.0"):
             raise InvalidRequest("'Transfer-Encoding' may be 'chunked' only")
@@ -161,7 +165,7 @@ class RequestParser:
         length = headers.get("CONTENT_LENGTH", "0")
         if len(length) > MAX_DIGITS:
             raise InvalidRequest("its 'Content-Length' is not a number of bytes")
-        self._in_body, self.begun = True, False
+        self._in_body, self.begun, self._arrived = True, False, 0
         self._receiver.head_complete(
             RequestHead(
                 environ,
@@ -173,6 +177,7 @@ class RequestParser:
         )
 
     def on_body(self, body: bytes) -> None:
+        self._arrived = 0
         self._receiver.body_arrived(body)
 
     def on_message_complete(self) -> None:

@@ -71,9 +71,11 @@ class Pipeline:
         """
         service, config, admission = self._service, self._service.config, self._service.admission
         request, record, note = exchange.request, exchange.record, exchange.note
-        if note is None:  # else an earlier process has admitted it
+        if note is None:
             service.require_engine()
             admission.enter()
+        else:  # an earlier process has admitted it
+            admission.enter_again()
         try:
             service.require_engine()
             record.began = record.began if note is None else note.began
@@ -138,7 +140,7 @@ class Pipeline:
         GROUP.set(RequestGroup())  # in the context of the task that answers this request
         batch = Batch(engine, parse, engine.slots, limit.remaining, limit.error(), begin, self.threads.run)
         exchange.left = batch.leave
-        replies = await batch.run(lines)
+        replies = await batch.run(lines) if exchange.open else None
         if replies is None:
             return
         exchange.record.ignored = tuple(batch.ignored)[:MAX_UNKNOWN]

@@ -14,6 +14,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
 from typing import Any
 
 from wsproto import ConnectionType, WSConnection
@@ -65,7 +66,7 @@ class WebSocket:
         self.left: Callable[[str], None] | None = None
         self.idle_since = time.monotonic()
         self.open = True
-        self._connection, self._transport = connection, connection.transport
+        self._connection = connection
         self._loop = loop
         self._max_message = bodies.largest
         self._answer = answer
@@ -114,11 +115,12 @@ class WebSocket:
             message = self._messages.popleft()
             self._ahead -= len(message)
             self._bytes.give_back(len(message))
-            self._loop.task(self._answered(message))
+            # Not in the context of the message before, whose answer ends here.
+            self._loop.task(self._answered(message), context=Context())
             if not self._full and self._leaving is not None:
                 self._leaving.cancel()
                 self._leaving = None
-                self._transport.resume_reading()
+                self._connection.resume_reading()
 
     async def _answered(self, message: bytes) -> None:
         try:
@@ -183,7 +185,7 @@ class WebSocket:
                 self._partial.clear()
                 self._answer_next()
                 if self._full and self._leaving is None:
-                    self._transport.pause_reading()
+                    self._connection.pause_reading()
                     self._look_for_end()
 
     def _ping(self) -> None:

@@ -38,7 +38,9 @@ class WebSocketSession:
         self._socket = WebSocket(exchange.connection, service.loop, service.bodies, self.answer)
 
     def begin(self, exchange: Exchange) -> None:
-        """Answers the handshake."""
+        """Answers the handshake, unless the client has left."""
+        if not exchange.open:
+            return
         self._socket.begin(self._environ)
         exchange.become(self._socket)
 

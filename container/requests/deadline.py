@@ -19,7 +19,7 @@ ASYNC_REPLY_SECONDS = 890.0
 TRANSFORM_REPLY_SECONDS = 3590.0
 # InvokeEndpointAsync's header. No source says that SageMaker passes it on. Clients of the container may send it.
 TIMEOUT_HEADER = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
-MAX_TIMEOUT = 3600.0
+MAX_TIMEOUT, MAX_DIGITS = 3600.0, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def deadline(config: EndpointConfig, timeout: str | None, began: float, *, strea
     """
     seconds = config.stream_deadline if stream and not requires_content_length(config) else reply_seconds(config)
     if timeout is not None:
-        if not timeout.isascii() or not timeout.isdigit() or not 1 <= int(timeout[:9]) <= MAX_TIMEOUT:
+        whole = timeout.isascii() and timeout.isdigit() and len(timeout) <= MAX_DIGITS
+        if not whole or not 1 <= int(timeout) <= MAX_TIMEOUT:
             raise InvalidField(TIMEOUT_HEADER, f"it must be whole seconds from 1 to {MAX_TIMEOUT:.0f}")
         seconds = float(timeout)
     return Deadline(seconds, began + seconds, stream)

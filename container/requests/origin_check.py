@@ -21,8 +21,15 @@ def check_origin(request: Request) -> None:
     """:raises ForeignOrigin: the request changes something, or opens a WebSocket, for a page of another origin."""
     origin = request.headers.get("Origin")
     reads = request.method in READING and "Upgrade" not in request.headers
-    if origin is not None and not reads and urlsplit(origin).netloc != request.host:
+    if origin is not None and not reads and _host(origin) != request.host:
         raise ForeignOrigin(origin)
+
+
+def _host(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # "http://["
+        return None
 
 
 def check_host(request: Request) -> None:

@@ -31,6 +31,8 @@ MAX_HEAD = 32 * 1024
 HEAD_SECONDS = 60.0
 # Seconds that a connection is kept after a /ping, as gunicorn's `keepalive`.
 KEEP_SECONDS = 75.0
+# Requests that are answered of one connection at once. Who sends more is no health check, and is passed on.
+MAX_AT_ONCE = 8
 TICK = 1.0
 ACCEPTS = 64
 # Connections that are closed at a time when there are no descriptors, and the pause if there are none to close.
@@ -114,7 +116,7 @@ class Acceptor:
 
         :param ended: the client sends nothing more.
         """
-        connection = client.connection
+        connection, answered = client.connection, 0
         while True:
             try:
                 data = connection.recv(MAX_HEAD, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -130,9 +132,10 @@ class Acceptor:
                 return
             keep = ping_keeps_alive(data[: end + len(HEAD_END)]) if end >= 0 else None
             status, body = self._state.read()
-            if keep is None or status == PASSED_ON:
+            if keep is None or status == PASSED_ON or answered == MAX_AT_ONCE:
                 self._pass_on(client)
                 return
+            answered += 1
             connection.recv(end + len(HEAD_END))
             if not self._answer(connection, status, body, keep) or not keep:
                 self._close(client)

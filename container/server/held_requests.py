@@ -22,7 +22,7 @@ INTERVAL = 0.1
 class HeldRequests:
     """Holds each request until the engine is ready, its deadline passes, its client leaves, or the process drains.
 
-    A held request is admitted and counted. It stays so when it is run. All methods run on the loop.
+    A held request is admitted and counted, and so it is again when it is run. All methods run on the loop.
     """
 
     def __init__(self, service: Service, connections: Connections) -> None:
@@ -60,11 +60,10 @@ class HeldRequests:
         self._held = [handed for handed in self._held if not self._ended(handed, problem)]
 
     def _ended(self, handed: HandedRequest, problem: EndpointError | None) -> bool:
+        deadline = handed.note.deadline
         if problem is None:
             self._connections.take(handed.connection, handed)
-            return True
-        deadline = handed.note.deadline
-        if client_left(handed.connection):
+        elif client_left(handed.connection):
             handed.connection.close()
         elif not isinstance(problem, NotReady):
             refuse(handed, problem)

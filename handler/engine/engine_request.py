@@ -85,12 +85,12 @@ class EngineRequest:
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self.ended:
             return
+        if finish_reason in {"error", "abort"}:
+            self.fail(GenerationFailed(f"it ended with '{finish_reason}'"))
+            return
+        self._sink.push(text, token_ids, finish_reason, stop_reason)  # if it raises, the request fails
         if finish_reason is not None:
             self._finish()
-            if finish_reason in {"error", "abort"}:
-                self._sink.fail(GenerationFailed(f"it ended with '{finish_reason}'"))
-                return
-        self._sink.push(text, token_ids, finish_reason, stop_reason)
 
     def fail(self, error: EndpointError) -> None:
         if not self.ended:

@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -48,9 +49,12 @@ class LoopThread:
         """Schedules a function call on the loop, and returns at once. Call from any thread."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
-    def task(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Runs a coroutine as a task, and keeps a reference to it until it ends. Call from the loop's own thread."""
-        task = self.loop.create_task(coroutine)
+    def task(self, coroutine: Coroutine[Any, Any, object], context: Context | None = None) -> None:
+        """Runs a coroutine as a task, and keeps a reference to it until it ends. Call from the loop's own thread.
+
+        :param context: of its variables; None: a copy of the caller's.
+        """
+        task = self.loop.create_task(coroutine, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -96,8 +96,8 @@ class ServingRequest:
             else:
                 self._keep(reply)
             if not self.ended:
-                self.ended = True
                 self._sink.push("", (), "stop", None)
+                self.ended = True
         except asyncio.CancelledError:
             self._fail(GenerationFailed("it was cancelled"))
         except EndpointError as error:

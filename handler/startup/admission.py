@@ -47,6 +47,11 @@ class Admission:
                 raise TooManyRequests(self.limit, self.retry_after)
             self._count += 1
 
+    def enter_again(self) -> None:
+        """Counts a request that was counted before, whatever the limit."""
+        with self._changed:
+            self._count += 1
+
     def leave(self) -> None:
         """Call when the request has ended."""
         now = time.monotonic()

@@ -45,6 +45,20 @@ def received(*pieces: bytes, converses: bool = False) -> Received:
     return found
 
 
+@pytest.mark.parametrize("start", [b"0\r\nX: ", b"0\r\n" + b"X: a\r\n" * 3, b"1;", b"1;a="])
+def test_what_follows_a_head_and_is_no_body_is_bounded(start: bytes) -> None:
+    parser = RequestParser(Received())
+    parser.feed(post("Transfer-Encoding: chunked") + start)
+    with pytest.raises(EndpointError):
+        for _ in range(MAX_HEAD // 1024 + 1):
+            parser.feed(b"a" * 1024)
+
+
+def test_many_small_chunks_with_extensions_and_a_trailer_are_a_body() -> None:
+    found = received(post("Transfer-Encoding: chunked"), *[b"1;why=not\r\na\r\n" * 500] * 100, b"0\r\nX: a\r\n\r\n")
+    assert (found.bodies, found.whole) == ([b"a" * 50_000], 1)
+
+
 def test_a_request_is_its_wsgi_environment() -> None:
     sent = post("content-type: application/json", "Content-Length: 2", "X-Amzn-Id:  a b ", path="/a%2Fb%20c?d=%20")
     found = received(sent + b"{}")
@@ -143,6 +157,7 @@ def test_what_follows_a_handshake_that_nobody_takes_is_a_request() -> None:
         (b"SECRET / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"POST secret HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"CONNECT secret:1 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"CONNECT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nGET /", 400),
         (b"POST / HTTP/1.1\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
         (post(version="2.0"), 400),

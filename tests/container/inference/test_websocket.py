@@ -140,7 +140,7 @@ def test_what_waits_behind_a_message_is_bounded_and_a_client_that_leaves_meanwhi
     monkeypatch.setattr(websocket, "MAX_AHEAD", 2000)
     monkeypatch.setattr(websocket, "LEAVING_SECONDS", 0.01)
     one = opened(never)
-    data, transport = text_frame(1000) * 10_000, one.web._transport
+    data, transport = text_frame(1000) * 10_000, one.web._connection.transport
     one.client.setblocking(False)
     sent = 0
 

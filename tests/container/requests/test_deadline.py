@@ -36,7 +36,7 @@ def test_the_header_decides_for_one_request() -> None:
     assert deadline(EndpointConfig(), "3600", 0.0, stream=False).seconds == 3600
 
 
-@pytest.mark.parametrize("value", ["0", "3601", "-1", "1.5", "", "soon", "²", "9" * 5000])
+@pytest.mark.parametrize("value", ["0", "3601", "-1", "1.5", "", "soon", "²", "9" * 5000, "000000001" + "9" * 400])
 def test_a_header_that_is_no_time_is_named(value: str) -> None:
     with pytest.raises(InvalidField, match="X-Amzn-SageMaker-InvocationTimeoutSeconds"):
         deadline(EndpointConfig(), value, 0.0, stream=False)

@@ -9,7 +9,7 @@ BODY = {"prompt": "a", "max_tokens": 1}
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://localhost:1", "https://localhost.evil.example"]
+    "origin", ["http://evil.example", "null", "http://localhost:1", "https://localhost.evil.example", "http://[", "]"]
 )
 def test_a_post_of_another_origin_is_rejected(client: Client, origin: str) -> None:
     reply = client.post("/invocations", json=BODY, headers={"Origin": origin})

@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from benchmarks.lib.process_usage import http_processes
-from container.server.acceptor import ping_keeps_alive
+from container.server.acceptor import MAX_AT_ONCE, Acceptor, ping_keeps_alive
 from container.server.acceptor_process import NAME, NICE, AcceptorProcess
+from container.server.connection_channel import ConnectionChannel
 from container.server.gunicorn_server import GunicornServer
 from container.server.ping_state import MAX_BODY, PingState
 from handler.config.endpoint_config import EndpointConfig
@@ -194,3 +195,26 @@ def test_a_serving_process_that_was_healthy_and_is_silent_is_500() -> None:
     assert state.read() == (503, b"draining")
     state.write(500, b"a" * (MAX_BODY + 1))
     assert state.read() == (500, b"{}")
+
+
+def test_a_client_that_asks_without_end_leaves_the_acceptor_after_some_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        state = PingState(60.0)
+        state.write(200, b"{}")
+        acceptor = Acceptor(listener, ConnectionChannel(), state)
+        with socket.create_connection(listener.getsockname()) as client:
+            client.sendall(PING * 1000)
+            for _ in range(3):
+                acceptor.turn(0.1)
+            client.setblocking(False)
+            assert client.recv(1 << 20).count(b"HTTP/1.1 200") == MAX_AT_ONCE
+
+
+def test_many_requests_at_once_are_all_answered(server: Server) -> None:
+    with server.connect() as connection:
+        connection.send(PING * 50)
+        for _ in range(50):
+            head = connection.head()
+            connection.content(head)
+            assert head.status == 200

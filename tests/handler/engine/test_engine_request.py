@@ -46,6 +46,16 @@ class RecordingSink:
         self.ended.set()
 
 
+class RaisingSink(RecordingSink):
+    """Cannot take the last tokens."""
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        if finish_reason is not None:
+            raise ValueError(text)
+
+
 class Bench:
     """An engine, its vLLM, and one request."""
 
@@ -240,3 +250,12 @@ def test_a_request_that_has_ended_is_never_late(loop: LoopThread) -> None:
     bench.loop.run(asyncio.sleep(2 * deadline))
     assert bench.sink.heard == [("a", (1,), "stop", None)]
     assert bench.vllm.aborted == []
+
+
+def test_a_request_whose_last_tokens_cannot_be_told_fails(bench: Bench) -> None:
+    bench.sink = RaisingSink()
+    request = bench.begun()
+    with pytest.raises(ValueError, match="end"):
+        bench.on_loop(lambda: request.push("end", (1,), "stop", None))
+    bench.on_loop(lambda: request.fail(GenerationFailed("its reply")))  # as the path of tokens does
+    assert [type(each) for each in bench.sink.heard] == [GenerationFailed]
