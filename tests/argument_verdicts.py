@@ -67,7 +67,7 @@ WORDS: Final = {"data_parallel_backend": ["mp", "ray"], "config_format": ["auto"
 # Those by which no text at all is accepted.
 NO_TEXT: Final = re.compile(
     r"Input should be (a valid|an object|\d)|Invalid version|is not supported|unable to (parse|interpret)"
-    r"|invalid \w+ value|Unexpected keyword|not a valid argument|only applicable when"
+    r"|invalid \w+ value|Unexpected keyword|not a valid argument|only applicable when|is not JSON"
 )
 NUMBERS: Final = (-1, 0, 1, 2, 3, 16, 128, 4096, 0.5)
 UNKNOWN: Final = ("unknown-word", "/nowhere/unknown")
@@ -141,7 +141,7 @@ def candidates(name: str) -> Iterator[Any]:
         "int": tuple(number for number in NUMBERS if isinstance(number, int)),
         "float": tuple(map(float, NUMBERS)),
         "str": (*UNKNOWN, *(("auto",) if name == "attention_backend" else ()), *SPELLED[:2]),
-        "json": ({}, {"unknown_key": 1}, *UNKNOWN, [1]),
+        "json": ({}, {"unknown_key": 1}, *UNKNOWN, *SPELLED, [1], True, *NUMBERS),
     }[kind]
     values = argument.by_version[_version()] or values
     yield from ([value] for value in values) if argument.kind == "list" else values
@@ -300,6 +300,8 @@ class Questions:
                 # Of many names that this platform does not have, none is right beside another argument.
                 reasons = {errors[json.dumps(value)] for value in wrong}
                 several = (kind == "text" and len(reasons) > 4) or outer in CLASSES
+                # What is no object is none beside other arguments either.
+                several |= name == outer and known()[name].kind == "json" and not isinstance(tried[0], dict)
                 met = [] if several else self.met(name, tried, wrap, json.dumps(tried[0]) in parsed)
                 if PARSERS in rejected[key] and name.endswith("reasoning_parser"):
                     met, accepted = [PLUGIN], reasoning_parsers()
@@ -382,12 +384,15 @@ def reasoning_parsers() -> list[str]:
 def message(error: BaseException) -> str:
     """The first sentence of vLLM's message, without what differs between two runs."""
     text = str(error) or type(error).__name__
+    if re.search("Invalid JSON|cannot be converted to <function loads", text):
+        return "it is not JSON"
     said = re.search(r"Value error, (.+?)(?: \[type=|$)", text, re.S) or re.search(
         r"msg='(?:Value error, )?(.+?)'", text
     )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if said is None and len(lines) > 2 and "validation error" in lines[0]:
-        text = f"{lines[1]}: {lines[2].partition(' [type=')[0]}"
+        parts = [line.partition(" [type=")[0] for line in lines[1:3]]
+        text = parts[0] if " [type=" in lines[1] else ": ".join(parts)
     elif said is not None:
         text = said[1]
     text = re.sub(r"/tmp/\S+|0x[0-9a-f]+|/\S+/site-packages/\S+", "...", " ".join(text.split()))
