@@ -27,8 +27,8 @@ from handler.errors import BodyTooLarge, EndpointError, InvalidBody, RequestTime
 ARRIVAL_SECONDS = 60.0
 # Bytes that are read of further requests while one is being answered.
 READ_AHEAD = 16 * 1024
-# What has arrived is handled in pieces of so many bytes, and after so many seconds the loop runs others first. A read of
-# 256 KiB may hold 43,000 frames of a WebSocket or 10,000 requests, and uvloop may read 32 times in a turn.
+# What has arrived is handled in pieces of so many bytes, and after so many seconds the loop runs others first. A read
+# of 256 KiB may hold 43,000 frames of a WebSocket or 10,000 requests, and uvloop may read 32 times in a turn.
 PIECE, LONGEST_TURN = 4096, 0.01
 # A connection that this process closes: closing a socket that holds unread bytes makes the kernel send a reset, and
 # most clients then never read the reply that they have received. So only the sending side is closed at first. What the
