@@ -133,6 +133,7 @@ class Exchange:
         if self.method == "HEAD":  # the length is that of the reply to GET, if it is known
             all_headers, body = (*headers, *self.headers), b""
         else:
+            body = b"" if status in BODILESS else body
             length = () if status in BODILESS else (("Content-Length", str(len(body))),)
             all_headers = (*(header for header in headers if header[0] != "Content-Length"), *length, *self.headers)
         head = reply_head(status, all_headers, keep_alive=self.keep_alive, chunked=False)

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import chain, islice
+from typing import TypeVar
 
 from werkzeug.datastructures import Headers
 from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Request
 
-from container.http.exchange import Exchange, send_pieces
+from container.http.exchange import BODILESS, Exchange, send_pieces
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_errors import InvalidReply, ReplyHeadersTooLong
 from handler.custom_code.engine_model import REQUEST_DEADLINE
+from handler.custom_code.hook_caller import as_endpoint_error
 
 # Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
 MOST_REPLY_HEADERS = 4096 - 256
+# A header's name (RFC 9110, 5.6.2).
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+Result = TypeVar("Result")
 
 
 def code_for(service: Service, method: str, path: str) -> CustomCode | None:
@@ -42,7 +48,7 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
     loop = asyncio.get_running_loop()
     if (exchange.method, exchange.path.rstrip("/")) == PING:
         exchange.record.route = PING[1]
-        outcome = await loop.run_in_executor(threads, code.invoke, _code_request(exchange, b""))
+        outcome = await loop.run_in_executor(threads, _run, code.invoke, _code_request(exchange, b""))
         assert outcome is not None, "code answers the routes that it has"
         await _send(exchange, outcome, copy_context(), threads)
         return True
@@ -57,7 +63,8 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
         context.run(
             REQUEST_DEADLINE.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error())
         )
-        outcome = await loop.run_in_executor(threads, context.run, code.invoke, _code_request(exchange, exchange.body))
+        request = _code_request(exchange, exchange.body)
+        outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
         if outcome is None:
             return False
         headers = _headers(outcome)
@@ -81,9 +88,10 @@ async def _send(
     if isinstance(outcome.body, bytes):
         exchange.send(outcome.status, headers, outcome.body)
         return
-    pieces: Iterator[bytes] = iter(partial(context.run, next, outcome.body, None), None)  # until there are no more
+    # Until there are no more.
+    pieces: Iterator[bytes] = iter(partial(_run, context.run, next, outcome.body, None), None)
     try:
-        if whole:
+        if whole or outcome.status in BODILESS:
             exchange.send(outcome.status, headers, await loop.run_in_executor(threads, b"".join, pieces))
             return
         first = await loop.run_in_executor(threads, lambda: list(islice(pieces, 1)))
@@ -93,20 +101,30 @@ async def _send(
     finally:
         close = getattr(outcome.body, "close", None)
         if close is not None:
-            await loop.run_in_executor(threads, partial(context.run, close))
+            await loop.run_in_executor(threads, _run, context.run, close)
+
+
+def _run(function: Callable[..., Result], *arguments: object) -> Result:
+    """Calls own code in its thread.
+
+    :raises EndpointError: whatever the code raised: what ends an interpreter would end the loop.
+    """
+    try:
+        return function(*arguments)
+    except BaseException as error:
+        raise as_endpoint_error("the model's code", error) from error
 
 
 def _headers(outcome: CodeReply) -> Headers:
     """:raises InvalidReply: the status is none of a final reply, or a header has characters that HTTP does not have."""
-    if not 200 <= outcome.status <= 599:
-        raise InvalidReply(f"the status {outcome.status}", "give one from 200 to 599")
-    headers = Headers({"Content-Type": outcome.content_type})
-    for name, value in outcome.headers.items():
-        if not is_hop_by_hop_header(name) and name.lower() != "content-length":
-            headers[name] = " ".join(value.split())
-    for name, value in headers.items():
-        if not (name.isascii() and _in_latin1(value)):
+    if type(outcome.status) is not int or not 200 <= outcome.status <= 599:
+        raise InvalidReply(f"the status {str(outcome.status)[:20]}", "give a whole number from 200 to 599")
+    headers = Headers()
+    for name, value in {"Content-Type": outcome.content_type, **outcome.headers}.items():
+        if not TOKEN.fullmatch(name) or not _in_latin1(text := " ".join(str(value).split())):
             raise InvalidReply(f"the header {name[:80]!r}, of characters that HTTP does not have", "encode them")
+        if not is_hop_by_hop_header(name) and name.lower() != "content-length":
+            headers[name] = text
     return headers
 
 

@@ -61,13 +61,14 @@ def test_its_reply_and_headers(code: Callable[..., Client]) -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "words"),
     [
-        *((status, {}, f"the status {status}") for status in (-1, 0, 100, 999)),
+        *((status, {}, f"the status {status}") for status in (-1, 0, 100, 999, 201.5, "201", None, True)),
+        *((200, {name: "a"}, "the header ") for name in ("", "X A", "X-A:", "X-A\r\nX-Evil")),
         (200, {"X-A": "\u2603"}, "the header 'X-A'"),
         (200, {"X-\xdc": "a"}, "the header 'X-"),
     ],
 )
 def test_a_reply_that_http_cannot_carry_is_an_error(
-    code: Callable[..., Client], status: int, headers: dict[str, str], words: str
+    code: Callable[..., Client], status: Any, headers: dict[str, str], words: str
 ) -> None:
     reply = code(lambda _: CodeReply(b"{}", "application/json", status, headers)).post("/invocations", data=b"{}")
     assert (reply.status_code, reply.get_json()["error"]["code"]) == (500, "invalid_code_reply")
@@ -80,11 +81,13 @@ def test_a_reply_that_http_cannot_carry_is_an_error(
         (CustomCodeFailed("predict_fn", ValueError("bad label")), 500, "predict_fn raised ValueError: bad label"),
         (CustomCodeRefused(422, "too many"), 422, "too many"),
         (CustomCodeRefused(200, "an error with a status of success"), 500, "an error with a status of success"),
-        (ZeroDivisionError("ours"), 500, "An unexpected error occurred. The container's log has the details."),
+        (ZeroDivisionError("a label"), 500, "the model's code raised ZeroDivisionError: a label"),
+        (SystemExit(3), 500, "the model's code raised SystemExit: 3"),
+        (StopIteration(), 500, "the model's code raised StopIteration"),
     ],
 )
 @pytest.mark.parametrize("when", ["before", "first piece"])
-def test_its_errors(code: Callable[..., Client], error: Exception, status: int, message: str, when: str) -> None:
+def test_its_errors(code: Callable[..., Client], error: BaseException, status: int, message: str, when: str) -> None:
     def fail() -> Iterator[bytes]:
         raise error
         yield b""
@@ -94,9 +97,19 @@ def test_its_errors(code: Callable[..., Client], error: Exception, status: int, 
             raise error
         return CodeReply(fail(), "text/plain")
 
-    reply = code(answer).post("/invocations", json={}, buffered=True)
-    assert reply.status_code == status
-    assert reply.get_json()["error"]["message"] == message
+    client = code(answer)
+    for _ in range(2):  # it ends neither the loop nor the server
+        reply = client.post("/invocations", json={}, buffered=True)
+        assert reply.status_code == status
+        said = reply.get_json()["error"]["message"]
+        assert said == message or (type(error) is StopIteration and "StopIteration" in said)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_without_a_body_has_none(code: Callable[..., Client], stream: bool) -> None:
+    pieces = iter([b"a", b"b"])
+    reply = code(lambda _: CodeReply(pieces if stream else b"ab", "text/plain", 204)).post("/invocations", data=b"{}")
+    assert (reply.status_code, reply.data) == (204, b"")
 
 
 def test_a_stream_holds_its_place_and_ends_with_its_client(code: Callable[..., Client], service: Service) -> None:
