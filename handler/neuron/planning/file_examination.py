@@ -38,6 +38,7 @@ TRANSFORMERS_5 = (0, 24)
 HUB_SECONDS = 5
 # The graphs of a model that optimum-neuron has exported. Its weights are below `checkpoint`, or on the hub.
 GRAPHS = "model.pt"
+MISTRAL = "params.json"
 
 
 # Arguments of vLLM with a path or a name on the hub.
@@ -98,6 +99,10 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     if isinstance(files, LocalFiles) and not config.trust_remote_code:
         check_remote_code(files.directory, setting)
     document, complete = read_json(files, "config.json"), not (isinstance(files, LocalFiles) and files.hub)
+    named = complete and field == "model" and "hf_config_path" not in config.engine_args
+    if named and config.engine_args.get("config_format") == "mistral" and MISTRAL not in files.listing():
+        why = f"the model has no {MISTRAL}, which this format reads"
+        yield rules.error(config.setting("config_format"), why, "Remove it.")
     if document is None:
         yield rules.not_checked(setting, f"{where[:200]}, which is in Mistral's own format")
         return

@@ -234,6 +234,14 @@ def test_a_path_below_sagemakers_directory_is_one_of_the_model(model: Path, name
     assert check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})[0] == 0
 
 
+def test_mistrals_own_format_needs_its_own_file(model: Path) -> None:
+    setting = "SM_VLLM_CONFIG_FORMAT"
+    assert "params.json" in check(model, **{setting: "mistral"})[1][setting]["why"]
+    assert setting not in check(model, **{setting: "hf"})[1]
+    (model / "params.json").write_text("{}")
+    assert setting not in check(model, **{setting: "mistral"})[1]
+
+
 def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
     (model.parent / "env").write_text('SM_VLLM_OVERRIDE_GENERATION_CONFIG={"temperature": "x"}\n')
     status, findings = check(model, "--env-file", str(model.parent / "env"))
