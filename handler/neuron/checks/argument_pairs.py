@@ -20,7 +20,7 @@ SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.
 LATER: Final = ("0.29.0", "0.32.0")
 EXECUTOR: Final = "distributed_executor_backend"
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
-# Methods of speculation (vllm/config/speculative.py): those of every version, and what each added. `mtp` has many names.
+# Methods of speculation (vllm/config/speculative.py): those of each version, and what it added. MTP has many names.
 WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
 SPECULATION: Final = ("ngram", "suffix", *WITH_DRAFT[:-2])
 ADDED: Final = ("custom_class", "extract_hidden_states", "dflash", "ngram_gpu")
@@ -259,7 +259,7 @@ PAIRS: Final = (
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
     Pair("speculation-length", "speculative_config.method", _speculation_length, "Add it."),
     Pair("speculation-method", "speculative_config.method", _speculation_method, "Use another method, or remove it."),
-    Pair("prompt-lookup", "speculative_config.prompt_lookup_min", _prompt_lookup, "Lower it, or remove one of the two."),
+    Pair("prompt-lookup", "speculative_config.prompt_lookup_min", _prompt_lookup, "Lower it, or remove it."),
     Pair("adapters-in-memory", "max_cpu_loras", _adapters_in_memory, "Raise it, lower max_loras, or remove it."),
     Pair("nodes-and-ranks", "nnodes", _nodes, "Change the degrees, or remove it."),
     Pair("mamba-block", "mamba_block_size", _mamba_block),

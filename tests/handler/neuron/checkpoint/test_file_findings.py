@@ -230,8 +230,29 @@ def test_a_template_below_sagemakers_directory_is_a_file_of_the_model(model: Pat
 def test_a_path_below_sagemakers_directory_is_one_of_the_model(model: Path, name: str) -> None:
     status, findings = check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})
     assert (status, "there is nothing at" in findings[f"SM_VLLM_{name}"]["why"]) == (1, True)
-    (model / "other").mkdir()
+    shutil.copytree(sample_model.path(), model / "other")
     assert check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})[0] == 0
+
+
+@pytest.mark.parametrize("name", ["org/name", "s3://bucket/prefix", "/nothing", "/" + "x" * 300])
+def test_a_tokenizer_elsewhere_is_not_checked(model: Path, name: str) -> None:
+    status, findings = check(model, SM_VLLM_TOKENIZER=name)
+    assert (status, findings["SM_VLLM_TOKENIZER"]["code"]) == (5, "not-checked")
+    assert name[:200] in findings["SM_VLLM_TOKENIZER"]["why"]
+
+
+def test_a_tokenizer_in_another_directory_is_read(model: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(sample_model.path(), tmp_path / "other"))
+    (model / "tokenizer.json").unlink()
+    assert check(model, SM_VLLM_TOKENIZER=str(other))[0] == 0
+    (other / "tokenizer.json").write_text("{}")
+    status, findings = check(model, SM_VLLM_TOKENIZER=str(other))
+    assert (status, findings["SM_VLLM_TOKENIZER"]["why"].partition(":")[0]) == (1, "tokenizer.json")
+
+
+def test_only_an_engine_without_a_tokenizer_goes_without_its_files(model: Path) -> None:
+    (model / "tokenizer.json").unlink()
+    assert [check(model, SM_VLLM_SKIP_TOKENIZER_INIT=value)[0] for value in ("true", "false")] == [0, 1]
 
 
 def test_mistrals_own_format_needs_its_own_file(model: Path) -> None:
