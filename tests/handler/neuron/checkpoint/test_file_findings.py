@@ -118,6 +118,8 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (written("tokenizer_config.json", "{}".encode("utf-16")), "ENDPOINT_MODEL", "UTF-8"),
         (edited("tokenizer_config.json", chat_template="{% if x %}"), "chat_template.jinja", "endif"),
         (written("chat_template.jinja", "{{ 9**(9**(9**9)) }}"), "tokenizer.json", "time or memory"),
+        (written("chat_template.jinja", b"\xff{{ messages }}"), "chat_template.jinja", "it is not UTF-8"),
+        (written("tokenizer.json", b'{"x": "\xff"}'), "tokenizer.json", "it is not UTF-8"),
         (written("chat_template.jinja", ""), "chat_template.jinja", "it is empty"),
         (written("generation_config.json", "[]"), "generation_config.json", "not a JSON object"),
         (edited("generation_config.json", temperature="0.7"), "generation_config.json", "temperature is '0.7'"),
