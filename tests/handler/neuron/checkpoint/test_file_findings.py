@@ -257,6 +257,19 @@ def test_only_an_engine_without_a_tokenizer_goes_without_its_files(model: Path) 
     assert [check(model, SM_VLLM_SKIP_TOKENIZER_INIT=value)[0] for value in ("true", "false")] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OPTION_QUANTIZE": "static_int8"},
+        {"SM_VLLM_TOOL_CALL_PARSER": "gemma4", "SM_VLLM_TENSOR_PARALLEL_SIZE": "3"},
+    ],
+)
+def test_without_a_plan_the_files_are_still_for_the_line_that_was_asked(model: Path, variables: dict[str, str]) -> None:
+    status, findings = check(model, "--instance", "ml.trn2.48xlarge", **variables)
+    assert status == 1
+    assert not [one for one in findings.values() if "of vLLM 0.16.0" in one["why"]]
+
+
 def test_mistrals_own_format_needs_its_own_file(model: Path) -> None:
     setting = "SM_VLLM_CONFIG_FORMAT"
     assert "params.json" in check(model, **{setting: "mistral"})[1][setting]["why"]
