@@ -120,8 +120,12 @@ def _speculation_method(context: CheckContext) -> str | None:
         return f"vLLM {context.vllm} has no method {shown(method)}"
     if not speculation.get("model") and method in WITH_DRAFT:
         return f"{method} needs a draft model"
-    names = context.facts.architectures if context.facts and "hf_overrides" not in context.draft.args else ()
-    alone = method.endswith("mtp") and not speculation.get("model") and names and names[0] in WITHOUT_MTP
+    where, drafter = context.config.model, context.facts
+    if speculation.get("model"):
+        where, drafter = str(speculation["model"]), context.draft_model
+    names = drafter.architectures if drafter and "hf_overrides" not in context.draft.args else ()
+    # By such a path vLLM takes the drafter for an EAGLE draft, whatever the method is.
+    alone = method.endswith("mtp") and "eagle" not in where.lower() and names and names[0] in WITHOUT_MTP
     return f"{names[0]} has no layers for {shown(method)}" if alone else None
 
 

@@ -72,6 +72,16 @@ def test_vllm_accepts_what_is_near(version: str, arguments: dict[str, Any]) -> N
     assert not result.errors
 
 
+@pytest.mark.parametrize(("path", "refused"), [("/models/draft", True), ("/models/eagle-draft", False)])
+@pytest.mark.parametrize("own", [True, False])
+def test_several_tokens_of_a_plain_model(path: str, refused: bool, own: bool) -> None:
+    arguments, model = (speculating("mtp"), path) if own else (speculating("mtp", model=path), "/models/llama")
+    made = outcome(
+        "cpu", facts=llama(), draft_model=llama(), installed={"vllm": CPU}, model=model, engine_args=arguments
+    )
+    assert [finding.code for finding in made.errors] == ["speculation-method"] * refused
+
+
 @pytest.mark.parametrize("facts", [None, llama(architectures=("DeepseekV3ForCausalLM",), model_type="deepseek_v3")])
 def test_a_model_that_may_predict_several_tokens_is_not_refused(facts: Any) -> None:
     assert not outcome("cpu", facts=facts, installed={"vllm": CPU}, engine_args=speculating("mtp")).errors
