@@ -54,10 +54,14 @@ def text_keys(override: Mapping[str, Json]) -> Mapping[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """A plan and its findings. `plan` is None exactly if a finding is an error."""
+    """A plan and its findings. `plan` is None exactly if a finding is an error.
+
+    :param line: what it is for, also if there is no plan; None if the line is not known.
+    """
 
     plan: EnginePlan | None
     findings: tuple[Finding, ...] = ()
+    line: str | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:

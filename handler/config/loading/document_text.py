@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import yaml
 
 FIX = "Write one object of settings, as YAML, TOML or JSON"
+FILL_IN = "Fill in a placeholder such as {{ name }}, or put it in quotes"
 
 
 def parse(body: bytes, name: str = "") -> dict[str, Json]:
@@ -67,9 +68,10 @@ def _yaml(text: str) -> Json:
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         # The parser's message may quote the document. Only the position is passed on.
         raise BadValue(f"it is not YAML{place}", "Fix it") from None
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        if isinstance(error, BadValue):
-            raise
+    except BadValue:
+        raise
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError, LookupError, AttributeError, TypeError):
+        # PyYAML's constructors do not catch what a tag cannot read: `!!int ''`, `!!bool x`, `!!timestamp x`.
         raise BadValue("it is YAML that cannot be read", "Fix it") from None
 
 
@@ -87,11 +89,14 @@ def _loader() -> type[yaml.SafeLoader]:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen = set()
             for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    place = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
+                    raise BadValue(f"it has a key that is a list or an object ({place})", FILL_IN)
                 if key.tag == "tag:yaml.org,2002:merge":
                     raise BadValue("it has a merge key (<<)", "Write the values out")
                 if key.value in seen:
                     raise BadValue(f"the key {shown(str(key.value))} is given twice", "Keep one of the two")
-                seen.add(key.value if isinstance(key.value, str) else id(key))
+                seen.add(key.value)
             return super().construct_mapping(node, deep)
 
         def construct_date(self, node: Any) -> Any:

@@ -46,9 +46,12 @@ def configured_template(config: EndpointConfig, files: CheckpointFiles | None) -
 
 
 def own_template(files: CheckpointFiles, config: Mapping[str, Json]) -> str | None:
-    """The model's own: a file, or what tokenizer_config.json has, by itself or as the default of several."""
+    """The model's own: a file, or what tokenizer_config.json has, by itself or as the default of several.
+
+    :raises UnicodeDecodeError: the file is not UTF-8. transformers raises it, too.
+    """
     if (content := files.read(FILE)) is not None:
-        return content.decode(errors="replace")
+        return content.decode()
     template: Json = config.get("chat_template") or (read_json(files, "chat_template.json") or {}).get("chat_template")
     for item in template if isinstance(template, list) else []:
         if isinstance(item, dict) and item.get("name") == "default":

@@ -184,9 +184,13 @@ def text_findings(
 ) -> Iterator[Finding]:
     """What is wrong with the tokenizer and the chat template: the configured one, or the model's own."""
     settings, *_ = [read_json(files, name) or {} for name in TOKENIZER_FILES]
+    broken = [name for name in ("tokenizer.json", FILE) if not _is_utf8(files.read(name))]
+    if broken:
+        yield from (error(name, "it is not UTF-8, and transformers does not read it") for name in broken)
+        return
     content, name = files.read("tokenizer.json"), FILE if template is None else "chat_template"
     template = own_template(files, settings) if template is None else template
-    text = None if content is None else content.decode(errors="replace")
+    text = None if content is None else content.decode()
     named = settings.get("tokenizer_class") or config.get("tokenizer_class")
     asked = LLAMA_TOKENS if named is None and config.get("model_type") in LLAMA_TYPES else ()
     trial, most = tried(text, template, asked), number(text_part(config), "vocab_size")
@@ -214,6 +218,14 @@ def text_findings(
     if loader.transformers < 5 and isinstance(settings.get("extra_special_tokens"), list):
         why = "extra_special_tokens is a list, and transformers 4 reads an object"
         yield error(TOKENIZER_CONFIG, why, "Name it additional_special_tokens.")
+
+
+def _is_utf8(content: bytes | None) -> bool:
+    try:
+        (content or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

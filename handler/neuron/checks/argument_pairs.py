@@ -9,7 +9,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
-from handler.json_value import Json
+from handler.json_value import Json, whole_number
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.cpu import CPU, SEQUENCES
 
@@ -18,7 +18,18 @@ SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefi
 SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.32.0": SIZES}
 
 LATER: Final = ("0.29.0", "0.32.0")
+EXECUTOR: Final = "distributed_executor_backend"
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
+# Methods of speculation (vllm/config/speculative.py): those of each version, and what it added. MTP has many names.
+WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
+SPECULATION: Final = ("ngram", "suffix", *WITH_DRAFT[:-2])
+ADDED: Final = ("custom_class", "extract_hidden_states", "dflash", "ngram_gpu")
+ADDED_SPECULATION: Final = {"0.16.0": (), "0.24.0": ADDED, **dict.fromkeys(LATER, (*ADDED, "dspark"))}
+# Architectures without layers that predict several tokens, so that they cannot draft for themselves. Others may have.
+WITHOUT_MTP: Final = (
+    *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM"),
+    *("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,49 @@ def _speculation_length(context: CheckContext) -> str | None:
     return None if speculation.get("num_speculative_tokens") else "this method needs num_speculative_tokens"
 
 
+def _speculation_method(context: CheckContext) -> str | None:
+    speculation, added = context.draft.nested("speculative_config"), ADDED_SPECULATION.get(context.vllm or "")
+    method = str(speculation.get("method"))
+    if context.line.name != CPU.name or "method" not in speculation or added is None:
+        return None  # other lines have methods of their own (model_checks.other_method)
+    if not method.endswith("mtp") and method not in (*SPECULATION, *added):
+        return f"vLLM {context.vllm} has no method {shown(method)}"
+    if not speculation.get("model") and method in WITH_DRAFT:
+        return f"{method} needs a draft model"
+    where, drafter = context.config.model, context.facts
+    if speculation.get("model"):
+        where, drafter = str(speculation["model"]), context.draft_model
+    names = drafter.architectures if drafter and "hf_overrides" not in context.draft.args else ()
+    # By such a path vLLM takes the drafter for an EAGLE draft, whatever the method is.
+    alone = method.endswith("mtp") and "eagle" not in where.lower() and names and names[0] in WITHOUT_MTP
+    return f"{names[0]} has no layers for {shown(method)}" if alone else None
+
+
+def _prompt_lookup(context: CheckContext) -> str | None:
+    speculation = context.draft.nested("speculative_config")
+    least, most = (whole_number(speculation.get(f"prompt_lookup_{end}")) for end in ("min", "max"))
+    if speculation.get("method") not in ("ngram", "ngram_gpu") or least is None or most is None or least <= most:
+        return None
+    return f"{least} is above prompt_lookup_max ({most})"
+
+
+def _adapters_in_memory(context: CheckContext) -> str | None:
+    kept, active = _number(context, "max_cpu_loras", 0), _number(context, "max_loras")
+    below = context.draft.args.get("enable_lora") is True and 0 < kept < active  # 0 and less are vLLM's own choice
+    return f"{kept} is below max_loras ({active})" if below else None
+
+
+def _nodes(context: CheckContext) -> str | None:
+    nodes, args = _number(context, "nnodes"), context.draft.args
+    ranks = math.prod(_number(context, f"{name}_parallel_size") for name in ("data", "pipeline", "tensor"))
+    if nodes <= 1 or context.plugin:
+        return None
+    if ranks % nodes:
+        return f"the engine's ranks ({ranks}: data x pipeline x tensor parallel) cannot be divided by it ({nodes})"
+    name = next((name for name in ("data_parallel_backend", EXECUTOR) if args.get(name) == "ray"), None)
+    return f"{name} ray starts the nodes itself" if name else None
+
+
 def _mamba_block(context: CheckContext) -> str | None:
     block, length = context.draft.number("mamba_block_size"), context.draft.number("max_model_len")
     alone = block != length and context.draft.args.get("enable_prefix_caching") is False
@@ -161,7 +215,7 @@ def _asynchronous(context: CheckContext) -> str | None:
     if context.vllm != "0.16.0" or args.get("async_scheduling") is not True:
         return None
     sizes = [_number(context, f"{name}_parallel_size") for name in ("pipeline", "tensor", "prefill_context")]
-    backend = args.get("distributed_executor_backend")
+    backend = args.get(EXECUTOR)
     if backend is None and math.prod(sizes) < 1:
         return f"vLLM finds no executor for {math.prod(sizes)} ranks"
     if backend not in (None, "mp", "uni", "external_launcher"):
@@ -171,7 +225,7 @@ def _asynchronous(context: CheckContext) -> str | None:
 
 
 def _executor(context: CheckContext) -> str | None:
-    backend = context.draft.args.get("distributed_executor_backend")
+    backend = context.draft.args.get(EXECUTOR)
     if context.line.name != CPU.name or not isinstance(backend, str) or backend in BACKENDS or "." in backend:
         return None  # another text is a class of a module; Neuron's plugins choose their executor
     return f"{shown(backend)} is no executor of vLLM, and no class (module.Class)"
@@ -208,6 +262,10 @@ PAIRS: Final = (
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
     Pair("speculation-length", "speculative_config.method", _speculation_length, "Add it."),
+    Pair("speculation-method", "speculative_config.method", _speculation_method, "Use another method, or remove it."),
+    Pair("prompt-lookup", "speculative_config.prompt_lookup_min", _prompt_lookup, "Lower it, or remove it."),
+    Pair("adapters-in-memory", "max_cpu_loras", _adapters_in_memory, "Raise it, lower max_loras, or remove it."),
+    Pair("nodes-and-ranks", "nnodes", _nodes, "Change the degrees, or remove it."),
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
     Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),
@@ -220,7 +278,7 @@ PAIRS: Final = (
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
-    Pair("unknown-executor", "distributed_executor_backend", _executor, f"Use {', '.join(BACKENDS)}."),
+    Pair("unknown-executor", EXECUTOR, _executor, f"Use {', '.join(BACKENDS)}."),
     Pair("prefill-context", "prefill_context_parallel_size", _prefill_context),
     Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),
     Pair("active-sequences", "max_num_active_seqs", _active_sequences, "Lower it, or raise max_num_seqs."),

@@ -106,7 +106,7 @@ def _arguments(draft: PlanDraft, extra_slots: int = 0) -> bool:
         draft.complete(
             "max_loras", slots, "all adapters are served at once" + ", and the base model too" * bool(extra_slots)
         )
-    host = draft.number("max_cpu_loras")
+    host = max(0, draft.number("max_cpu_loras") or 0) or None  # 0 and less are vLLM's own choice
     name, most = ("max_loras", config.max_loras) if host is None else ("max_cpu_loras", host)
     if most is not None and most < len(config.lora_modules):
         why = f"{len(config.lora_modules)} adapters do not fit into {name} {most}"

@@ -32,12 +32,14 @@ from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.planning.examination import Examination, by_severity, masked
 from handler.neuron.planning.vllm_versions import version_of
+from handler.regular_files import exists
 
 # The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
 TRANSFORMERS_5 = (0, 24)
 HUB_SECONDS = 5
 # The graphs of a model that optimum-neuron has exported. Its weights are below `checkpoint`, or on the hub.
 GRAPHS = "model.pt"
+MISTRAL = "params.json"
 
 
 # Arguments of vLLM with a path or a name on the hub.
@@ -73,9 +75,7 @@ def with_files(examination: Examination) -> Examination:
     known = secrets(examination.config)
     seen = (finding for finding in examination.findings if finding.code != "model-not-read")
     plan = examination.plan
-    files = file_findings(
-        examination.config, plan.line if plan else None, plan.engine_args.get("max_model_len") if plan else None
-    )
+    files = file_findings(examination.config, examination.line, plan.engine_args.get("max_model_len") if plan else None)
     findings = by_severity((*(masked(finding, known) for finding in files), *seen))
     return replace(examination, findings=tuple(findings))
 
@@ -98,6 +98,10 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     if isinstance(files, LocalFiles) and not config.trust_remote_code:
         check_remote_code(files.directory, setting)
     document, complete = read_json(files, "config.json"), not (isinstance(files, LocalFiles) and files.hub)
+    named = complete and field == "model" and "hf_config_path" not in config.engine_args
+    if named and config.engine_args.get("config_format") == "mistral" and MISTRAL not in files.listing():
+        why = f"the model has no {MISTRAL}, which this format reads"
+        yield rules.error(config.setting("config_format"), why, "Remove it.")
     if document is None:
         yield rules.not_checked(setting, f"{where[:200]}, which is in Mistral's own format")
         return
@@ -115,8 +119,8 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     if field == "model" and loader.cpu and config.quantization and "hf_overrides" not in config.engine_args:
         setting = config.setting("quantization")
         yield from rules.quantization_findings(document, files.listing(), config.quantization, setting)
-    if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
-        yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
+    if field == "model":
+        yield from _of_text(config, files, document, loader, complete=complete)
 
 
 def _of_draft(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]:
@@ -147,12 +151,12 @@ def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Findin
     """Paths of arguments. One where SageMaker puts the model means one of its files, wherever `check` reads them."""
     for name in PATHS:
         path = config.engine_args.get(name)
-        if not isinstance(path, str) or not path.startswith("/") or Path(path).exists():
+        if not isinstance(path, str) or not path.startswith("/") or exists(Path(path)):
             continue
         why = f"there is nothing at '{path[:200]}'"
         if not path.startswith(f"{MOUNT}/") or not isinstance(files, LocalFiles):
             yield rules.not_checked(config.setting(name), why)
-        elif not (files.directory / path.removeprefix(f"{MOUNT}/")).exists():
+        elif not exists(files.directory / path.removeprefix(f"{MOUNT}/")):
             yield rules.error(config.setting(name), why, "Name what is in the model's directory, or remove it.")
 
 
@@ -175,6 +179,28 @@ def _of_defaults(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Fin
     if isinstance(override, dict):
         for why, fix in wrong_defaults(override):
             yield rules.error(config.setting(OVERRIDE), why, fix)
+
+
+def _of_text(
+    config: EndpointConfig, files: CheckpointFiles, document: dict[str, Json], loader: rules.Loader, *, complete: bool
+) -> Iterator[Finding]:
+    """The tokenizer and the chat template: the model's, or those of a directory that `tokenizer` names."""
+    template, named = configured_template(config, files), config.engine_args.get("tokenizer")
+    if config.engine_args.get("skip_tokenizer_init") is True:
+        return
+    if named is None:
+        yield from rules.text_findings(files, document, loader, template, complete=complete)
+        return
+    setting, directory = config.setting("tokenizer"), Path(str(named))
+    if not exists(directory) and isinstance(files, LocalFiles) and str(named).startswith(f"{MOUNT}/"):
+        directory = files.directory / str(named).removeprefix(f"{MOUNT}/")
+    if directory.is_absolute() and exists(directory) and directory.is_dir():
+        own = read_json(there := LocalFiles(directory, str(named)), "config.json") or {}
+        document = {**document, **{key: own.get(key) for key in ("model_type", "tokenizer_class")}}
+        for finding in rules.text_findings(there, document, loader, template, complete=True):
+            yield replace(finding, setting=setting, why=f"{finding.setting}: {finding.why}")
+    elif not str(named).startswith("/") or exists(directory):  # `_of_paths` has said that nothing is there
+        yield rules.not_checked(setting, f"the tokenizer and its chat template, which are in {str(named)[:200]}")
 
 
 def _of_length(config: EndpointConfig, length: int) -> Iterator[Finding]:

@@ -54,6 +54,16 @@ TEXTS = st.one_of(
     ),
     JSONS.map(lambda value: json.dumps(value)),
 )
+TAGS = ["", "!!int ", "!!float ", "!!bool ", "!!null ", "!!timestamp ", "!!str ", "!!binary ", "!!set ", "!!omap "]
+# YAML that JSON cannot say: tags that do not fit, keys that are lists or objects, placeholders not filled in.
+ODD_YAML = st.recursive(
+    st.builds(str.__add__, st.sampled_from(TAGS), st.sampled_from(["''", "x", "{{ name }}", "1:30", "0b", "-", "_"])),
+    lambda inner: st.one_of(
+        st.builds("{}[{}, {}]".format, st.sampled_from(TAGS), inner, inner),
+        st.builds("{}{{? {} : {}}}".format, st.sampled_from(TAGS), inner, inner),
+    ),
+    max_leaves=4,
+)
 KEYS = st.one_of(st.sampled_from([*fields(), *known()]), st.text())
 DOCUMENTS = st.one_of(
     st.binary(max_size=200),
@@ -95,6 +105,12 @@ def test_any_environment(environ: dict[str, str]) -> None:
 def test_any_document(name: str, body: bytes) -> None:
     survives({"ENDPOINT_CONFIG": name}, body)
     survives({"NEURON_COMPILED_ARTIFACTS": "/neff"}, body)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["model", "max_num_seqs", "served_model_name", "? [a]"]), ODD_YAML)
+def test_any_yaml(key: str, value: str) -> None:
+    survives({"ENDPOINT_CONFIG": "/d.yaml"}, f"{key}: {value}\n".encode())
 
 
 @settings(max_examples=100, deadline=None)

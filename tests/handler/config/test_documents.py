@@ -135,6 +135,11 @@ BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b]\n"
         ('model: "a\\0b"\n', "NUL"),
         (f"neuron_config: {'[' * 100}{']' * 100}\n", "nested"),
         (f"neuron_config: {'[' * 2000}{']' * 2000}\n", "read"),
+        ("model: a\nserved_model_name: {{ name }}\n", "list or an object (line 2, column 21)"),
+        ("? [a, b]\n: 1\n", "list or an object"),
+        ("max_num_seqs: !!int ''\n", "read"),
+        ("enforce_eager: !!bool x\n", "read"),
+        ("max_num_seqs: !!timestamp x\n", "read"),
     ],
 )
 def test_what_a_document_may_not_do(text: str, words: str) -> None:

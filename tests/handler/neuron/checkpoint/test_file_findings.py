@@ -118,6 +118,8 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (written("tokenizer_config.json", "{}".encode("utf-16")), "ENDPOINT_MODEL", "UTF-8"),
         (edited("tokenizer_config.json", chat_template="{% if x %}"), "chat_template.jinja", "endif"),
         (written("chat_template.jinja", "{{ 9**(9**(9**9)) }}"), "tokenizer.json", "time or memory"),
+        (written("chat_template.jinja", b"\xff{{ messages }}"), "chat_template.jinja", "it is not UTF-8"),
+        (written("tokenizer.json", b'{"x": "\xff"}'), "tokenizer.json", "it is not UTF-8"),
         (written("chat_template.jinja", ""), "chat_template.jinja", "it is empty"),
         (written("generation_config.json", "[]"), "generation_config.json", "not a JSON object"),
         (edited("generation_config.json", temperature="0.7"), "generation_config.json", "temperature is '0.7'"),
@@ -230,8 +232,50 @@ def test_a_template_below_sagemakers_directory_is_a_file_of_the_model(model: Pat
 def test_a_path_below_sagemakers_directory_is_one_of_the_model(model: Path, name: str) -> None:
     status, findings = check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})
     assert (status, "there is nothing at" in findings[f"SM_VLLM_{name}"]["why"]) == (1, True)
-    (model / "other").mkdir()
+    shutil.copytree(sample_model.path(), model / "other")
     assert check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})[0] == 0
+
+
+@pytest.mark.parametrize("name", ["org/name", "s3://bucket/prefix", "/nothing", "/" + "x" * 300])
+def test_a_tokenizer_elsewhere_is_not_checked(model: Path, name: str) -> None:
+    status, findings = check(model, SM_VLLM_TOKENIZER=name)
+    assert (status, findings["SM_VLLM_TOKENIZER"]["code"]) == (5, "not-checked")
+    assert name[:200] in findings["SM_VLLM_TOKENIZER"]["why"]
+
+
+def test_a_tokenizer_in_another_directory_is_read(model: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(sample_model.path(), tmp_path / "other"))
+    (model / "tokenizer.json").unlink()
+    assert check(model, SM_VLLM_TOKENIZER=str(other))[0] == 0
+    (other / "tokenizer.json").write_text("{}")
+    status, findings = check(model, SM_VLLM_TOKENIZER=str(other))
+    assert (status, findings["SM_VLLM_TOKENIZER"]["why"].partition(":")[0]) == (1, "tokenizer.json")
+
+
+def test_only_an_engine_without_a_tokenizer_goes_without_its_files(model: Path) -> None:
+    (model / "tokenizer.json").unlink()
+    assert [check(model, SM_VLLM_SKIP_TOKENIZER_INIT=value)[0] for value in ("true", "false")] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OPTION_QUANTIZE": "static_int8"},
+        {"SM_VLLM_TOOL_CALL_PARSER": "gemma4", "SM_VLLM_TENSOR_PARALLEL_SIZE": "3"},
+    ],
+)
+def test_without_a_plan_the_files_are_still_for_the_line_that_was_asked(model: Path, variables: dict[str, str]) -> None:
+    status, findings = check(model, "--instance", "ml.trn2.48xlarge", **variables)
+    assert status == 1
+    assert not [one for one in findings.values() if "of vLLM 0.16.0" in one["why"]]
+
+
+def test_mistrals_own_format_needs_its_own_file(model: Path) -> None:
+    setting = "SM_VLLM_CONFIG_FORMAT"
+    assert "params.json" in check(model, **{setting: "mistral"})[1][setting]["why"]
+    assert setting not in check(model, **{setting: "hf"})[1]
+    (model / "params.json").write_text("{}")
+    assert setting not in check(model, **{setting: "mistral"})[1]
 
 
 def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:

@@ -45,7 +45,7 @@ def test_one_node_is_nothing_to_speak_of(line: str, args: dict[str, Any]) -> Non
 
 
 def test_an_untested_vllm_is_a_warning() -> None:
-    native = outcome("native-0.24", facts=llama(), engine_args={"nnodes": 2})
+    native = outcome("native-0.24", facts=llama(), tensor_parallel_size=2, engine_args={"nnodes": 2})
     assert {one.severity for one in native.findings if one.code == "several-nodes"} == {Severity.WARNING}
     assert native.plan is not None
     assert native.plan.engine_args["nnodes"] == 2

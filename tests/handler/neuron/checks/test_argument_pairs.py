@@ -1,0 +1,87 @@
+"""Values that vLLM rejects together, and their neighbours, which it accepts. Each was given to vLLM's configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.handler.neuron.neuron_plans import llama, outcome
+
+CPU, LATER = "0.16.0", "0.29.0"
+
+
+def speculating(method: str, **keys: Any) -> dict[str, Any]:
+    return {"speculative_config": {"method": method, "num_speculative_tokens": 1, **keys}}
+
+
+REJECTED: list[tuple[str, str, dict[str, Any]]] = [
+    *[("speculation-method", version, speculating("nope")) for version in (CPU, LATER)],
+    *[("speculation-method", version, speculating("mtp")) for version in (CPU, LATER)],
+    *[("speculation-method", version, speculating("deepseek_mtp")) for version in (CPU, LATER)],
+    *[("speculation-method", version, speculating("mlp_speculator")) for version in (CPU, LATER)],
+    ("speculation-method", CPU, speculating("ngram_gpu")),
+    ("speculation-method", CPU, speculating("[ngram]")),
+    ("speculation-method", LATER, speculating("dflash")),
+    *[
+        ("prompt-lookup", version, speculating("ngram", prompt_lookup_min=5, prompt_lookup_max=2))
+        for version in (CPU, LATER)
+    ],
+    ("prompt-lookup", LATER, speculating("ngram_gpu", prompt_lookup_min=5, prompt_lookup_max=2)),
+    *[
+        ("adapters-in-memory", version, {"enable_lora": True, "max_cpu_loras": 1, "max_loras": 4})
+        for version in (CPU, LATER)
+    ],
+    *[("nodes-and-ranks", version, {"nnodes": 2}) for version in (CPU, LATER)],
+    ("nodes-and-ranks", CPU, {"nnodes": 3, "tensor_parallel_size": 2}),
+    ("nodes-and-ranks", CPU, {"nnodes": 2, "tensor_parallel_size": 2, "data_parallel_backend": "ray"}),
+    ("nodes-and-ranks", LATER, {"nnodes": 2, "tensor_parallel_size": 2, "distributed_executor_backend": "ray"}),
+]
+ACCEPTED: list[tuple[str, dict[str, Any]]] = [
+    (CPU, speculating("ngram", prompt_lookup_min=2, prompt_lookup_max=2)),
+    (CPU, speculating("ngram", prompt_lookup_min=6)),
+    (CPU, speculating("ngram", prompt_lookup_max=2)),
+    (CPU, speculating("suffix", prompt_lookup_min=5, prompt_lookup_max=2)),
+    (LATER, speculating("ngram_gpu", prompt_lookup_min=1, prompt_lookup_max=2)),
+    (LATER, speculating("extract_hidden_states")),
+    (CPU, speculating("mlp_speculator", model="/models/draft")),
+    (CPU, {"enable_lora": True, "max_cpu_loras": 4, "max_loras": 4}),
+    (CPU, {"enable_lora": True, "max_cpu_loras": 1}),
+    (CPU, {"enable_lora": True, "max_cpu_loras": 0, "max_loras": 4}),
+    *[(version, {"enable_lora": True, "max_cpu_loras": -1, "max_loras": 4}) for version in (CPU, LATER)],
+    (CPU, {"enable_lora": False, "max_cpu_loras": 1, "max_loras": 4}),
+    (CPU, {"max_cpu_loras": 1, "max_loras": 4}),
+    (CPU, {"nnodes": 1}),
+    *[(version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
+    (CPU, {"nnodes": 2, "pipeline_parallel_size": 2}),
+    (LATER, {"nnodes": 4, "pipeline_parallel_size": 2, "tensor_parallel_size": 2}),
+    *[(version, {"nnodes": 2, "data_parallel_size": 2}) for version in (CPU, LATER)],
+    (CPU, {"nnodes": 2, "tensor_parallel_size": 2, "distributed_executor_backend": "uni"}),
+]
+
+
+@pytest.mark.parametrize(("code", "version", "arguments"), REJECTED)
+def test_vllm_rejects_both_together(code: str, version: str, arguments: dict[str, Any]) -> None:
+    result = outcome("cpu", facts=llama(), installed={"vllm": version}, engine_args=arguments)
+    assert [finding.code for finding in result.errors] == [code]
+
+
+@pytest.mark.parametrize(("version", "arguments"), ACCEPTED)
+def test_vllm_accepts_what_is_near(version: str, arguments: dict[str, Any]) -> None:
+    result = outcome("cpu", facts=llama(), installed={"vllm": version}, engine_args=arguments)
+    assert not result.errors
+
+
+@pytest.mark.parametrize(("path", "refused"), [("/models/draft", True), ("/models/eagle-draft", False)])
+@pytest.mark.parametrize("own", [True, False])
+def test_several_tokens_of_a_plain_model(path: str, refused: bool, own: bool) -> None:
+    arguments, model = (speculating("mtp"), path) if own else (speculating("mtp", model=path), "/models/llama")
+    made = outcome(
+        "cpu", facts=llama(), draft_model=llama(), installed={"vllm": CPU}, model=model, engine_args=arguments
+    )
+    assert [finding.code for finding in made.errors] == ["speculation-method"] * refused
+
+
+@pytest.mark.parametrize("facts", [None, llama(architectures=("DeepseekV3ForCausalLM",), model_type="deepseek_v3")])
+def test_a_model_that_may_predict_several_tokens_is_not_refused(facts: Any) -> None:
+    assert not outcome("cpu", facts=facts, installed={"vllm": CPU}, engine_args=speculating("mtp")).errors
