@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
 COUNT = click.IntRange(min=1)
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range. `nan` is in none, and `inf` is no amount of anything."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        number = float(super().convert(value, param, context))
+        if not isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, context)
+        return number
+
+
+AMOUNT = FiniteRange(min=0)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
@@ -51,7 +65,7 @@ def _poll(context: click.Context, parameter: click.Parameter, value: float | Non
 
 poll_option = click.option(
     "--poll",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     callback=_poll,
     help=f"Poll every so many seconds. Default: {POLL_SECONDS:g}; with --local {LOCAL_POLL_SECONDS:g}.",
 )
