@@ -166,16 +166,22 @@ def examination_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def examined(environ: Mapping[str, str], model: str, instance: str | None, line: str | None) -> Examination:
-    from handler.errors import SettingError
-    from handler.neuron.hardware.instance_catalogue import find_for_plan
     from handler.neuron.lines.line_registry import NAMES
     from model_packaging.examination_report import examine
 
     if line and line not in NAMES:
         raise click.BadParameter(f"'{line}' is not a line. Known: {', '.join(NAMES)}.", param_hint="--line")
+    require_instance(instance)
+    return examine(environ, model, instance=instance, line=line)
+
+
+def require_instance(instance: str | None) -> None:
+    """:raises BadParameter: the value of --instance is no instance type with Neuron cores."""
+    from handler.errors import SettingError
+    from handler.neuron.hardware.instance_catalogue import find_for_plan
+
     try:
         if instance:
             find_for_plan(instance, "--instance")
     except SettingError as error:
         raise click.BadParameter(f"{error.problem}. {error.fix}", param_hint="--instance") from None
-    return examine(environ, model, instance=instance, line=line)
