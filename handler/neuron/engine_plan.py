@@ -54,10 +54,14 @@ def text_keys(override: Mapping[str, Json]) -> Mapping[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """A plan and its findings. `plan` is None exactly if a finding is an error."""
+    """A plan and its findings. `plan` is None exactly if a finding is an error.
+
+    :param line: the line that was planned for, also without a plan; None if there is no such line.
+    """
 
     plan: EnginePlan | None
     findings: tuple[Finding, ...] = ()
+    line: str | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:

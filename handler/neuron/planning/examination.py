@@ -36,6 +36,7 @@ class Examination:
     :param vllm: the vLLM that is installed here, whatever the plan is for; None if there is none.
     :param config: the configuration with what the plan chose, if there is a plan.
     :param facts, instance: the model's shape and the instance, if they are known.
+    :param line: the line that was planned for, also if there is no plan.
     """
 
     findings: tuple[Finding, ...]
@@ -45,6 +46,7 @@ class Examination:
     config: EndpointConfig | None = None
     facts: ModelFacts | None = None
     instance: InstanceType | None = None
+    line: str | None = None
 
     @property
     def failed(self) -> bool:
@@ -111,7 +113,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     platform = platform_findings(config, outcome.plan, instance, installed)
     missing = start_needs(config, outcome.plan, facts, installed)
     all_findings = (*findings, *draft_found, *unseen, *platform, *missing, *outcome.findings, *listed, *memory_found)
-    return Examination(all_findings, outcome.plan, memory, vllm, planned, facts, instance)
+    return Examination(all_findings, outcome.plan, memory, vllm, planned, facts, instance, outcome.line)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:

@@ -73,9 +73,7 @@ def with_files(examination: Examination) -> Examination:
     known = secrets(examination.config)
     seen = (finding for finding in examination.findings if finding.code != "model-not-read")
     plan = examination.plan
-    files = file_findings(
-        examination.config, plan.line if plan else None, plan.engine_args.get("max_model_len") if plan else None
-    )
+    files = file_findings(examination.config, examination.line, plan.engine_args.get("max_model_len") if plan else None)
     findings = by_severity((*(masked(finding, known) for finding in files), *seen))
     return replace(examination, findings=tuple(findings))
 

@@ -81,7 +81,7 @@ def make_plan(
         findings += [raised] if raised is not None else []
     unique = tuple(dict.fromkeys(findings))
     failed = any(finding.severity is Severity.ERROR for finding in unique)
-    return PlanOutcome(None if failed else draft.plan(), unique)
+    return PlanOutcome(None if failed else draft.plan(), unique, resolved.name)
 
 
 def default_line(config: EndpointConfig, instance: InstanceType | None, installed: Mapping[str, str]) -> str:
