@@ -45,12 +45,13 @@ class Row:
 def rows(config: EndpointConfig) -> list[Row]:
     """A row for every field, in the order of the dataclass; for each key of a mapping that several sources fill."""
     table: list[Row] = []
+    known = secrets(config)
     for field in fields().values():
         value = getattr(config, field.name)
         if field.metadata.merged and value:
-            table += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
+            table += [_row(config, field, f"{field.name}.{key}", item, known) for key, item in sorted(value.items())]
         else:
-            table.append(_row(config, field, field.name, value))
+            table.append(_row(config, field, field.name, value, known))
     return table
 
 
@@ -121,9 +122,7 @@ def _public(settings: Mapping[str, Json], known: tuple[str, ...]) -> dict[str, J
     return kept
 
 
-def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -> Row:
-    known = secrets(config)
-
+def _row(config: EndpointConfig, field: ConfigField, name: str, value: object, known: tuple[str, ...]) -> Row:
     def visible(item: object) -> Json:
         if field.metadata.secret and item is not None:
             return MASK
