@@ -12,7 +12,7 @@ from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
-from handler.config.problems import SettingErrors, mask
+from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.neuron.checks.topology import HOSTED
@@ -55,8 +55,10 @@ def named(config: EndpointConfig, instance: str | None, line: str | None) -> End
 def _masked_plan(plan: EnginePlan | None, known: tuple[str, ...]) -> EnginePlan | None:
     if plan is None:
         return None
-    args = {name: without_secrets(value, known) for name, value in plan.engine_args.items()}
-    return EnginePlan(plan.line, args, {name: mask(value, known) for name, value in plan.env.items()})
+    args = {name: without_secrets(value, known, name) for name, value in plan.engine_args.items()}
+    return EnginePlan(
+        plan.line, args, {name: str(without_secrets(value, known, name)) for name, value in plan.env.items()}
+    )
 
 
 def require_startable(environ: Mapping[str, str]) -> None:

@@ -47,12 +47,12 @@ def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
         for overridden in weaker:
             if overridden.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
                 name = target.partition(".")[0]
-                configured = _shown(config, getattr(config, name))
-                compiled = _shown(config, overridden.value)
+                configured = _shown(config, getattr(config, name), target)
+                compiled = _shown(config, overridden.value, target)
                 why = f"the artifacts were compiled with {compiled}, but {config.source(target)} is {configured}"
                 fix = "Set it to the value that the artifacts were compiled with, or compile again."
                 yield Finding("artifacts-differ", Severity.WARNING, config.source(target).name, why, fix)
 
 
-def _shown(config: EndpointConfig, value: object) -> Json:
-    return without_secrets(json_value(value), secrets(config))
+def _shown(config: EndpointConfig, value: object, name: str) -> Json:
+    return without_secrets(json_value(value), secrets(config), name)

@@ -13,7 +13,7 @@ from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import ConfigField, fields
-from handler.config.problems import MASK, mask
+from handler.config.problems import MASK, SHORTEST, has_secret_name, mask, secrets_in
 from handler.config.value_source import Origin
 from handler.json_value import Json
 
@@ -45,12 +45,13 @@ class Row:
 def rows(config: EndpointConfig) -> list[Row]:
     """A row for every field, in the order of the dataclass; for each key of a mapping that several sources fill."""
     table: list[Row] = []
+    known = secrets(config)
     for field in fields().values():
         value = getattr(config, field.name)
         if field.metadata.merged and value:
-            table += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
+            table += [_row(config, field, f"{field.name}.{key}", item, known) for key, item in sorted(value.items())]
         else:
-            table.append(_row(config, field, field.name, value))
+            table.append(_row(config, field, field.name, value, known))
     return table
 
 
@@ -59,10 +60,11 @@ def to_document(config: EndpointConfig) -> str:
     import yaml
 
     settings = {
-        field.name: without_secrets(json_value(getattr(config, field.name)), secrets(config))
+        field.name: json_value(getattr(config, field.name))
         for field in fields().values()
         if not field.metadata.secret and _is_set(config, field)
     }
+    settings = _public(settings, secrets(config))
     if not settings:
         return "{}\n"
     text: str = yaml.safe_dump(settings, sort_keys=False, default_flow_style=False, width=120)
@@ -82,29 +84,49 @@ def json_value(value: Any) -> Json:
 
 
 def secrets(config: EndpointConfig) -> tuple[str, ...]:
-    """The values that must never be shown."""
-    values = (getattr(config, field.name) for field in fields().values() if field.metadata.secret)
-    return tuple(secret for secret in values if isinstance(secret, str) and len(secret) > 3)
+    """The values that must never be shown: of secret fields, and what other values hold."""
+    values = [(name, getattr(config, name)) for name in fields()]
+    values += [(name, other.value) for name, weaker in config.overridden.items() for other in weaker]
+    hidden: dict[str, None] = {}
+    for name, value in values:
+        field = fields().get(name)
+        if field is None or not field.metadata.secret:
+            hidden.update(dict.fromkeys(secrets_in(value, name)))
+        elif isinstance(value, str) and len(value) >= SHORTEST:
+            hidden[value] = None
+    return tuple(hidden)
 
 
-def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
-    """The value with every secret in it masked, at any depth."""
+def without_secrets(value: Json, known: tuple[str, ...], name: str = "") -> Json:
+    """The value with every secret in it masked, at any depth: those that are known, and those by a name or form."""
+    if value and isinstance(value, (str, list, dict)) and has_secret_name(name):
+        return MASK
     if isinstance(value, str):
         return mask(value, known)
     if isinstance(value, list):
         return [without_secrets(item, known) for item in value]
     if isinstance(value, dict):
-        return {mask(key, known): without_secrets(item, known) for key, item in value.items()}
+        return {mask(key, known): without_secrets(item, known, key) for key, item in value.items()}
     return value
 
 
-def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -> Row:
-    known = secrets(config)
+def _public(settings: Mapping[str, Json], known: tuple[str, ...]) -> dict[str, Json]:
+    """The members that hold no secret. Of an object that does, its members that hold none."""
+    kept: dict[str, Json] = {}
+    for name, value in settings.items():
+        visible = without_secrets(value, known, name)
+        if visible == value and mask(name, known) == name:
+            kept[name] = value
+        elif isinstance(value, dict) and isinstance(visible, dict):
+            kept[name] = _public(value, known)
+    return kept
 
+
+def _row(config: EndpointConfig, field: ConfigField, name: str, value: object, known: tuple[str, ...]) -> Row:
     def visible(item: object) -> Json:
         if field.metadata.secret and item is not None:
             return MASK
-        return without_secrets(json_value(item), known)
+        return without_secrets(json_value(item), known, name)
 
     weaker = (f"{_text(visible(other.value))} ({other.source})" for other in config.overridden.get(name, ()))
     source = mask(str(config.source(name)), known)

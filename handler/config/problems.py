@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from handler.errors import SettingError
@@ -16,6 +16,8 @@ from handler.errors.base import one_line
 MASK = "***"
 # This many first characters of a secret are enough to recognise it in a text.
 RECOGNISABLE = 8
+# Shorter values ("1", "yes") are no secrets, and would mask parts of words.
+SHORTEST = 4
 
 
 class SettingErrors(SettingError):
@@ -53,6 +55,7 @@ def each(error: SettingError) -> tuple[SettingError, ...]:
 
 def mask(text: str, secrets: Iterable[str]) -> str:
     """The text with every secret masked, also one that the message cut off, or has on one line."""
+    text = without_credentials(text)
     for secret in sorted(map(one_line, secrets), key=len, reverse=True):
         start, line = secret[:RECOGNISABLE], one_line(text)
         position = line.find(start)
@@ -67,9 +70,11 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 
 def masked(error: SettingError, secrets: Iterable[str]) -> SettingError:
-    """The same error with every secret masked."""
-    known = tuple(secrets)
-    return SettingError(mask(error.setting, known), mask(error.problem, known), mask(error.fix, known))
+    """The same error with every secret masked. Of a setting with a secret's name, that is whatever is quoted."""
+    known, problem = tuple(secrets), error.problem
+    if has_secret_name(error.setting.partition(" in ")[0]):
+        problem = QUOTED.sub(f"'{MASK}'", problem)
+    return SettingError(mask(error.setting, known), mask(problem, known), mask(error.fix, known))
 
 
 def unknown(setting: str, name: str, known: Iterable[str], prefix: str, what: str) -> SettingError:
@@ -95,10 +100,45 @@ def reject_near_miss(name: str, known: Collection[str], what: str) -> None:
 
 
 # MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets. OTEL_EXPORTER_OTLP_HEADERS holds API keys.
-SECRET_NAMES: Final = re.compile(r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY|OTLP(?:_\w+)?_HEADERS$")
-# As in a package index or a proxy: https://user:password@host
-ADDRESS: Final = re.compile(r"://[^/\s@]+@")
+SECRET_NAMES: Final = re.compile(
+    r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY|SIGNATURE|OTLP(?:_\w+)?_HEADERS$"
+)
+# As in a package index or a proxy: https://user:password@host. A password may hold an @, and a path has one slash.
+ADDRESS: Final = re.compile(r"(:/{1,2})([^/\s]+)(?=@)")
+# As in an address that was signed: https://bucket/file?X-Amz-Signature=...
+PARAMETER: Final = re.compile(
+    r"(?i)([?&][\w.-]{0,60}(?:token|signature|secret|password|credential|api[_-]?key|access[_-]?key)[\w.-]{0,60}=)[^&#\s\"']+"
+)
+# A member of an object in a value that is the text of one, or the beginning of one: {"MY_TOKEN": "..."}
+MEMBER: Final = re.compile(r'("((?:[^"\\]|\\.){0,100})"\s*:\s*)("(?:[^"\\]|\\.)+"?|\[[^\]]+\]?)')
+QUOTED: Final = re.compile(r"(['\"]).*\1")
 
 
 def is_secret(name: str, value: str) -> bool:
-    return bool(SECRET_NAMES.search(name.upper()) or ADDRESS.search(value))
+    return has_secret_name(name) or without_credentials(value) != value
+
+
+def has_secret_name(name: str) -> bool:
+    return bool(SECRET_NAMES.search(name.rpartition(".")[2].replace("-", "_").upper()))
+
+
+def without_credentials(text: str) -> str:
+    """The text with what is a secret by its form masked: credentials in an address, and JSON members with its names."""
+    text = PARAMETER.sub(rf"\1{MASK}", ADDRESS.sub(rf"\1{MASK}", text))
+    return MEMBER.sub(lambda match: f'{match[1]}"{MASK}"' if has_secret_name(match[2]) else match[0], text)
+
+
+def secrets_in(value: object, name: str = "") -> Iterator[str]:
+    """Every secret in a value, at any depth, so that it is also recognised where a message quotes a part of it."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from secrets_in(item, name if has_secret_name(name) else str(key))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from secrets_in(item, name)
+    elif isinstance(value, str):
+        if has_secret_name(name) and len(value.strip()) >= SHORTEST:
+            yield value.strip()
+        yield from (match[0] for match in ADDRESS.finditer(value) if ":" in match[2])
+        members = (match[3].strip('"') for match in MEMBER.finditer(value) if has_secret_name(match[2]))
+        yield from (member for member in members if len(member) >= SHORTEST)

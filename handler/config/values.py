@@ -55,10 +55,11 @@ def to_int(value: Json) -> int:
 
 
 def to_float(value: Json) -> float:
+    """A finite number. As in `to_int`, digits are ASCII, and no underscore is between them."""
     number: Json = value
     if isinstance(value, str):
         try:
-            number = float(value.strip())
+            number = float(value) if value.strip().isascii() and "_" not in value else None
         except ValueError:
             number = None
     if isinstance(number, (int, float)) and not isinstance(number, bool) and math.isfinite(number):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.console.options import json_option, local_only_option, region_option
+from model_packaging.console.options import AMOUNT, FiniteRange, json_option, local_only_option, region_option
 from model_packaging.console.output import REQUEST_FAILED, print_json
 
 if TYPE_CHECKING:
@@ -30,9 +30,11 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--reference", metavar="FILE", type=FILE, help="Compare with this reference file, as --save wrote it.")
 @click.option("--prompts", metavar="FILE", type=FILE, help="Read prompts for --save, one per line. Default: four.")
 @click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(min=1), help="Ask for so many tokens.")
-@click.option("--least", default=0.9, show_default=True, type=click.FloatRange(0, 1), help="Require this equal share.")
+@click.option("--least", default=0.9, show_default=True, type=FiniteRange(0, 1), help="Require this equal share.")
 @click.option("--logprobs", is_flag=True, help="Compare logprobs, too. The endpoint needs ENDPOINT_LOGPROBS=true.")
-@click.option("--tolerance", default=0.1, show_default=True, help="Allow log probabilities to differ by so much.")
+@click.option(
+    "--tolerance", default=0.1, show_default=True, type=AMOUNT, help="Allow log probabilities to differ by so much."
+)
 @region_option
 @json_option
 @local_only_option

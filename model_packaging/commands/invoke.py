@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import json_option, local_only_option, region_option
+from model_packaging.console.options import AMOUNT, json_option, local_only_option, region_option
 from model_packaging.console.output import REQUEST_FAILED, print_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--body", metavar="FILE", help="Send this JSON file (- is standard input) instead of PROMPT.")
 @click.option("--system", help="Put this system message before PROMPT.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many tokens. Default: what fits.")
-@click.option("--temperature", type=float, help="Sample at this temperature. Default: the model's.")
+@click.option("--temperature", type=AMOUNT, help="Sample at this temperature. Default: the model's.")
 @click.option("--component", help="Send the requests to this inference component.")
 @click.option("--no-stream", "whole", is_flag=True, help="Wait for the whole reply (SageMaker allows 60 s).")
 @click.option("--async", "location", metavar="s3://...", help="Send asynchronously: put PROMPT into this object.")
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help="Limit the asynchronous request's time. The endpoint has its own limit (deploy --async-seconds).",
 )
 @click.option("--wait", is_flag=True, help="Wait for the asynchronous answer.")
-@click.option("--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Wait no longer (s).")
+@click.option("--longest", default=3600.0, show_default=True, type=AMOUNT, help="Wait no longer (s).")
 @region_option
 @json_option
 @local_only_option

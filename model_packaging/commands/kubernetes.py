@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import COUNT, container_options, environ_of
+from model_packaging.console.options import AMOUNT, COUNT, container_options, environ_of
 from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--nodes", default=1, show_default=True, type=COUNT, help="Use so many pods for a model.")
 @click.option("--min", "minimum", type=COUNT, help="Keep at least so many. Default: --replicas.")
 @click.option("--max", "maximum", type=COUNT, help="Turn autoscaling on, up to so many replicas.")
-@click.option("--concurrency", type=float, help="Scale to so many requests in flight per replica.")
+@click.option("--concurrency", type=AMOUNT, help="Scale to so many requests in flight per replica.")
 @click.option("--role", metavar="ARN", help="Give the pods this IAM role (IRSA). Default: the cluster's Pod Identity.")
 @click.option("--kserve", "kind", flag_value="inference_service", help="Print KServe's InferenceService.")
 @click.option("--llm-service", "kind", flag_value="llm_inference_service", help="Print KServe's LLMInferenceService.")

@@ -6,11 +6,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.console.options import json_option, settings_options
+from model_packaging.console.options import json_option, require_instance, settings_options
 from model_packaging.console.output import print_json, refuse
+
+if TYPE_CHECKING:
+    from handler.config.endpoint_config import EndpointConfig
 
 
 @click.command("migrate")
@@ -45,11 +49,13 @@ def command(
     lines = {one.name: one for one in LINES if one.keys is ConfigKeys.NATIVE}
     if line not in lines:
         raise click.BadParameter(f"'{line}' is not a native line. Known: {', '.join(lines)}.", param_hint="--line")
+    require_instance(instance)
     try:
-        migration = migrate(named(load(environ), instance, None), lines[line])
+        config = load(environ, model=model)
+        migration = migrate(named(_with_own_model(config, environ), instance, None), lines[line])
     except SettingError as error:
         refuse(rejected_settings(error), as_json)
-    found = examine_config(replace(migration.config, model=model or migration.config.model))
+    found = examine_config(replace(migration.config, model=config.model))
     text = to_document(migration.config)
     if output:
         Path(output).write_text(text, encoding="utf-8")
@@ -71,6 +77,20 @@ def command(
         if not output:
             click.echo(text, nl=False)
     sys.exit(1 if found.failed else 0)
+
+
+def _with_own_model(config: EndpointConfig, environ: Mapping[str, str]) -> EndpointConfig:
+    """The configuration with the settings' own model, which the document keeps. MODEL only says what is examined."""
+    from handler.config.dialects.endpoint_variables import CONFIG
+    from handler.config.loading.config_loader import load
+    from handler.config.loading.file_reader import fetch
+    from handler.config.value_source import Origin
+
+    if config.source("model").origin is not Origin.ARGUMENT:
+        return config
+    document = environ.get(CONFIG, "").strip()
+    own = load(environ, fetch=lambda place: fetch(place) if place == document else None)
+    return replace(config, model=own.model, sources={**config.sources, "model": own.source("model")})
 
 
 def _short(text: str) -> str:

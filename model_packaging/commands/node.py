@@ -19,7 +19,9 @@ def command(rank: int, dry_run: bool) -> None:
     The environment is that of `serve` on the first node, with the first node's address in SM_VLLM_MASTER_ADDR.
     LeaderWorkerSet sets the rank. The command fetches the model and replaces itself with `vllm serve --headless`.
     """
+    from handler.config.config_rows import secrets, without_secrets
     from handler.config.loading.config_loader import load
+    from handler.config.problems import mask
     from handler.engine.headless_node import address_of, headless_words
     from handler.errors import SettingError
     from handler.model.model_source import fetch_model
@@ -36,9 +38,11 @@ def command(rank: int, dry_run: bool) -> None:
     arguments = {**examination.plan.engine_args, "model": path}
     resolve = str if dry_run else address_of
     words = headless_words(arguments, rank, line=examination.plan.line, resolve=resolve)
+    known = secrets(config)
     if dry_run:
-        print_json({"command": [*words], "environment": dict(examination.plan.env)})
+        environment = without_secrets(dict(examination.plan.env), known)
+        print_json({"command": without_secrets([*words], known), "environment": environment})
         return
-    click.echo(f"node {rank}: {' '.join(words)}", err=True)
+    click.echo(mask(f"node {rank}: {' '.join(words)}", known), err=True)
     os.environ.update(examination.plan.env)
     os.execvp(words[0], words)

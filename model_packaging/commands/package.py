@@ -62,11 +62,13 @@ def pack_command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_j
     from model_packaging.package.package_writer import (
         ARCHIVES,
         require_absent,
+        require_local,
         require_package_name,
         write_archive,
         write_folder,
     )
 
+    require_local(to)
     require_package_name("--to", to)
     target = Path(to)
     require_absent(target)

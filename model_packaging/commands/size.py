@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import COUNT, json_option, plan_options, settings_options
+from model_packaging.console.options import AMOUNT, COUNT, json_option, plan_options, settings_options
 
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
@@ -35,10 +36,10 @@ NEEDED = {
 @click.option("--batch", help="Predict for so many requests at a time. Default: 1,8,32; with --requests the best.")
 @click.option("--tp", type=COUNT, help="Predict for this tensor-parallel degree. Default: the plan's.")
 @click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Set an hourly price (repeatable).")
-@click.option("--requests", type=float, help="Compare instances for so many requests per second.")
-@click.option("--ttft", type=float, help="Allow so many seconds to the first token.")
-@click.option("--tpot", type=float, help="Allow so many seconds per output token.")
-@click.option("--use", default=0.7, show_default=True, help="Use this share of an instance's rate.")
+@click.option("--requests", type=AMOUNT, help="Compare instances for so many requests per second.")
+@click.option("--ttft", type=AMOUNT, help="Allow so many seconds to the first token.")
+@click.option("--tpot", type=AMOUNT, help="Allow so many seconds per output token.")
+@click.option("--use", default=0.7, show_default=True, type=AMOUNT, help="Use this share of an instance's rate.")
 @click.option("--log", help="Read this request log: a file, -, trace:chat, trace:code or trace:summarization.")
 @click.option("--graphs", type=click.IntRange(min=2), help="Compile so many graphs at most. Default: as many as today.")
 @click.option("--output", type=click.Path(dir_okay=False), help="Write the tuned settings to this file.")
@@ -165,10 +166,9 @@ def _facts(config: EndpointConfig) -> ModelFacts:
 
 
 def _batches(text: str | None) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")] if text else []
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of numbers.", param_hint="--batch") from None
+    if text and not re.fullmatch(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*", text, re.ASCII):
+        raise click.BadParameter(f"{text!r} is no list of numbers.", param_hint="--batch")
+    return [int(part) for part in text.split(",")] if text else []
 
 
 def _prices(texts: Sequence[str], instance: InstanceType | None) -> dict[str, float]:
@@ -177,7 +177,9 @@ def _prices(texts: Sequence[str], instance: InstanceType | None) -> dict[str, fl
     for text in texts:
         name, equals, price = text.rpartition("=")
         try:
-            prices[name.removeprefix("ml.") if equals else instance.name if instance else ""] = float(price)
-        except ValueError:
-            raise click.BadParameter(f"{text!r} is not [INSTANCE=]PRICE.", param_hint="--price") from None
+            prices[name.removeprefix("ml.") if equals else instance.name if instance else ""] = AMOUNT(price)
+        except click.BadParameter:
+            raise click.BadParameter(
+                f"{text!r} is not [INSTANCE=]PRICE, a finite number of at least 0.", param_hint="--price"
+            ) from None
     return prices

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.console.options import dry_run_option, json_option
+from model_packaging.console.options import AMOUNT, dry_run_option, json_option
 from model_packaging.console.output import print_json, size_text
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def list_entries(store: str, as_json: bool) -> None:
 def verify(store: str, key: str | None, as_json: bool) -> None:
     """Reads every byte of an entry, or of all entries. Exit status 1 if a file is damaged."""
     opened = _open(store)
-    entries = _selected(opened, key) if key else list(opened.entries())
+    entries = _selected(opened, key) if key else [(entry.kind, entry.key) for entry in opened.entries()]
     faults: list[dict[str, str]] = [
-        {"key": entry.key, "kind": entry.kind, "path": damage.path, "problem": damage.problem}
-        for entry in entries
-        for damage in opened.verify(entry.key, entry.kind)
+        {"key": name, "kind": kind, "path": damage.path, "problem": damage.problem}
+        for kind, name in entries
+        for damage in opened.verify(name, kind)
     ]
     unusable = [] if key else [error.message for error in opened.unusable()]
     if as_json:
@@ -81,9 +81,9 @@ def verify(store: str, key: str | None, as_json: bool) -> None:
 def pin(store: str, key: str) -> None:
     """Protects an entry from deletion."""
     opened = _open(store)
-    for entry in _selected(opened, key):
-        opened.pin(entry.key, entry.kind)
-        click.echo(f"Pinned {entry.kind} {entry.key}.")
+    for kind, name in _selected(opened, key):
+        opened.pin(name, kind)
+        click.echo(f"Pinned {kind} {name}.")
 
 
 @command.command()
@@ -92,15 +92,15 @@ def pin(store: str, key: str) -> None:
 def unpin(store: str, key: str) -> None:
     """Removes the protection from deletion."""
     opened = _open(store)
-    for entry in _selected(opened, key):
-        opened.unpin(entry.key, entry.kind)
-        click.echo(f"Unpinned {entry.kind} {entry.key}.")
+    for kind, name in _selected(opened, key):
+        opened.unpin(name, kind)
+        click.echo(f"Unpinned {kind} {name}.")
 
 
 @command.command("rm")
 @click.argument("store")
 @click.argument("key", required=False)
-@click.option("--older-than", type=float, metavar="DAYS", help="Delete entries of that age, instead of a KEY.")
+@click.option("--older-than", type=AMOUNT, metavar="DAYS", help="Delete entries of that age, instead of a KEY.")
 @click.option("--keep", type=click.IntRange(min=0), help="Keep so many newest entries of each kind, instead of a KEY.")
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
@@ -112,7 +112,7 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
     opened = _open(store)
     seconds = None if older_than is None else older_than * 86_400
     if key:
-        selected = [(entry.kind, entry.key) for entry in _selected(opened, key)]
+        selected = _selected(opened, key)
     else:
         selected = [(kind, name) for kind, name, _ in expired(opened.objects, older_than=seconds, keep=keep)]
     pinned = False
@@ -139,17 +139,17 @@ def _open(uri: str) -> ArtifactStore:
     return store
 
 
-def _selected(store: ArtifactStore, key: str) -> list[Manifest]:
-    """Returns the entries whose key begins with `key`: the graph and the weights of one key.
+def _selected(store: ArtifactStore, key: str) -> list[tuple[str, str]]:
+    """Returns kind and key of the entries whose key begins with `key`: the graph and the weights, also unusable ones.
 
     :raises SettingError: no key begins so, or several keys do.
     """
     from handler.errors import SettingError
 
-    entries = [entry for entry in store.entries() if entry.key.startswith(key)]
+    entries = [(kind, name) for kind, name in store.names() if name.startswith(key)]
     if not entries:
         raise SettingError("KEY", f"no entry's key begins with '{key[:64]}'", "`neuron-endpoint store ls` has them.")
-    if len({entry.key for entry in entries}) > 1:
+    if len({name for _, name in entries}) > 1:
         raise SettingError("KEY", f"{len(entries)} keys begin with '{key[:64]}'", "Give more of it.")
     return entries
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
 COUNT = click.IntRange(min=1)
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range. `nan` is in none, and `inf` is no amount of anything."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        number = float(super().convert(value, param, context))
+        if not isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, context)
+        return number
+
+
+AMOUNT = FiniteRange(min=0)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
@@ -51,7 +65,7 @@ def _poll(context: click.Context, parameter: click.Parameter, value: float | Non
 
 poll_option = click.option(
     "--poll",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     callback=_poll,
     help=f"Poll every so many seconds. Default: {POLL_SECONDS:g}; with --local {LOCAL_POLL_SECONDS:g}.",
 )
@@ -152,16 +166,22 @@ def examination_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def examined(environ: Mapping[str, str], model: str, instance: str | None, line: str | None) -> Examination:
-    from handler.errors import SettingError
-    from handler.neuron.hardware.instance_catalogue import find_for_plan
     from handler.neuron.lines.line_registry import NAMES
     from model_packaging.examination_report import examine
 
     if line and line not in NAMES:
         raise click.BadParameter(f"'{line}' is not a line. Known: {', '.join(NAMES)}.", param_hint="--line")
+    require_instance(instance)
+    return examine(environ, model, instance=instance, line=line)
+
+
+def require_instance(instance: str | None) -> None:
+    """:raises BadParameter: the value of --instance is no instance type with Neuron cores."""
+    from handler.errors import SettingError
+    from handler.neuron.hardware.instance_catalogue import find_for_plan
+
     try:
         if instance:
             find_for_plan(instance, "--instance")
     except SettingError as error:
         raise click.BadParameter(f"{error.problem}. {error.fix}", param_hint="--instance") from None
-    return examine(environ, model, instance=instance, line=line)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from handler.config.config_rows import json_value, without_secrets
+from handler.config.problems import mask
 from handler.json_value import Json
 
 
@@ -23,7 +24,7 @@ class MigratedSetting:
     """One row of the table.
 
     :param setting: the name that the user wrote.
-    :param value: its value; a secret is never one of these settings.
+    :param value: its value, with every secret masked.
     :param note: the native setting, the reason, or the consequence.
     """
 
@@ -41,4 +42,5 @@ class SettingTable:
     rows: list[MigratedSetting] = field(default_factory=list)
 
     def add(self, setting: str, value: object, outcome: Outcome, note: str) -> None:
-        self.rows.append(MigratedSetting(setting, without_secrets(json_value(value), self.secrets), outcome, note))
+        visible = without_secrets(json_value(value), self.secrets, setting)
+        self.rows.append(MigratedSetting(mask(setting, self.secrets), visible, outcome, note))

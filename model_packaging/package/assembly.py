@@ -151,18 +151,21 @@ def _with_settings(files: list[Item], config: str | None, more: Mapping[str, obj
 def _local(item: Item) -> str:
     if not isinstance(item.origin, LocalFile):
         raise SettingError("--config", f"the model's {MODEL_FILE} is in S3", "Give the settings with --config.")
-    return str(item.origin.path)
+    return str(item.origin.path.absolute())
 
 
 def _document(location: str) -> dict[str, object]:
-    """Reads a settings document.
+    """Reads a settings document: a path, an s3:// URI, or inline JSON, as ENDPOINT_CONFIG names it.
 
     :raises SettingError: it is unreadable, or has an unknown setting.
     """
     from handler.config.loading.document_text import parse
-    from handler.config.loading.file_reader import fetch
+    from handler.config.loading.file_reader import Unreadable, fetch
 
+    location = location.strip()
     load({"ENDPOINT_CONFIG": location})
-    body = fetch(location)
-    assert body is not None
-    return dict(parse(body, location))
+    try:
+        body = location.encode() if location.startswith("{") else fetch(location)
+    except Unreadable as problem:
+        raise SettingError("--config", f"{location[:200]!r}: {problem}", "Give a file, or inline JSON.") from None
+    return dict(parse(body or b"", location))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from handler.artifacts.store.artifact_store import Damage
 from handler.artifacts.store.manifest import FileEntry
 from handler.artifacts.store.object_names import of_manifest
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
+from handler.config.problems import MASK, has_secret_name, without_credentials
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
@@ -21,6 +23,8 @@ from model_packaging.package.package_writer import ARCHIVES
 from model_packaging.package.sources import items
 
 SMALL = 256 * 1024
+# A line of YAML, TOML or properties with a name and a value.
+LINE = re.compile(r"(?m)^([ \t\"'-]{0,40}([\w.-]{1,100})[\"']?[ \t]{0,20}[:=][ \t]{0,20})\S.*$")
 DESCRIBED = ("config.json", MODEL_FILE, LMI_FILE, f"{COMPILED}/neuron_config.json")
 
 
@@ -109,8 +113,15 @@ def inspect(package: Package) -> Inspection:
         size=package.manifest.size,
         parts=dict(sorted(parts.items())),
         model=told,
-        settings=(small.get(MODEL_FILE) or small.get(LMI_FILE) or b"").decode(errors="replace"),
+        settings=_shown((small.get(MODEL_FILE) or small.get(LMI_FILE) or b"").decode(errors="replace")),
         graphs=tuple(_graphs(file.path for file in files)),
+    )
+
+
+def _shown(settings: str) -> str:
+    """The settings with every secret masked: whoever wrote the package is not always whoever reads it."""
+    return LINE.sub(
+        lambda match: match[1] + MASK if has_secret_name(match[2]) else match[0], without_credentials(settings)
     )
 
 

@@ -55,6 +55,13 @@ def require_package_name(setting: str, place: str) -> None:
         raise SettingError(setting, f"a package is no {place.rpartition('.')[2]} file", fix)
 
 
+def require_local(place: str) -> None:
+    """:raises SettingError: it is a URI, of which a folder here would get the name."""
+    if "://" in place:
+        fix = "Give a path, or upload the parts to S3 with `neuron-endpoint push`."
+        raise SettingError("--to", f"{place[:200]} is no path on this machine", fix)
+
+
 def require_absent(target: Path) -> None:
     if target.exists() or target.is_symlink():
         raise SettingError("--to", f"{target} already exists", "Remove it, or give another path.")

@@ -151,6 +151,8 @@ def _options(words: deque[str], prefix: str) -> Iterator[Read]:
         value: Json = True if not values else [*values] if most > 1 else values[0]
         if not name:
             yield note(Severity.ERROR, "a word", "it belongs to no option", "Check the option before it.")
+        elif _needs_value(name) and not "".join(values).strip():
+            yield note(Severity.ERROR, option or name, "it needs a value and has none", "Write its value after it.")
         elif set("$`") & set("".join(values)):
             why = "it has a variable or a command of the shell, which is not run"
             yield note(Severity.ERROR, option or name, why, "Write its value out.")
@@ -173,9 +175,19 @@ def _value(text: str) -> Json:
 
 def _takes(name: str) -> float:
     """The most words after an option. It has fewer if another option follows. An unknown one has one."""
-    kinds = {table[key].kind for table in (known(), KEYS, fields()) if (key := name.removeprefix("no_")) in table}
+    kinds = _kinds(name)
     several = kinds & {"list", "tuple[str, ...]"} or name in ("lora_modules", "target_modules")
     return 0 if "bool" in kinds or FLAGS.match(name) else float("inf") if several else 1
+
+
+def _needs_value(name: str) -> bool:
+    """Whether it is no flag. Of an unknown option, only whoever wrote it knows."""
+    kinds = _kinds(name)
+    return bool(kinds) and "bool" not in kinds and not FLAGS.match(name)
+
+
+def _kinds(name: str) -> set[str]:
+    return {table[key].kind for table in (known(), KEYS, fields()) if (key := name.removeprefix("no_")) in table}
 
 
 def _demo(source: str, name: str, value: Any) -> Read:

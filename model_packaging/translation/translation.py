@@ -10,7 +10,7 @@ from handler.config.config_rows import secrets, to_document
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.config_loader import load
-from handler.config.problems import MASK, each, mask
+from handler.config.problems import MASK, each, has_secret_name, mask
 from handler.errors import SettingError
 from handler.json_value import Json
 
@@ -42,7 +42,10 @@ class Translation(NamedTuple):
     def texts(self) -> dict[str, str]:
         """The values of the variables. Secrets are masked."""
         token, known = self.config.source("hf_token").name, secrets(self.config)
-        return {name: MASK if name == token else mask(one.text, known) for name, one in self.given.items()}
+        return {
+            name: MASK if name == token or has_secret_name(name) else mask(one.text, known)
+            for name, one in self.given.items()
+        }
 
     def document(self) -> dict[str, Json]:
         texts = self.texts().items()
@@ -54,7 +57,7 @@ class Translation(NamedTuple):
         for name, text in self.texts().items():
             yield f"# {name}: from {_printable(self.given[name].source)}"
             if not as_yaml:  # Docker takes the value of a name alone from the environment of its own process.
-                line = name if text == MASK else f"{name}={text}"
+                line = name if text != self.given[name].text else f"{name}={text}"
                 yield line if line.isprintable() else "# It has line breaks: use --yaml"
         if as_yaml:
             yield to_document(self.config).rstrip("\n")

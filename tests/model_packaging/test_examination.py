@@ -14,6 +14,7 @@ from handler.config.dialects import neuron_variables as neuron
 from handler.config.fields import fields
 from handler.config.finding import Severity
 from handler.config.vllm_argument_table import known
+from handler.neuron.planning.file_examination import with_files
 from model_packaging.examination_report import examine
 
 MODEL = str(sample_model.path())
@@ -86,3 +87,20 @@ def test_a_plan_for_no_endpoint_of_sagemaker_says_so(instance: str, said: bool) 
     found = examine({}, MODEL, instance=instance, line="native-0.29", fetch=lambda location: None)
     assert found.plan is not None
     assert [finding.severity for finding in found.findings if finding.code == "not-hosted"] == [Severity.INFO] * said
+
+
+@pytest.mark.parametrize(
+    ("environ", "line"),
+    [
+        ({"OPTION_QUANTIZE": "static_int8"}, "nxdi-0.16"),
+        ({"SM_VLLM_TOOL_CALL_PARSER": "gemma4", "SM_VLLM_TENSOR_PARALLEL_SIZE": "3"}, "native-0.29"),
+    ],
+)
+def test_files_are_examined_for_the_planned_line_also_without_a_plan(environ: dict[str, str], line: str) -> None:
+    unnamed, named = (
+        with_files(examine(environ, MODEL, instance="ml.trn2.48xlarge", line=name)) for name in (None, line)
+    )
+    assert unnamed.plan is None
+    assert unnamed.line == line
+    assert unnamed.findings == named.findings
+    assert not any("of vLLM 0.16.0" in finding.why for finding in unnamed.findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,37 @@ def test_inf2_stays_on_nxd_inference(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["migrate", "--json", "--config", str(document), MODEL])
     assert result.exit_code == 1
     assert "Stay on NxD Inference" in json.loads(result.stdout)["findings"][0]["fix"]
+
+
+def test_the_settings_beside_the_model_are_migrated_as_check_reads_them(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(MODEL, model)
+    (model / "endpoint.yaml").write_text("max_context_length: 1024\nfused_qkv: true\n")
+    given = {}
+    for name, words in (("argument", [str(model)]), ("variable", [])):
+        environ = {} if words else {"ENDPOINT_MODEL": str(model)}
+        settings = ["--env", "--json", "--instance", "ml.trn2.48xlarge"]
+        result = CliRunner().invoke(main, ["migrate", *settings, *words], env=environ)
+        report = json.loads(result.stdout)
+        given[name] = [row for row in report["settings"] if row["setting"] != "ENDPOINT_MODEL"]
+        document = yaml.safe_load(report["document"])
+        assert document.pop("model", None) == (None if words else str(model))
+        given[f"{name} document"] = document
+    assert [row["setting"] for row in given["argument"]][:1] != []
+    assert any("fused_qkv" in row["setting"] for row in given["argument"])
+    assert given["argument"] == given["variable"]
+    assert given["argument document"] == given["variable document"]
+
+
+def test_the_documents_model_is_the_settings_own(tmp_path: Path) -> None:
+    for place in ("org/other", MODEL):
+        _, document, _ = migrated(tmp_path, ENDPOINT_MODEL=place)
+        assert document["model"] == place
+
+
+def test_an_instance_that_there_is_not_is_a_mistake_of_the_command(tmp_path: Path) -> None:
+    output = tmp_path / "out.yaml"
+    result = CliRunner().invoke(main, ["migrate", "--instance", "nope", "--output", str(output), MODEL])
+    assert result.exit_code == 2, result.output
+    assert "--instance" in result.output
+    assert not output.exists()

@@ -223,3 +223,41 @@ def _as_mounted(folder: Path) -> Any:
     from handler.config.loading.file_reader import fetch
 
     return lambda location: fetch(location.replace("/opt/ml/model", str(folder)))
+
+
+def test_settings_are_taken_as_inline_json_and_from_a_path_with_spaces_around_it(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"max_num_seqs": 4}')
+    for number, config in enumerate((' {"max_num_seqs": 4} ', f" {tmp_path}/settings.json ")):
+        result = run("pack", model, "--to", tmp_path / f"out{number}", "--config", config)
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / f"out{number}" / "endpoint.yaml").read_text() == "max_num_seqs: 4\n"
+
+
+@pytest.mark.parametrize("config", [" ", "{", "no.yaml", '{"max_num_seqs": "x"}', "."])
+def test_settings_that_cannot_be_read_are_an_error(model: Path, tmp_path: Path, config: str) -> None:
+    result = run("pack", model, "--to", tmp_path / "out", "--config", config)
+    assert result.exit_code in (1, 2), result.output
+    assert "Error: " in result.output
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/prefix", "s3://bucket/model.tar.gz", "file:///x"])
+def test_a_uri_is_no_folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    result = run("pack", model, "--to", place)
+    assert result.exit_code == 2, result.output
+    assert "neuron-endpoint push" in result.output
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_inspect_shows_no_secret_of_the_settings(model: Path, tmp_path: Path) -> None:
+    (model / "endpoint.yaml").write_text("max_num_seqs: 4\n")
+    assert run("pack", model, "--to", tmp_path / "out").exit_code == 0
+    (tmp_path / "out" / "endpoint.yaml").write_text(
+        "neuron_env:\n  MY_TOKEN: abcdefgh12345\n  MODE: plain\nengine_args: {otlp: 'http://u:s3cretpass@host'}\n"
+    )
+    for form in ([], ["--json"]):
+        output = run("inspect", tmp_path / "out", *form).output
+        assert "MODE: plain" in output
+        assert "abcdefgh" not in output
+        assert "s3cretpass" not in output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shlex
 from contextlib import suppress
 from dataclasses import replace
@@ -366,3 +367,28 @@ def test_no_text_is_a_traceback() -> None:
             )
         with suppress(EndpointError):
             read(text)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("vllm serve --model", "--model"),
+        ("vllm serve org/m --max-model-len", "--max-model-len"),
+        ("vllm serve org/m --max-model-len --enable-lora", "--max-model-len"),
+        ("vllm serve org/m -tp", "-tp"),
+        ("vllm serve org/m --dtype=", "--dtype"),
+        ("vllm serve org/m --hf-overrides ''", "--hf-overrides"),
+        ("vllm serve org/m --served-model-name", "--served-model-name"),
+        ("vllm serve org/m --chat-template", "--chat-template"),
+        ("inference_demo --model-path /m run --batch-size", "--batch-size"),
+        (
+            "optimum-cli neuron serve --model org/m --sequence_length 64 --tensor-parallel-size",
+            "--tensor-parallel-size",
+        ),
+    ],
+)
+def test_an_option_without_the_value_that_it_needs_is_named(command: str, option: str) -> None:
+    result = run("--", *shlex.split(command), "--enforce-eager")
+    assert result.exit_code == 1, result.output
+    assert f"{option}: it needs a value and has none" in result.output
+    assert not re.search(r"(?<!ENFORCE_EAGER)(?<!ENABLE_LORA)=true", result.output)

@@ -79,6 +79,11 @@ class ArtifactStore:
         """Yields the error of every unusable entry: damaged, of another schema, or not signed with the key."""
         return (entry for entry in self._all(None) if isinstance(entry, ArtifactError))
 
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Yields kind and key of every entry, also of unusable ones. No manifest is read."""
+        listed = (object_names.of_manifest(info.key) for info in self.objects.list(object_names.MANIFESTS))
+        return (name for name in listed if name)
+
     def publish(
         self,
         directory: Path,

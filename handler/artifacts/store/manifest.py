@@ -37,6 +37,8 @@ MOST_FIELDS_BYTES = 1024 * 1024
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+# Up to the last second that a date can have.
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]
 
 
 class FileEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
@@ -131,8 +133,8 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     kind: Literal["graph", "weights"]
     fields: msgspec.Raw
     files: tuple[FileEntry, ...]
-    created: float
-    compile_seconds: float | None
+    created: Seconds
+    compile_seconds: Seconds | None
     machine: msgspec.Raw
 
 

@@ -25,13 +25,12 @@ from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.model_file_rules import is_data
 from handler.config.loading.setting_files import Setting, of_artifacts, of_model_directory, of_named_document
-from handler.config.problems import MASK, SettingErrors, masked, reject_near_miss
+from handler.config.problems import MASK, SHORTEST, SettingErrors, has_secret_name, masked, reject_near_miss, secrets_in
 from handler.config.value_source import Origin, Overridden, ValueSource
 from handler.config.values import clean
 from handler.errors import SettingError
 
 BASE = "/opt/ml"
-SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ENDPOINT_HF_TOKEN", "SM_VLLM_HF_TOKEN", "OPTION_HF_TOKEN")
 
 
 class Dialect(Protocol):
@@ -129,9 +128,17 @@ def _strongest(assignments: Iterable[Assignment], field: str) -> str | None:
 
 
 def _secrets(environ: Mapping[str, str], assignments: Iterable[Assignment]) -> set[str]:
-    values = {environ.get(name, "").strip() for name in SECRETS}
-    values |= {str(assignment.value) for assignment in assignments if assignment.field == "hf_token"}
-    return {value for value in values if len(value) > 3}
+    values = set(secrets_in(environ))
+    for assignment in assignments:
+        if _is_secret(assignment):
+            values.add(str(assignment.value))
+        values.update(secrets_in(assignment.value, assignment.key))
+    return {value for value in values if len(value) >= SHORTEST}
+
+
+def _is_secret(assignment: Assignment) -> bool:
+    field = fields().get(assignment.field)
+    return (field is not None and field.metadata.secret) or has_secret_name(assignment.key)
 
 
 def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[SettingError]]:
@@ -187,8 +194,7 @@ def _text(assignment: Assignment) -> str:
 
 
 def _conflict(winner: Assignment, other: Assignment) -> SettingError:
-    field = fields().get(winner.field)
     texts = (_text(other), _text(winner))
     short = [text if len(text) <= 80 else f"{text[:77]}..." for text in texts]
-    value, winning = (MASK, MASK) if field is not None and field.metadata.secret else short
+    value, winning = (MASK, MASK) if _is_secret(winner) else short
     return SettingError(str(other.source), f"is {value}, but {winner.source} is {winning}", "Keep one of the two.")

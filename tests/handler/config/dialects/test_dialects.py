@@ -352,7 +352,7 @@ BAD = [
     ("ENDPOINT_PORT", ["-1", "65536", "x", "1.5", "9" * 5000]),
     ("ENDPOINT_MAX_CONCURRENT", ["0", "4097"]),
     ("ENDPOINT_MAX_BODY_MB", ["0", "1025", "x"]),
-    ("ENDPOINT_DRAIN", ["-0.1", "3601", "nan", "inf", "1,5"]),
+    ("ENDPOINT_DRAIN", ["-0.1", "3601", "nan", "inf", "1,5", "1_0", "\u0661", "1_0.5", "\uff11"]),
     ("ENDPOINT_STALL", ["0.9", "3601"]),
     ("ENDPOINT_LOGICAL_NC_CONFIG", ["0", "3", "two"]),
     ("ENDPOINT_LOG_REQUESTS", ["yes please", "2"]),
