@@ -17,6 +17,7 @@ from handler.schemas import dispatch
 from handler.schemas.anthropic.message_fields import MessagesRoute
 from handler.schemas.dispatch import Parse
 from handler.schemas.openai.model_names import without_unknown_model
+from handler.schemas.reply import LINE_TYPES
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 # An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
@@ -41,7 +42,8 @@ def body_parser(service: Service, request: Request) -> Parse:
         accept=accepted_types(request.headers.get("Accept", "")),
         attributes=custom_attributes.parse(request.headers.get(custom_attributes.HEADER)),
         inputs_schema=service.config.inputs_schema,
-        output_formatter=service.config.output_formatter,
+        # A line of a body of lines cannot be a stream.
+        output_formatter=None if request.mimetype in LINE_TYPES else service.config.output_formatter,
     )
     trace = trace_headers(request)
     # In these cases the `model` field selects a model.

@@ -90,6 +90,7 @@ class Pipeline:
                 lines = lines_of(body)
                 engine, admission = service.resolve_engine(model)
                 self._keep(record, body, session)
+                exchange.headers.extend(session_headers(service, session).items())
                 service.observer.started(record, body)
                 await try_suspect(service.recovery, engine, parse, lines, record, limit, self.threads)
                 try:

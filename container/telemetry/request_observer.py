@@ -61,7 +61,10 @@ class RequestObserver:
     ) -> None:
         self.registry = CollectorRegistry()
         self._metrics = RequestMetrics(self.registry)
-        self._thread = ThreadPoolExecutor(1, "request-log") if logs_requests(config) else None
+        # Whoever reads standard output may be slow.
+        writes = logs_requests(config) or config.emf
+        self._thread = ThreadPoolExecutor(1, "request-log") if writes else None
+        self._logs = logs_requests(config)
         self.recent: deque[dict[str, Json]] = deque(maxlen=RECENT if config.page else 0)
         self.buckets: Callable[[], CompiledBuckets | None] = lambda: None
         self._prompts = config.log_prompts
@@ -77,7 +80,7 @@ class RequestObserver:
     def started(self, record: RequestRecord, body: bytes) -> None:
         """The request is valid and about to run. Its body is logged only if the settings say so."""
         record.assign_id()
-        if self._thread is not None:
+        if self._thread is not None and self._logs:
             self._thread.submit(_reported, partial(self._log_start, record, body))
 
     def _log_start(self, record: RequestRecord, body: bytes) -> None:
@@ -122,7 +125,7 @@ class RequestObserver:
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
         keeps = self.recent.maxlen and record.method == "POST"
-        if record.route in POLLED or (self._thread is None and not keeps):
+        if record.route in POLLED or not (self._logs or keeps):
             return
         end, first = end_of(record), record.first_token_seconds
         fields: dict[str, Json] = {
@@ -142,7 +145,7 @@ class RequestObserver:
         if keeps:
             recent = {name: fields[name] for name in RECENT_FIELDS}
             self.recent.append({"at": time.time(), **recent, "request_id": record.request_id[:SHOWN_ID]})
-        if self._thread is None:
+        if not self._logs:
             return
         tokens = "" if record.output_tokens is None else f", {record.output_tokens} tokens"
         name = record.request_id or "(no id)"

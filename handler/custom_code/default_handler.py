@@ -15,6 +15,7 @@ from handler.custom_code.code_errors import NoEngine
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_context import HookContext
 from handler.errors import InvalidBody, InvalidField
+from handler.schemas.json_body import check_size
 from handler.schemas.reply import JSON_LINES, SSE, encode
 
 
@@ -32,8 +33,10 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
 
     def default_input_fn(self, input_data: Any, content_type: str, context: HookContext | None = None) -> Any:
         if content_type == content_types.JSON:
+            body = input_data if isinstance(input_data, bytes) else str(input_data).encode()
+            check_size(body)
             try:
-                document = msgspec.json.decode(input_data)
+                document = msgspec.json.decode(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise InvalidBody(f"it is not valid JSON ({error})") from None
             return document if isinstance(document, dict) else numpy.array(document)

@@ -28,7 +28,7 @@ def decode(body: bytes) -> Document:
     """:raises InvalidBody: the body is no JSON object. The message describes the problem, without quoting the body."""
     if not body.strip():
         raise InvalidBody("it is empty")
-    _check_size(body)
+    check_size(body)
     try:
         document = msgspec.json.decode(body)
     except RecursionError:
@@ -44,7 +44,7 @@ def decode(body: bytes) -> Document:
     return document
 
 
-def _check_size(body: bytes) -> None:
+def check_size(body: bytes) -> None:
     """Bounds what the decoder makes, before it makes it: it holds the interpreter, and each value is an object.
 
     A comma or a bracket within a text counts only if there are so many that the texts have to be left out.

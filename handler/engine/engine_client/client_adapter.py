@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar
 
@@ -227,17 +227,22 @@ class ClientAdapter:
         return LoRARequest(lora_name=name, lora_int_id=identity, lora_path=path)
 
     async def add_lora(self, request: Any) -> None:
-        try:
-            await self.client.add_lora(request)
-        except Exception as error:  # vLLM wraps whatever the core raised into a plain Exception
-            text = str(error).partition("method failed:")[2].strip() or type(error).__name__
-            raise ValueError(text.splitlines()[0].rstrip(".")[:300]) from None
+        await _of_core(self.client.add_lora(request))
 
     async def pin_lora(self, identity: int) -> None:
-        await self.client.pin_lora(identity)
+        await _of_core(self.client.pin_lora(identity))
 
     async def remove_lora(self, identity: int) -> None:
         await self.client.remove_lora(identity)
+
+
+async def _of_core(answer: Awaitable[object]) -> None:
+    """:raises ValueError: with what the core has raised. vLLM wraps it into a plain Exception."""
+    try:
+        await answer
+    except Exception as error:
+        text = str(error).partition("method failed:")[2].strip() or type(error).__name__
+        raise ValueError(text.splitlines()[0].rstrip(".")[:300]) from None
 
 
 def _position(entry: Mapping[int, Any]) -> Position:

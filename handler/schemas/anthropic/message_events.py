@@ -30,13 +30,17 @@ def stop_of(choice: Mapping[str, Any], *, tools: bool) -> dict[str, str | None]:
 
 
 class MessageEvents:
-    """The events of one message. Blocks follow each other: a new one begins where the kind or the tool changes."""
+    """The events of one message.
+
+    A new block begins where the kind changes, and with each tool call. Those of tool calls are open until the end: a
+    parser may have arguments of an earlier call last.
+    """
 
     def __init__(self) -> None:
         self._begun = False
         self._block = -1
-        self._open: str | int | None = None  # the kind of the open block, or the index of its tool call
-        self._tools = False
+        self._open: str | None = None  # the kind of the open block of text or thinking, which is the last one
+        self._calls: dict[int, int] = {}  # the blocks of tool calls, by the index of the call
         self._last: Mapping[str, Any] = {}
         self._usage: Mapping[str, Any] = {}
 
@@ -61,8 +65,9 @@ class MessageEvents:
         """The events after the last chunk."""
         usage = {"input_tokens": self._usage.get("prompt_tokens", 0)}
         usage["output_tokens"] = self._usage.get("completion_tokens", 0)
-        delta = stop_of(self._last, tools=self._tools)
-        return self._stop() + _event("message_delta", delta=delta, usage=usage) + _event("message_stop")
+        delta = stop_of(self._last, tools=bool(self._calls))
+        stops = self._stop() + b"".join(_event("content_block_stop", index=block) for block in self._calls.values())
+        return stops + _event("message_delta", delta=delta, usage=usage) + _event("message_stop")
 
     def _begin(self, chunk: Mapping[str, Any]) -> bytes:
         self._begun = True
@@ -75,23 +80,23 @@ class MessageEvents:
         function = call.get("function") or {}
         block: dict[str, object] = {"id": call.get("id"), "name": function.get("name"), "input": {}}
         events = b""
-        if self._open != call["index"]:
-            self._tools = True
-            events = self._start(call["index"], {"type": "tool_use", **block})
-        arguments = function.get("arguments")
-        return events + (self._delta("input_json", "partial_json", arguments) if arguments else b"")
+        if call["index"] not in self._calls:
+            events = self._start(None, {"type": "tool_use", **block})
+            self._calls[call["index"]] = self._block
+        if arguments := function.get("arguments"):
+            delta = {"type": "input_json_delta", "partial_json": arguments}
+            events += _event("content_block_delta", index=self._calls[call["index"]], delta=delta)
+        return events
 
     def _grow(self, kind: str, empty: Mapping[str, str], key: str, text: str) -> bytes:
         events = b"" if self._open == kind else self._start(kind, {"type": kind, **empty})
-        return events + self._delta(kind, key, text)
+        delta = {"type": f"{kind}_delta", key: text}
+        return events + _event("content_block_delta", index=self._block, delta=delta)
 
-    def _start(self, opened: str | int, block: Mapping[str, Any]) -> bytes:
+    def _start(self, opened: str | None, block: Mapping[str, Any]) -> bytes:
         events = self._stop()
         self._open, self._block = opened, self._block + 1
         return events + _event("content_block_start", index=self._block, content_block=block)
-
-    def _delta(self, kind: str, key: str, text: str) -> bytes:
-        return _event("content_block_delta", index=self._block, delta={"type": f"{kind}_delta", key: text})
 
     def _stop(self) -> bytes:
         if self._open is None:

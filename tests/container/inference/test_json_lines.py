@@ -191,3 +191,18 @@ def test_a_large_reply_is_not_made_on_the_loop(
     assert post(client, [json.dumps(body)]).status_code == 200
     assert client.post("/invocations", json=body).status_code == 200
     assert made == [apart] * 2
+
+
+def test_lines_of_an_endpoint_whose_replies_are_streams_are_answered_whole(
+    service: Service, engine: ScriptedEngine
+) -> None:
+    streams = Service.of(replace(service.config, output_formatter="jsonlines"), service.lifecycle, engine.loop)
+    streams.engine = engine  # type: ignore[assignment]  # a stand-in
+    client = http_client(streams)
+    reply = post(client, ['{"inputs": "a|b"}', '{"inputs": ["a", "b"]}'])
+    assert [json.loads(line) for line in reply.data.splitlines()] == [
+        {"generated_text": "ab"},
+        [{"generated_text": "a"}, {"generated_text": "b"}],
+    ]
+    whole = client.post("/invocations", json={"inputs": ["a", "b"]}, buffered=True)
+    assert whole.get_json() == [{"generated_text": "a"}, {"generated_text": "b"}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from werkzeug.test import Client
+from werkzeug.test import Client, TestResponse
 
 from container.service import Service
 from tests.container.http_client import http_client
@@ -49,6 +49,17 @@ def test_a_session_is_begun_used_and_closed(client: Client) -> None:
     reply = client.post("/invocations", json={"requestType": "CLOSE"}, headers={SESSION: identity})
     assert (reply.status_code, reply.headers[CLOSED]) == (200, identity)
     assert ask(client, identity) == 400
+
+
+def test_lines_are_of_a_session_as_one_body_is(client: Client) -> None:
+    def lines(session: str) -> TestResponse:
+        headers, kind = {SESSION: session}, "application/jsonlines"
+        return client.post("/invocations", data='{"prompt": "a"}', content_type=kind, headers=headers, buffered=True)
+
+    assert lines("nobody's").status_code == 400
+    reply = lines("NEW_SESSION")
+    assert reply.status_code == 200
+    assert lines(reply.headers[NEW].partition(";")[0]).status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])

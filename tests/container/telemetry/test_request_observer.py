@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from typing import Any
 
@@ -228,6 +229,18 @@ def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
     assert len(found["RequestTime"]) == 2
     assert len(found["TimeToFirstToken"]) == 1
     assert {metric["Name"] for metric in about["Metrics"]} == set(found) - {"_aws", "Model"}
+
+
+def test_emf_is_not_written_by_who_answers(engine: ScriptedEngine) -> None:
+    """Whoever reads standard output may be slow."""
+    service, writers = service_of(engine, emf=True, log_requests=False), list[str]()
+    emf = EmbeddedMetrics("sample", lambda: 3, lambda text: writers.append(threading.current_thread().name))
+    service.observer.emf = emf
+    for _ in range(500):
+        service.observer.ended(RequestRecord({"REQUEST_METHOD": "POST"}))
+    service.observer.close()
+    assert writers
+    assert threading.current_thread().name not in writers
 
 
 def test_emf_never_has_more_values_than_a_document_may() -> None:
