@@ -74,18 +74,20 @@ class BatchRun:
         """Answers the requests, and ends the batch unless the endpoint ends first."""
         status: BatchStatus | None = BatchStatus.COMPLETED
         self._count()
-        while self.waiting or self.running:
-            status = self._stopped()
-            if status is not BatchStatus.COMPLETED:
-                break
-            rows = [] if not self._free() or not self.waiting else self._begin(self.waiting.popleft())
-            rows += self._taken(wait=not rows and (not self.waiting or not self._free()))
-            if rows:
-                self._store(rows)
         engine = self.state.engine
-        if engine is not None:
-            for _, call in self.running.values():
-                engine.loop.call(call.cancel)
+        try:
+            while self.waiting or self.running:
+                status = self._stopped()
+                if status is not BatchStatus.COMPLETED:
+                    break
+                rows = [] if not self._free() or not self.waiting else self._begin(self.waiting.popleft())
+                rows += self._taken(wait=not rows and (not self.waiting or not self._free()))
+                if rows:
+                    self._store(rows)
+        finally:  # after an error of the store, too: the next try asks them again
+            if engine is not None:
+                for _, call in self.running.values():
+                    engine.loop.call(call.cancel)
         if status is not None:
             self.finish(status)
         elif self.batch.resumes and engine is not None and not engine.dead():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Never
 
@@ -24,8 +25,10 @@ from handler.startup.lifecycle import Lifecycle
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.open_store import open_objects
+from handler.storage.storage_errors import StoreUnavailable
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.loops import end_loop
+from tests.handler.waiting import eventually
 
 
 @pytest.fixture
@@ -140,6 +143,23 @@ def test_one_that_cannot_be_read_holds_up_no_other(batches: Batches, state: Serv
     damaged = create(batches, "a")
     (tmp_path / "batches" / damaged.id / "batch.json").write_bytes(b"{")
     assert ran(batches, state, create(batches, "b")).status is BatchStatus.COMPLETED
+
+
+def unavailable(*_: object) -> Never:
+    raise StoreUnavailable("the store", "down")
+
+
+def test_an_error_of_the_store_leaves_no_request_in_the_engine(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(state.engine, ScriptedEngine)
+    state.engine.slots = 6
+    batch = create(batches, "<hold>", "a")
+    with monkeypatch.context() as patch, suppress(StoreUnavailable):
+        patch.setattr(batches.store, "add_replies", unavailable)
+        ran(batches, state, batch)
+    assert state.engine.begun == 2
+    eventually(lambda: state.unfinished() == 0)
 
 
 @pytest.fixture(params=["directory", "s3"])
