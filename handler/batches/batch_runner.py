@@ -36,6 +36,7 @@ class BatchRunner:
     """Runs batches in a thread of its own.
 
     :ivar ended: ids of batches that need not be read again.
+    :ivar begun: ids of batches that this process has begun or gone on with: only its first try of each is a start.
     :ivar wake: set when there is a new batch.
     """
 
@@ -43,6 +44,7 @@ class BatchRunner:
     store: BatchStore
     progress: BatchProgress = field(default_factory=BatchProgress)
     ended: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
     wake: Event = field(default_factory=Event)
     alone: bool = False
 
@@ -88,7 +90,7 @@ class BatchRunner:
         except ClientError as error:  # the file was deleted
             self.store.save(batch.entered(BatchStatus.FAILED, errors=batch_errors(error.code, error.message)))
             return
-        began = batch.status is not BatchStatus.VALIDATING
+        resumed = batch.status is not BatchStatus.VALIDATING and batch.id not in self.begun
         answered = {row["custom_id"]: succeeded_row(row) for row in map(decoded_row, self.store.replies(batch.id))}
         run = BatchRun(
             self.state,
@@ -99,16 +101,17 @@ class BatchRunner:
             answered,
             alone=self.alone,
         )
-        resumes = batch.resumes + 1 if began and batch.replies_at_resume == len(answered) else 0
+        resumes = batch.resumes + 1 if resumed and batch.replies_at_resume == len(answered) else 0
         if resumes >= MAX_RESUMES:
             problem = "The engine ended several times while it ran this batch: run its requests one by one."
             run.finish(BatchStatus.FAILED, batch_errors("engine_failed", problem))
             return
-        changes = {"resumes": resumes, "replies_at_resume": len(answered)}
+        changes = {} if batch.id in self.begun else {"resumes": resumes, "replies_at_resume": len(answered)}
         with self.progress.lock:
             batch = self.store.batch(batch.id)  # a client may have cancelled it while its input was read
             if batch.status is BatchStatus.VALIDATING:
                 batch = batch.entered(BatchStatus.IN_PROGRESS)
             run.batch = msgspec.structs.replace(batch, **changes)
             self.store.save(run.batch)
+        self.begun.add(batch.id)
         run.answer()

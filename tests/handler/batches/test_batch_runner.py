@@ -162,6 +162,22 @@ def test_an_error_of_the_store_leaves_no_request_in_the_engine(
     eventually(lambda: state.unfinished() == 0)
 
 
+def test_an_outage_of_the_store_is_no_start(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, runner = create(batches, "a"), BatchRunner(state, batches.store)
+    batches.store.save(batch.entered(BatchStatus.IN_PROGRESS))
+    with monkeypatch.context() as patch:
+        patch.setattr(batches.store, "add_replies", unavailable)
+        for _ in range(MAX_RESUMES + 1):
+            with suppress(StoreUnavailable):
+                runner._run_all()
+    waiting = batches.store.batch(batch.id)
+    assert (waiting.status, waiting.resumes) == (BatchStatus.IN_PROGRESS, 1)
+    runner._run_all()
+    assert batches.store.batch(batch.id).status is BatchStatus.COMPLETED
+
+
 @pytest.fixture(params=["directory", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BatchStore:
     if request.param == "directory":
