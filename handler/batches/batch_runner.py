@@ -73,8 +73,9 @@ class BatchRunner:
             if not batch.status.ended:
                 try:
                     self._run(batch)
-                except EndpointError:
-                    raise
+                except EndpointError as error:  # the store, or this batch's files: the next try may read them
+                    logger.error("batch %s waits: %s", identity, error.message)
+                    continue
                 except Exception as error:  # a fault of ours: this batch has failed, the others run
                     logger.exception("batch %s has failed unexpectedly", identity)
                     problem = f"The endpoint could not run this batch ({type(error).__name__}): its log has more."
@@ -87,7 +88,7 @@ class BatchRunner:
     def _run(self, batch: BatchObject) -> None:
         try:
             lines = read_lines(b"".join(self.store.content(batch.input_file_id, INPUT)), Route(batch.endpoint))
-        except ClientError as error:  # the file was deleted
+        except (ClientError, RecordDamaged) as error:  # the file was deleted, or is damaged
             self.store.save(batch.entered(BatchStatus.FAILED, errors=batch_errors(error.code, error.message)))
             return
         resumed = batch.status is not BatchStatus.VALIDATING and batch.id not in self.begun

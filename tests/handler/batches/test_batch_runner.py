@@ -178,6 +178,23 @@ def test_an_outage_of_the_store_is_no_start(
     assert batches.store.batch(batch.id).status is BatchStatus.COMPLETED
 
 
+@pytest.mark.parametrize("damaged", [True, False])
+def test_one_whose_input_cannot_be_read_holds_up_no_other(
+    batches: Batches, state: ServingState, tmp_path: Path, *, damaged: bool
+) -> None:
+    unread, other = create(batches, "a"), create(batches, "b")
+    file = tmp_path / "files" / unread.input_file_id
+    if damaged:
+        (file / "file.json").write_bytes(b"{")
+    else:
+        (file / "content").unlink()
+        (file / "content").symlink_to("content")  # OSError: too many levels of links
+    assert ran(batches, state, other).status is BatchStatus.COMPLETED
+    waiting = batches.store.batch(unread.id)
+    assert waiting.status is (BatchStatus.FAILED if damaged else BatchStatus.VALIDATING)
+    assert not damaged or (waiting.errors and waiting.errors["data"][0]["code"] == "record_damaged")
+
+
 @pytest.fixture(params=["directory", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BatchStore:
     if request.param == "directory":
