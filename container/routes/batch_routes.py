@@ -63,6 +63,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.post("/v1/batches")
     def create() -> Response:
         served = batches()
+        service.ready_engine()  # a batch needs the engine of the start
         return reply(served.create(body_fields(BatchFields)))
 
     @routes.get("/v1/batches")

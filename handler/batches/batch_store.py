@@ -57,10 +57,10 @@ class BatchStore:
     def content(self, identity: str, param: str = "file_id") -> Iterator[bytes]:
         """The bytes of a file, in pieces.
 
-        :raises NothingStored: there is no such file.
+        :raises NothingStored: there is no such file. With the first piece: its content is gone.
         """
         self.file(identity, param)
-        return self._objects.read(f"files/{identity}/content")
+        return self._pieces(identity, param)
 
     def delete_file(self, identity: str) -> None:
         """:raises NothingStored: there is no such file."""
@@ -93,6 +93,12 @@ class BatchStore:
         """The lines of all replies."""
         for found in self._objects.list(f"batches/{identity}/replies/"):
             yield from b"".join(self._objects.read(found.key)).splitlines()
+
+    def _pieces(self, identity: str, param: str) -> Iterator[bytes]:
+        try:
+            yield from self._objects.read(f"files/{identity}/content")
+        except NotFound:
+            raise NothingStored(f"the content of '{identity}' is gone", param) from None
 
     def _ids(self, prefix: str, ending: str) -> list[str]:
         found = [each.key for each in self._objects.list(prefix) if each.key.endswith(ending)]
