@@ -295,6 +295,22 @@ def test_without_an_engine_of_the_start_no_batch_is_made(http: HttpClient, servi
     assert (reply.status_code, reply.get_json()["error"]["code"]) == (404, "model_unnamed")
 
 
+def test_a_list_of_files_has_those_of_one_purpose(http: HttpClient, service: Service) -> None:
+    assert service.batches is not None
+    inputs = sorted((store(service, lines("a")) for _ in range(2)), reverse=True)
+    output = service.batches.store.add_file("output.jsonl", "batch_output", [b"a"]).id
+
+    def page(query: str) -> tuple[list[str], bool]:
+        found = http.get(f"/v1/files?{query}").get_json()
+        return [file["id"] for file in found["data"]], found["has_more"]
+
+    assert page("purpose=batch") == (inputs, False)
+    assert page("purpose=batch&limit=1") == (inputs[:1], True)
+    assert page(f"purpose=batch&limit=1&after={inputs[0]}") == (inputs[1:], False)
+    assert page("limit=3") == (sorted([*inputs, output], reverse=True), False)
+    assert page("purpose=other") == ([], False)
+
+
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "after=nothing", "order=up"])
 def test_bad_pages_are_named(http: HttpClient, query: str) -> None:
     reply = http.get(f"/v1/batches?{query}")
