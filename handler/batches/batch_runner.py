@@ -79,8 +79,7 @@ class BatchRunner:
                 except Exception as error:  # a fault of ours: this batch has failed, the others run
                     logger.exception("batch %s has failed unexpectedly", identity)
                     problem = f"The endpoint could not run this batch ({type(error).__name__}): its log has more."
-                    errors = batch_errors("internal_error", problem)
-                    self.store.save(self.store.batch(identity).entered(BatchStatus.FAILED, errors=errors))
+                    self._fail(identity, "internal_error", problem)
                 self.progress.counts.pop(identity, None)
             if self.store.batch(identity).status.ended:
                 self.ended.add(identity)
@@ -89,7 +88,7 @@ class BatchRunner:
         try:
             lines = read_lines(b"".join(self.store.content(batch.input_file_id, INPUT)), Route(batch.endpoint))
         except (ClientError, RecordDamaged) as error:  # the file was deleted, or is damaged
-            self.store.save(batch.entered(BatchStatus.FAILED, errors=batch_errors(error.code, error.message)))
+            self._fail(batch.id, error.code, error.message)
             return
         resumed = batch.status is not BatchStatus.VALIDATING and batch.id not in self.begun
         answered = {row["custom_id"]: succeeded_row(row) for row in map(decoded_row, self.store.replies(batch.id))}
@@ -110,9 +109,17 @@ class BatchRunner:
         changes = {} if batch.id in self.begun else {"resumes": resumes, "replies_at_resume": len(answered)}
         with self.progress.lock:
             batch = self.store.batch(batch.id)  # a client may have cancelled it while its input was read
+            if batch.status.ended:
+                return
             if batch.status is BatchStatus.VALIDATING:
                 batch = batch.entered(BatchStatus.IN_PROGRESS)
             run.batch = msgspec.structs.replace(batch, **changes)
             self.store.save(run.batch)
         self.begun.add(batch.id)
         run.answer()
+
+    def _fail(self, identity: str, code: str, message: str) -> None:
+        with self.progress.lock:
+            batch = self.store.batch(identity)
+            if not batch.status.ended:
+                self.store.save(batch.entered(BatchStatus.FAILED, errors=batch_errors(code, message)))

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from handler.batches import batch_input, batch_run, batch_runner
-from handler.batches.batch_objects import BatchObject, BatchStatus
+from handler.batches.batch_objects import BatchEnded, BatchObject, BatchStatus
 from handler.batches.batch_runner import MAX_RESUMES, BatchRunner
 from handler.batches.batch_store import BatchStore
 from handler.batches.batches import Batches, BatchFields
@@ -137,6 +137,23 @@ def test_one_that_is_cancelled_while_its_input_is_read_is_not_run(
         ended = ran(batches, state, batch)
     assert (ended.status, ended.request_counts.completed) == (BatchStatus.CANCELLED, 0)
     assert ended.cancelling_at is not None
+
+
+def test_one_that_waits_behind_another_is_cancelled_at_once(batches: Batches, state: ServingState) -> None:
+    assert isinstance(state.engine, ScriptedEngine)
+    first, second = create(batches, "<gate:end>"), create(batches, "a")
+    batches.start()
+    eventually(lambda: state.unfinished() == 1)
+    cancelled = batches.cancel(second.id)
+    assert (cancelled.status, cancelled.request_counts.total) == (BatchStatus.CANCELLED, 1)
+    assert cancelled.cancelling_at is not None
+    assert batches.get(first.id).status is BatchStatus.IN_PROGRESS
+    with pytest.raises(BatchEnded):
+        batches.cancel(second.id)
+    state.engine.open("end")
+    eventually(lambda: batches.get(first.id).status is BatchStatus.COMPLETED)
+    state.lifecycle.drain()
+    assert batches.get(second.id) == cancelled
 
 
 def test_one_that_cannot_be_read_holds_up_no_other(batches: Batches, state: ServingState, tmp_path: Path) -> None:
