@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from handler.batches.batch_input import BatchLine, decoded_row, expired_row, reply_row, succeeded_row
-from handler.batches.batch_objects import BatchObject, BatchStatus, RequestCounts
+from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, BatchStatus, RequestCounts
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
 from handler.engine.core_queue import GROUP, RequestGroup
@@ -188,12 +188,16 @@ class BatchRun:
         logger.info("batch %s: %s, %s", self.batch.id, status, self.batch.request_counts)
 
     def _write(self, succeeded: bool) -> str | None:
-        """Writes the file of all replies or of all errors. None if there are none."""
+        """Writes the file of all replies or of all errors, at an id of the batch's own: a second try replaces it.
+
+        :returns: its id. None if there are none.
+        """
         if succeeded not in self.answered.values():
             return None
         kind = "output" if succeeded else "error"
         name = f"{self.batch.id}_{kind}.jsonl"
-        return self.store.add_file(name, "batch_output", self._lines(succeeded)).id
+        identity = f"{FILE_PREFIX}{self.batch.id.removeprefix(BATCH_PREFIX)[:-1]}{succeeded:d}"
+        return self.store.add_file(name, "batch_output", self._lines(succeeded), identity).id
 
     def _lines(self, succeeded: bool) -> Iterator[bytes]:
         written: set[str] = set()

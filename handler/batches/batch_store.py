@@ -20,7 +20,7 @@ import msgspec
 from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, FileObject, RecordDamaged, new_id
 from handler.errors import NothingStored
 from handler.storage.object_store import ObjectStore
-from handler.storage.storage_errors import NotFound
+from handler.storage.storage_errors import NotFound, StoreUnavailable
 
 IDS: Final = re.compile(rf"(?:{FILE_PREFIX}|{BATCH_PREFIX})[0-9a-f]{{32}}")
 
@@ -39,13 +39,17 @@ class BatchStore:
         self._process = uuid.uuid4().hex[:8]
         self._written = 0
 
-    def add_file(self, filename: str, purpose: str, pieces: Iterable[bytes]) -> FileObject:
-        identity, size = new_id(FILE_PREFIX), 0
-        with tempfile.NamedTemporaryFile() as file:
-            for piece in pieces:
-                size += file.write(piece)
-            file.flush()
-            self._objects.upload(f"files/{identity}/content", Path(file.name))
+    def add_file(self, filename: str, purpose: str, pieces: Iterable[bytes], identity: str = "") -> FileObject:
+        """:param identity: the file's id, whose file is replaced if there is one. Default: a new one."""
+        identity, size = identity or new_id(FILE_PREFIX), 0
+        try:
+            with tempfile.NamedTemporaryFile() as file:
+                for piece in pieces:
+                    size += file.write(piece)
+                file.flush()
+                self._objects.upload(f"files/{identity}/content", Path(file.name))
+        except OSError as error:
+            raise StoreUnavailable("the directory for temporary files", error.strerror or str(error)) from error
         added = FileObject(id=identity, bytes=size, created_at=int(time.time()), filename=filename, purpose=purpose)
         self._objects.put(f"files/{identity}/file.json", msgspec.json.encode(added))
         return added

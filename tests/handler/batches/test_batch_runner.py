@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -193,6 +195,32 @@ def test_an_outage_of_the_store_is_no_start(
     assert (waiting.status, waiting.resumes) == (BatchStatus.IN_PROGRESS, 1)
     runner._run_all()
     assert batches.store.batch(batch.id).status is BatchStatus.COMPLETED
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_an_end_that_is_tried_again_writes_each_file_once(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch, *, full: bool
+) -> None:
+    batch, save = create(batches, "a", "<fail>"), batches.store.save
+
+    def full_disk() -> Never:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def save_but_the_end(saved: BatchObject) -> None:
+        if saved.status is BatchStatus.COMPLETED:
+            unavailable()
+        save(saved)
+
+    with monkeypatch.context() as patch:
+        if full:
+            patch.setattr(tempfile, "NamedTemporaryFile", full_disk)
+        else:
+            patch.setattr(batches.store, "save", save_but_the_end)
+        assert ran(batches, state, batch).status is BatchStatus.IN_PROGRESS
+    ended = ran(batches, state, batch)
+    assert (ended.status, ended.request_counts.completed, ended.request_counts.failed) == (BatchStatus.COMPLETED, 1, 1)
+    assert {*batches.store.file_ids()} == {ended.input_file_id, ended.output_file_id, ended.error_file_id}
+    assert None not in (ended.output_file_id, ended.error_file_id)
 
 
 @pytest.mark.parametrize("damaged", [True, False])
