@@ -67,6 +67,7 @@ NAMED: Final[Errors] = (*ENGINE, adapters.AdapterNotFound, adapters.AdaptersUnsu
 LOADED: Final[Errors] = (*NAMED, *BODY, adapters.InvalidAdapter, adapters.AdapterExists, adapters.AdaptersFull)
 BATCHES: Final[Errors] = (*ENGINE, BatchesOff, errors.NothingStored, errors.InvalidField)
 BATCH_BODY: Final[Errors] = (*BATCHES, *BODY)
+NEW_BATCH: Final[Errors] = (*BATCH_BODY, models.ModelUnnamed)
 CANCELLED: Final[Errors] = (*BATCHES, BatchEnded, errors.ForeignOrigin)
 ONE_MODEL: Final[Errors] = (*NAMED, models.ModelNotLoaded)
 LOADED_MODEL: Final[Errors] = (

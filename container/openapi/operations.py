@@ -51,6 +51,7 @@ LISTED: Final[tuple[Schema, ...]] = (
     {"name": "after", "in": "query", "required": False, "schema": {"type": "string"}},
     {"name": "order", "in": "query", "required": False, "schema": {"enum": ["asc", "desc"]}},
 )
+LISTED_FILES: Final = (*LISTED, {"name": "purpose", "in": "query", "required": False, "schema": {"type": "string"}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +170,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ("POST", "/v1/files"): RouteOperation(
         "Upload the input of a batch", {FORM: ref("FileForm")}, {200: {JSON: ref("File")}}, failures.BATCH_BODY
     ),
-    ("GET", "/v1/files"): _json("The files", "FileList", failures.BATCHES, LISTED),
+    ("GET", "/v1/files"): _json("The files", "FileList", failures.BATCHES, LISTED_FILES),
     ("GET", "/v1/files/{identity}"): _json("One file", "File", failures.BATCHES),
     ("GET", "/v1/files/{identity}/content"): RouteOperation(
         "The content of a file", {}, {200: {"application/octet-stream": TEXT}}, failures.BATCHES
     ),
     ("DELETE", "/v1/files/{identity}"): _json("Delete a file", "FileGone", failures.BATCHES),
     ("POST", "/v1/batches"): _json(
-        "Run a file of requests while the engine is idle", "Batch", failures.BATCH_BODY, body="BatchFields"
+        "Run a file of requests while the engine is idle", "Batch", failures.NEW_BATCH, body="BatchFields"
     ),
     ("GET", "/v1/batches"): _json("The batches", "BatchList", failures.BATCHES, LISTED),
     ("GET", "/v1/batches/{identity}"): _json("One batch", "Batch", failures.BATCHES),

@@ -42,7 +42,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/v1/files")
     def files() -> Response:
         served = batches()
-        return listing(served.store.file_ids(), served.store.file, FILES_LIMIT)
+        return listing(served.store.file_ids(), served.store.file, FILES_LIMIT, request.args.get("purpose"))
 
     @routes.get("/v1/files/<identity>")
     def file(identity: str) -> Response:
@@ -63,6 +63,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.post("/v1/batches")
     def create() -> Response:
         served = batches()
+        service.ready_engine()  # a batch needs the engine of the start
         return reply(served.create(body_fields(BatchFields)))
 
     @routes.get("/v1/batches")
@@ -81,10 +82,11 @@ def blueprint(service: Service) -> Blueprint:
     return routes
 
 
-def listing(ids: list[str], get: Callable[[str], Any], default: int) -> Response:
+def listing(ids: list[str], get: Callable[[str], Any], default: int, purpose: str | None = None) -> Response:
     """A page of a list, as OpenAI writes it.
 
     :param ids: the newest first.
+    :param purpose: that of the files in the list. None: any.
     :raises InvalidField: `limit`, `after` or `order` cannot be used.
     """
     limit = number("limit", default, 1)
@@ -97,12 +99,17 @@ def listing(ids: list[str], get: Callable[[str], Any], default: int) -> Response
         if after not in ids:
             raise InvalidField("after", "there is no such id in the list")
         ids = ids[ids.index(after) + 1 :]
-    data = []
-    for identity in ids[:limit]:
+    data: list[Any] = []
+    for identity in ids:
         try:
-            data.append(get(identity))
+            found = get(identity)
         except (NothingStored, RecordDamaged):
             continue  # deleted after it was listed, or never whole
+        if purpose is None or found.purpose == purpose:
+            data.append(found)
+        if len(data) > limit:
+            break
+    has_more, data = len(data) > limit, data[:limit]
     first, last = (data[0].id, data[-1].id) if data else (None, None)
-    page = {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(ids) > limit}
+    page = {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": has_more}
     return reply(page)

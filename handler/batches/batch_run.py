@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from handler.batches.batch_input import BatchLine, decoded_row, expired_row, reply_row, succeeded_row
-from handler.batches.batch_objects import BatchObject, BatchStatus, RequestCounts
+from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, BatchStatus, RequestCounts
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
 from handler.engine.core_queue import GROUP, RequestGroup
@@ -74,18 +74,20 @@ class BatchRun:
         """Answers the requests, and ends the batch unless the endpoint ends first."""
         status: BatchStatus | None = BatchStatus.COMPLETED
         self._count()
-        while self.waiting or self.running:
-            status = self._stopped()
-            if status is not BatchStatus.COMPLETED:
-                break
-            rows = [] if not self._free() or not self.waiting else self._begin(self.waiting.popleft())
-            rows += self._taken(wait=not rows and (not self.waiting or not self._free()))
-            if rows:
-                self._store(rows)
         engine = self.state.engine
-        if engine is not None:
-            for _, call in self.running.values():
-                engine.loop.call(call.cancel)
+        try:
+            while self.waiting or self.running:
+                status = self._stopped()
+                if status is not BatchStatus.COMPLETED:
+                    break
+                rows = [] if not self._free() or not self.waiting else self._begin(self.waiting.popleft())
+                rows += self._taken(wait=not rows and (not self.waiting or not self._free()))
+                if rows:
+                    self._store(rows)
+        finally:  # after an error of the store, too: the next try asks them again
+            if engine is not None:
+                for _, call in self.running.values():
+                    engine.loop.call(call.cancel)
         if status is not None:
             self.finish(status)
         elif self.batch.resumes and engine is not None and not engine.dead():
@@ -186,12 +188,16 @@ class BatchRun:
         logger.info("batch %s: %s, %s", self.batch.id, status, self.batch.request_counts)
 
     def _write(self, succeeded: bool) -> str | None:
-        """Writes the file of all replies or of all errors. None if there are none."""
+        """Writes the file of all replies or of all errors, at an id of the batch's own: a second try replaces it.
+
+        :returns: its id. None if there are none.
+        """
         if succeeded not in self.answered.values():
             return None
         kind = "output" if succeeded else "error"
         name = f"{self.batch.id}_{kind}.jsonl"
-        return self.store.add_file(name, "batch_output", self._lines(succeeded)).id
+        identity = f"{FILE_PREFIX}{self.batch.id.removeprefix(BATCH_PREFIX)[:-1]}{succeeded:d}"
+        return self.store.add_file(name, "batch_output", self._lines(succeeded), identity).id
 
     def _lines(self, succeeded: bool) -> Iterator[bytes]:
         written: set[str] = set()

@@ -36,6 +36,7 @@ class BatchRunner:
     """Runs batches in a thread of its own.
 
     :ivar ended: ids of batches that need not be read again.
+    :ivar begun: ids of batches that this process has begun or gone on with: only its first try of each is a start.
     :ivar wake: set when there is a new batch.
     """
 
@@ -43,6 +44,7 @@ class BatchRunner:
     store: BatchStore
     progress: BatchProgress = field(default_factory=BatchProgress)
     ended: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
     wake: Event = field(default_factory=Event)
     alone: bool = False
 
@@ -71,13 +73,13 @@ class BatchRunner:
             if not batch.status.ended:
                 try:
                     self._run(batch)
-                except EndpointError:
-                    raise
+                except EndpointError as error:  # the store, or this batch's files: the next try may read them
+                    logger.error("batch %s waits: %s", identity, error.message)
+                    continue
                 except Exception as error:  # a fault of ours: this batch has failed, the others run
                     logger.exception("batch %s has failed unexpectedly", identity)
                     problem = f"The endpoint could not run this batch ({type(error).__name__}): its log has more."
-                    errors = batch_errors("internal_error", problem)
-                    self.store.save(self.store.batch(identity).entered(BatchStatus.FAILED, errors=errors))
+                    self._fail(identity, "internal_error", problem)
                 self.progress.counts.pop(identity, None)
             if self.store.batch(identity).status.ended:
                 self.ended.add(identity)
@@ -85,10 +87,10 @@ class BatchRunner:
     def _run(self, batch: BatchObject) -> None:
         try:
             lines = read_lines(b"".join(self.store.content(batch.input_file_id, INPUT)), Route(batch.endpoint))
-        except ClientError as error:  # the file was deleted
-            self.store.save(batch.entered(BatchStatus.FAILED, errors=batch_errors(error.code, error.message)))
+        except (ClientError, RecordDamaged) as error:  # the file was deleted, or is damaged
+            self._fail(batch.id, error.code, error.message)
             return
-        began = batch.status is not BatchStatus.VALIDATING
+        resumed = batch.status is not BatchStatus.VALIDATING and batch.id not in self.begun
         answered = {row["custom_id"]: succeeded_row(row) for row in map(decoded_row, self.store.replies(batch.id))}
         run = BatchRun(
             self.state,
@@ -99,16 +101,25 @@ class BatchRunner:
             answered,
             alone=self.alone,
         )
-        resumes = batch.resumes + 1 if began and batch.replies_at_resume == len(answered) else 0
+        resumes = batch.resumes + 1 if resumed and batch.replies_at_resume == len(answered) else 0
         if resumes >= MAX_RESUMES:
             problem = "The engine ended several times while it ran this batch: run its requests one by one."
             run.finish(BatchStatus.FAILED, batch_errors("engine_failed", problem))
             return
-        changes = {"resumes": resumes, "replies_at_resume": len(answered)}
+        changes = {} if batch.id in self.begun else {"resumes": resumes, "replies_at_resume": len(answered)}
         with self.progress.lock:
             batch = self.store.batch(batch.id)  # a client may have cancelled it while its input was read
+            if batch.status.ended:
+                return
             if batch.status is BatchStatus.VALIDATING:
                 batch = batch.entered(BatchStatus.IN_PROGRESS)
             run.batch = msgspec.structs.replace(batch, **changes)
             self.store.save(run.batch)
+        self.begun.add(batch.id)
         run.answer()
+
+    def _fail(self, identity: str, code: str, message: str) -> None:
+        with self.progress.lock:
+            batch = self.store.batch(identity)
+            if not batch.status.ended:
+                self.store.save(batch.entered(BatchStatus.FAILED, errors=batch_errors(code, message)))

@@ -20,7 +20,7 @@ import msgspec
 from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, FileObject, RecordDamaged, new_id
 from handler.errors import NothingStored
 from handler.storage.object_store import ObjectStore
-from handler.storage.storage_errors import NotFound
+from handler.storage.storage_errors import NotFound, StoreUnavailable
 
 IDS: Final = re.compile(rf"(?:{FILE_PREFIX}|{BATCH_PREFIX})[0-9a-f]{{32}}")
 
@@ -39,13 +39,17 @@ class BatchStore:
         self._process = uuid.uuid4().hex[:8]
         self._written = 0
 
-    def add_file(self, filename: str, purpose: str, pieces: Iterable[bytes]) -> FileObject:
-        identity, size = new_id(FILE_PREFIX), 0
-        with tempfile.NamedTemporaryFile() as file:
-            for piece in pieces:
-                size += file.write(piece)
-            file.flush()
-            self._objects.upload(f"files/{identity}/content", Path(file.name))
+    def add_file(self, filename: str, purpose: str, pieces: Iterable[bytes], identity: str = "") -> FileObject:
+        """:param identity: the file's id, whose file is replaced if there is one. Default: a new one."""
+        identity, size = identity or new_id(FILE_PREFIX), 0
+        try:
+            with tempfile.NamedTemporaryFile() as file:
+                for piece in pieces:
+                    size += file.write(piece)
+                file.flush()
+                self._objects.upload(f"files/{identity}/content", Path(file.name))
+        except OSError as error:
+            raise StoreUnavailable("the directory for temporary files", error.strerror or str(error)) from error
         added = FileObject(id=identity, bytes=size, created_at=int(time.time()), filename=filename, purpose=purpose)
         self._objects.put(f"files/{identity}/file.json", msgspec.json.encode(added))
         return added
@@ -57,10 +61,10 @@ class BatchStore:
     def content(self, identity: str, param: str = "file_id") -> Iterator[bytes]:
         """The bytes of a file, in pieces.
 
-        :raises NothingStored: there is no such file.
+        :raises NothingStored: there is no such file. With the first piece: its content is gone.
         """
         self.file(identity, param)
-        return self._objects.read(f"files/{identity}/content")
+        return self._pieces(identity, param)
 
     def delete_file(self, identity: str) -> None:
         """:raises NothingStored: there is no such file."""
@@ -93,6 +97,12 @@ class BatchStore:
         """The lines of all replies."""
         for found in self._objects.list(f"batches/{identity}/replies/"):
             yield from b"".join(self._objects.read(found.key)).splitlines()
+
+    def _pieces(self, identity: str, param: str) -> Iterator[bytes]:
+        try:
+            yield from self._objects.read(f"files/{identity}/content")
+        except NotFound:
+            raise NothingStored(f"the content of '{identity}' is gone", param) from None
 
     def _ids(self, prefix: str, ending: str) -> list[str]:
         found = [each.key for each in self._objects.list(prefix) if each.key.endswith(ending)]

@@ -110,7 +110,9 @@ class Batches:
             batch = self.store.batch(identity)
             if batch.status.ended:
                 raise BatchEnded(identity, batch.status)
-            if batch.status is not BatchStatus.CANCELLING:
+            if batch.status is BatchStatus.VALIDATING:  # it has no replies: it does not wait for its turn
+                self.store.save(batch.entered(BatchStatus.CANCELLING).entered(BatchStatus.CANCELLED))
+            elif batch.status is not BatchStatus.CANCELLING:
                 self._runner.progress.cancelled.add(identity)
                 batch = batch.entered(BatchStatus.CANCELLING)
                 self.store.save(batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from werkzeug.test import Client as HttpClient
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.startup.multi_model import model_start
+from handler.startup.multi_model.model_registry import ModelRegistry
 from tests.container.http_client import http_client
 from tests.container.scripted_engine import ScriptedEngine, ready_service
 from tests.container.scripted_process import Server
@@ -273,6 +276,39 @@ def test_bad_uploads_are_named(http: HttpClient, body: str, kind: str, status: i
 def test_what_is_not_there_is_a_404(http: HttpClient, path: str) -> None:
     reply = http.get(path)
     assert (reply.status_code, reply.get_json()["error"]["code"]) == (404, "not_found")
+
+
+def test_a_file_whose_content_is_gone_is_a_404(http: HttpClient, service: Service, tmp_path: Path) -> None:
+    identity = store(service, lines("a"))
+    (tmp_path / "store" / "files" / identity / "content").unlink()
+    reply = http.get(f"/v1/files/{identity}/content")
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (404, "not_found")
+    assert str(tmp_path) not in reply.text
+
+
+def test_without_an_engine_of_the_start_no_batch_is_made(http: HttpClient, service: Service) -> None:
+    service.engine = None
+    start = partial(model_start.start, service.loop)
+    service.models = ModelRegistry(service.config, service.lifecycle, service.admission, lambda: None, start=start)
+    body = {"input_file_id": store(service, lines("a")), "endpoint": "/v1/completions", "completion_window": "24h"}
+    reply = http.post("/v1/batches", json=body)
+    assert (reply.status_code, reply.get_json()["error"]["code"]) == (404, "model_unnamed")
+
+
+def test_a_list_of_files_has_those_of_one_purpose(http: HttpClient, service: Service) -> None:
+    assert service.batches is not None
+    inputs = sorted((store(service, lines("a")) for _ in range(2)), reverse=True)
+    output = service.batches.store.add_file("output.jsonl", "batch_output", [b"a"]).id
+
+    def page(query: str) -> tuple[list[str], bool]:
+        found = http.get(f"/v1/files?{query}").get_json()
+        return [file["id"] for file in found["data"]], found["has_more"]
+
+    assert page("purpose=batch") == (inputs, False)
+    assert page("purpose=batch&limit=1") == (inputs[:1], True)
+    assert page(f"purpose=batch&limit=1&after={inputs[0]}") == (inputs[1:], False)
+    assert page("limit=3") == (sorted([*inputs, output], reverse=True), False)
+    assert page("purpose=other") == ([], False)
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "after=nothing", "order=up"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Never
 
@@ -12,7 +15,7 @@ import msgspec
 import pytest
 
 from handler.batches import batch_input, batch_run, batch_runner
-from handler.batches.batch_objects import BatchObject, BatchStatus
+from handler.batches.batch_objects import BatchEnded, BatchObject, BatchStatus
 from handler.batches.batch_runner import MAX_RESUMES, BatchRunner
 from handler.batches.batch_store import BatchStore
 from handler.batches.batches import Batches, BatchFields
@@ -24,8 +27,10 @@ from handler.startup.lifecycle import Lifecycle
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.open_store import open_objects
+from handler.storage.storage_errors import StoreUnavailable
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.loops import end_loop
+from tests.handler.waiting import eventually
 
 
 @pytest.fixture
@@ -136,10 +141,103 @@ def test_one_that_is_cancelled_while_its_input_is_read_is_not_run(
     assert ended.cancelling_at is not None
 
 
+def test_one_that_waits_behind_another_is_cancelled_at_once(batches: Batches, state: ServingState) -> None:
+    assert isinstance(state.engine, ScriptedEngine)
+    first, second = create(batches, "<gate:end>"), create(batches, "a")
+    batches.start()
+    eventually(lambda: state.unfinished() == 1)
+    cancelled = batches.cancel(second.id)
+    assert (cancelled.status, cancelled.request_counts.total) == (BatchStatus.CANCELLED, 1)
+    assert cancelled.cancelling_at is not None
+    assert batches.get(first.id).status is BatchStatus.IN_PROGRESS
+    with pytest.raises(BatchEnded):
+        batches.cancel(second.id)
+    state.engine.open("end")
+    eventually(lambda: batches.get(first.id).status is BatchStatus.COMPLETED)
+    state.lifecycle.drain()
+    assert batches.get(second.id) == cancelled
+
+
 def test_one_that_cannot_be_read_holds_up_no_other(batches: Batches, state: ServingState, tmp_path: Path) -> None:
     damaged = create(batches, "a")
     (tmp_path / "batches" / damaged.id / "batch.json").write_bytes(b"{")
     assert ran(batches, state, create(batches, "b")).status is BatchStatus.COMPLETED
+
+
+def unavailable(*_: object) -> Never:
+    raise StoreUnavailable("the store", "down")
+
+
+def test_an_error_of_the_store_leaves_no_request_in_the_engine(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(state.engine, ScriptedEngine)
+    state.engine.slots = 6
+    batch = create(batches, "<hold>", "a")
+    with monkeypatch.context() as patch, suppress(StoreUnavailable):
+        patch.setattr(batches.store, "add_replies", unavailable)
+        ran(batches, state, batch)
+    assert state.engine.begun == 2
+    eventually(lambda: state.unfinished() == 0)
+
+
+def test_an_outage_of_the_store_is_no_start(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, runner = create(batches, "a"), BatchRunner(state, batches.store)
+    batches.store.save(batch.entered(BatchStatus.IN_PROGRESS))
+    with monkeypatch.context() as patch:
+        patch.setattr(batches.store, "add_replies", unavailable)
+        for _ in range(MAX_RESUMES + 1):
+            with suppress(StoreUnavailable):
+                runner._run_all()
+    waiting = batches.store.batch(batch.id)
+    assert (waiting.status, waiting.resumes) == (BatchStatus.IN_PROGRESS, 1)
+    runner._run_all()
+    assert batches.store.batch(batch.id).status is BatchStatus.COMPLETED
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_an_end_that_is_tried_again_writes_each_file_once(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch, *, full: bool
+) -> None:
+    batch, save = create(batches, "a", "<fail>"), batches.store.save
+
+    def full_disk() -> Never:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def save_but_the_end(saved: BatchObject) -> None:
+        if saved.status is BatchStatus.COMPLETED:
+            unavailable()
+        save(saved)
+
+    with monkeypatch.context() as patch:
+        if full:
+            patch.setattr(tempfile, "NamedTemporaryFile", full_disk)
+        else:
+            patch.setattr(batches.store, "save", save_but_the_end)
+        assert ran(batches, state, batch).status is BatchStatus.IN_PROGRESS
+    ended = ran(batches, state, batch)
+    assert (ended.status, ended.request_counts.completed, ended.request_counts.failed) == (BatchStatus.COMPLETED, 1, 1)
+    assert {*batches.store.file_ids()} == {ended.input_file_id, ended.output_file_id, ended.error_file_id}
+    assert None not in (ended.output_file_id, ended.error_file_id)
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_one_whose_input_cannot_be_read_holds_up_no_other(
+    batches: Batches, state: ServingState, tmp_path: Path, *, damaged: bool
+) -> None:
+    unread, other = create(batches, "a"), create(batches, "b")
+    file = tmp_path / "files" / unread.input_file_id
+    if damaged:
+        (file / "file.json").write_bytes(b"{")
+    else:
+        (file / "content").unlink()
+        (file / "content").symlink_to("content")  # OSError: too many levels of links
+    assert ran(batches, state, other).status is BatchStatus.COMPLETED
+    waiting = batches.store.batch(unread.id)
+    assert waiting.status is (BatchStatus.FAILED if damaged else BatchStatus.VALIDATING)
+    assert not damaged or (waiting.errors and waiting.errors["data"][0]["code"] == "record_damaged")
 
 
 @pytest.fixture(params=["directory", "s3"])
