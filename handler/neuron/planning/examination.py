@@ -57,12 +57,15 @@ class Examination:
 
 def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
     """Makes a plan and an estimate. Every problem is a finding. Secrets are masked. `build` is as in `make_plan`."""
+    from handler.neuron.planning.start_needs import refused_settings
+
     known = secrets(config)
     try:
         examination = _examined(config, build) if config.engine != "none" else _without_engine(config)
     except SettingError as error:
         examination = rejected_settings(error)
-    findings = by_severity((*config_findings(config), *examination.findings))
+    refused = (_invalid(error) for error in refused_settings(config, examination.plan))
+    findings = by_severity((*config_findings(config), *examination.findings, *refused))
     return replace(examination, findings=tuple(masked(finding, known) for finding in findings))
 
 
