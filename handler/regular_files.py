@@ -17,6 +17,14 @@ from typing import BinaryIO, Final
 MOST_ENTRIES: Final = 100_000
 
 
+def exists(place: Path) -> bool:
+    """Whether there is something. Nothing is at a name that is too long, or where this process may not look."""
+    try:
+        return place.exists()
+    except OSError:
+        return False
+
+
 def open_regular(path: Path, within: Path | None = None, *, limit: int | None = None) -> BinaryIO:
     """Opens a regular file for reading. Never blocks.
 

@@ -32,6 +32,7 @@ from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.planning.examination import Examination, by_severity, masked
 from handler.neuron.planning.vllm_versions import version_of
+from handler.regular_files import exists
 
 # The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
 TRANSFORMERS_5 = (0, 24)
@@ -123,7 +124,7 @@ def _of_draft(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]
     """The draft's files, by the setting of the draft. For another machine, `examine` warns of a missing directory."""
     setting = config.source("speculative_model").name or "speculative_model"
     where = config.speculative_model or ""
-    if config.instance is not None and where.startswith("/") and not Path(where).is_dir():
+    if config.instance is not None and where.startswith("/") and not (exists(Path(where)) and Path(where).is_dir()):
         yield rules.not_checked(setting, "the draft's files, which are not on this machine")
         return
     for finding in rules.collected(_of_model(config, "speculative_model", loader)):
@@ -147,12 +148,12 @@ def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Findin
     """Paths of arguments. One where SageMaker puts the model means one of its files, wherever `check` reads them."""
     for name in PATHS:
         path = config.engine_args.get(name)
-        if not isinstance(path, str) or not path.startswith("/") or Path(path).exists():
+        if not isinstance(path, str) or not path.startswith("/") or exists(Path(path)):
             continue
         why = f"there is nothing at '{path[:200]}'"
         if not path.startswith(f"{MOUNT}/") or not isinstance(files, LocalFiles):
             yield rules.not_checked(config.setting(name), why)
-        elif not (files.directory / path.removeprefix(f"{MOUNT}/")).exists():
+        elif not exists(files.directory / path.removeprefix(f"{MOUNT}/")):
             yield rules.error(config.setting(name), why, "Name what is in the model's directory, or remove it.")
 
 
@@ -200,7 +201,7 @@ def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:
         except (AdapterProblem, EndpointError) as error:
             problem = error.problem if isinstance(error, NoDirectory) else str(error)  # it names the model's setting
         why = f"the adapter '{name[:60]}' cannot be loaded: {problem or 'it is not on this machine'}"
-        here = problem and (config.instance is None or where.startswith("s3://") or Path(where).exists())
+        here = problem and (config.instance is None or where.startswith("s3://") or exists(Path(where)))
         fix = "Correct the adapter, or remove it."
         yield Finding("lora-file", Severity.ERROR, setting, why, fix) if here else rules.not_checked(setting, why)
 
