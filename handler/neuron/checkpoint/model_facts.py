@@ -11,6 +11,8 @@ from handler.json_value import Json
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 # Kinds of rotary scaling whose factor max_position_embeddings already holds.
 COUNTED = ("su", "longrope", "llama3")
+# No number of a model is as large. JSON may hold Infinity, and 1e308.
+LARGEST = 2**40
 # Model types that tie embeddings by default (transformers, configuration_gemma*.py).
 TIED_TYPES = ("gemma", "gemma2", "gemma3", "gemma3_text")
 
@@ -82,9 +84,10 @@ def _scaled(rope: Json, positions: int) -> int:
     if not isinstance(rope, dict):
         return positions
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
-    if kind in COUNTED or not isinstance(factor, int | float):
+    if kind in COUNTED or not isinstance(factor, int | float) or not factor >= 0:  # NaN is not
         return positions
-    return int(factor * ((number(rope, "original_max_position_embeddings") if kind == "yarn" else 0) or positions))
+    original = number(rope, "original_max_position_embeddings") if kind == "yarn" else 0
+    return int(min(factor, LARGEST) * (original or positions))
 
 
 def facts_from(
@@ -144,7 +147,7 @@ def number(config: Mapping[str, Json], *names: str) -> int:
     """The value of the first of these keys that holds a whole number; 0 if none does."""
     for name in names:
         value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST:
             return value
     return 0
 
