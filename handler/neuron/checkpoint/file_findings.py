@@ -24,7 +24,7 @@ from handler.neuron.checkpoint.checkpoint_files import (
     read_json,
 )
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
-from handler.neuron.checkpoint.model_facts import number, text_part
+from handler.neuron.checkpoint.model_facts import QUANTIZED, number, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
 from handler.neuron.checkpoint.text_trial import tried
 from handler.storage.safetensors_header import PREFIX, Tensor
@@ -40,9 +40,8 @@ LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
 BY_TYPE: Final = ("llama", "mistral", "qwen2")
 # Tokens that a fine-tuned model's tokenizer may have beyond the model's vocabulary. More are another model's.
 SPARE_TOKENS: Final = 64
-# Where a configuration says how weights are quantized. Methods of vLLM, and whose weights they read. What may say it
-# in the place of config.json (vllm/model_executor/layers/quantization).
-QUANTIZED: Final = ("quantization_config", "compression_config")
+# Methods of vLLM, and whose weights they read. What may say it in the place of config.json
+# (vllm/model_executor/layers/quantization).
 FAMILIES: Final = {
     **{method: method for method in ("awq", "gptq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4")},
     **{"awq_marlin": "awq", "gptq_marlin": "gptq"},
@@ -63,6 +62,7 @@ class Loader:
     plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
     exports: bool = False  # it loads what optimum-neuron has exported
     cpu: bool = False  # vLLM's own methods of quantization
+    built: bool = False  # the model is built from what vLLM has read, with hf_overrides
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:

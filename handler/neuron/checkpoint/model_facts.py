@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from handler.json_value import Json
 
 # Keys of the language model's part in a multimodal model's config.json.
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+# Where a configuration says how weights are quantized.
+QUANTIZED = ("quantization_config", "compression_config")
 # Kinds of rotary scaling whose factor max_position_embeddings already holds.
 COUNTED = ("su", "longrope", "llama3")
 # No number of a model is as large. JSON may hold Infinity, and 1e308.
@@ -63,7 +65,7 @@ class ModelFacts:
     def quantized(self) -> bool:
         """Whether the weights are quantized, by config.json."""
         parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
-        return any("quantization_config" in part or "compression_config" in part for part in parts)
+        return any(key in part for part in parts for key in QUANTIZED)
 
     @property
     def longest(self) -> int | None:
@@ -132,6 +134,43 @@ def facts_from(
         experts_per_token=number(text, "num_experts_per_tok", "experts_per_token") if experts else 0,
         expert_intermediate_size=(number(text, "moe_intermediate_size") or dense) if experts else 0,
     )
+
+
+def with_overrides(facts: ModelFacts, overrides: Json) -> ModelFacts:
+    """The facts as vLLM reads them with `hf_overrides`."""
+    if not isinstance(overrides, dict) or not overrides:
+        return facts
+    sizes = (facts.parameters, facts.weight_bytes, facts.dtypes)
+    changed = facts_from(overridden(facts.config, overrides), facts.where, facts.local, *sizes)
+    return replace(changed, lm_head=facts.lm_head, exported=facts.exported)
+
+
+def overridden(config: Mapping[str, Json], overrides: Mapping[str, Json]) -> dict[str, Json]:
+    """config.json as vLLM reads it with `hf_overrides` (vLLM 0.16 to 0.32, config/model.py).
+
+    An object is merged into the configuration of a part, and replaces any other value. It is set when `rope_scaling`
+    has been read (transformers_utils/config.py). With transformers 4 only `rope_parameters` change the embedding then.
+    """
+    nested = {key: value for key, value in overrides.items() if isinstance(value, dict)}
+    changed = {**config, **overrides}
+    for key, value in nested.items():
+        part = config.get(key)
+        if key.endswith("_config") and key not in QUANTIZED and isinstance(part, dict):
+            changed[key] = _merged(part, value)
+    if "rope_parameters" in nested:
+        changed["rope_scaling"] = None
+    elif "rope_scaling" in nested:
+        changed["rope_scaling"] = config.get("rope_scaling")
+    return changed
+
+
+def _merged(part: Mapping[str, Json], updates: Mapping[str, Json]) -> dict[str, Json]:
+    """With objects merged at any depth."""
+    merged = {**part, **updates}
+    for key, value in updates.items():
+        if isinstance(value, dict) and isinstance(inner := part.get(key), dict):
+            merged[key] = _merged(inner, value)
+    return merged
 
 
 def text_part(config: Mapping[str, Json]) -> Mapping[str, Json]:

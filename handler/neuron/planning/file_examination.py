@@ -17,18 +17,18 @@ from handler.config.finding import Finding, Severity
 from handler.config.loading.model_file_rules import MOUNT
 from handler.config.problems import SettingErrors
 from handler.errors import EndpointError, NoDirectory, SettingError
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.checkpoint import file_findings as rules
 from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
 from handler.neuron.checkpoint.chat_template import configured_template
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
 from handler.neuron.checkpoint.generation_defaults import FILE, OVERRIDE, OWN_FILE, wrong_defaults
-from handler.neuron.checkpoint.model_facts import number
+from handler.neuron.checkpoint.model_facts import number, overridden
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.fork import FORK_091
-from handler.neuron.lines.line_registry import installed_line
+from handler.neuron.lines.line_registry import find_line, installed_line, reads_overrides
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.planning.examination import Examination, by_severity, masked
 from handler.neuron.planning.vllm_versions import version_of
@@ -41,6 +41,8 @@ HUB_SECONDS = 5
 GRAPHS = "model.pt"
 
 
+# Keys of config.json that are read before `hf_overrides` are applied, or whose other values vLLM reads too.
+READ: Final = ("model_type", "dtype", "torch_dtype")
 # Arguments of vLLM with a path or a name on the hub.
 PATHS: Final = ("tokenizer", "generation_config", "hf_config_path")
 
@@ -56,7 +58,14 @@ def file_findings(config: EndpointConfig, line: str | None = None, length: Json 
     transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
     plain = not {"runner", "convert", "task"} & config.engine_args.keys()
     loader = rules.Loader(
-        vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM, line == "cpu"
+        vllm,
+        transformers,
+        line.startswith("nxdi"),
+        config.trust_remote_code,
+        plain,
+        line == OPTIMUM,
+        line == "cpu",
+        reads_overrides(find_line(line)),
     )
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
     findings = [*rules.collected(_of_model(config, "model", loader)), *_of_draft(config, draft)]
@@ -102,7 +111,10 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     if document is None:
         yield rules.not_checked(setting, f"{where[:200]}, which is in Mistral's own format")
         return
-    yield from rules.config_findings(document, loader)
+    of_file = [*rules.config_findings(document, loader)]
+    document = overridden(document, _overrides(config, loader)) if field == "model" else document
+    for finding in rules.config_findings(document, loader):
+        yield finding if finding in of_file else replace(finding, setting=config.setting("hf_overrides"))
     if config.engine_args.get("load_format") in (None, "auto", "safetensors"):
         exported = loader.exports and EXPORT in files.listing()
         if exported and GRAPHS not in files.listing():
@@ -118,6 +130,12 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         yield from rules.quantization_findings(document, files.listing(), config.quantization, setting)
     if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
         yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
+
+
+def _overrides(config: EndpointConfig, loader: rules.Loader) -> dict[str, Json]:
+    """What of `hf_overrides` decides how vLLM reads the files. It finds the classes of a line that reads its own."""
+    asked = mapping(config.engine_args.get("hf_overrides"))
+    return {key: value for key, value in asked.items() if key == "architectures" or (loader.built and key not in READ)}
 
 
 def _of_draft(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]:
