@@ -11,6 +11,11 @@ from handler.json_value import Json
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 # Where a configuration says how weights are quantized.
 QUANTIZED = ("quantization_config", "compression_config")
+# vLLM takes the shortest of these, unless there is a model_max_length (model_arch_config_convertor.py).
+LENGTHS = (
+    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions"),
+    *("max_sequence_length", "max_seq_length", "seq_len"),
+)
 # Kinds of rotary scaling whose factor max_position_embeddings already holds.
 COUNTED = ("su", "longrope", "llama3")
 # No number of a model is as large. JSON may hold Infinity, and 1e308.
@@ -65,20 +70,22 @@ class ModelFacts:
     def quantized(self) -> bool:
         """Whether the weights are quantized, by config.json."""
         parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
-        return any(key in part for part in parts for key in QUANTIZED)
+        return any(part.get(key) is not None for part in parts for key in QUANTIZED)
 
     @property
     def longest(self) -> int | None:
         """The longest max_model_len that vLLM takes for it (config.py, _get_and_verify_max_len); None if unknown."""
-        text, positions = text_part(self.config), self.max_position_embeddings
-        if positions is None:
+        text = text_part(self.config)
+        if self.max_position_embeddings is None:
             return None
+        given = (value for name in LENGTHS if (value := number(text, name)))
+        positions = number(text, "model_max_length") or min((self.max_position_embeddings, *given))
         # transformers 5 names it rope_parameters, which may hold an object for each kind of layer.
         rope = text.get("rope_scaling") or text.get("rope_parameters")
         layers = [part for part in rope.values() if isinstance(part, dict)] if isinstance(rope, dict) else []
         parts: list[Json] = [*layers] or [rope]
         scaled = positions if "gemma3" in self.model_type else max(_scaled(part, positions) for part in parts)
-        return max(scaled, number(text, "model_max_length"))
+        return max(scaled, positions)
 
 
 def _scaled(rope: Json, positions: int) -> int:

@@ -205,8 +205,8 @@ def default_length(config: EndpointConfig, facts: ModelFacts | None) -> int:
     """The context length that a plan chooses: room for every bucket, but not more than the model has."""
     buckets = (*(config.context_encoding_buckets or ()), *(config.token_generation_buckets or ()))
     length = max(DEFAULT_LENGTH, config.max_context_length or 0, *buckets)
-    limit = facts.max_position_embeddings if facts else None
-    return limit if limit is not None and 0 < limit < length else length
+    limits = (facts.max_position_embeddings, facts.longest) if facts else ()
+    return min((length, *filter(None, limits)))
 
 
 def complete_shape(draft: PlanDraft) -> None:
