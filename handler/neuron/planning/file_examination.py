@@ -42,7 +42,7 @@ GRAPHS = "model.pt"
 
 
 # Keys of config.json that are read before `hf_overrides` are applied, or whose other values vLLM reads too.
-READ: Final = ("model_type", "dtype", "torch_dtype")
+READ: Final = ("model_type", "dtype", "torch_dtype", "auto_map", "quantization_config")
 # Arguments of vLLM with a path or a name on the hub.
 PATHS: Final = ("tokenizer", "generation_config", "hf_config_path")
 

@@ -73,7 +73,16 @@ def test_a_shape_that_is_not_the_weights() -> None:
     assert "model.layers.4." in finding.why
 
 
-@pytest.mark.parametrize("overrides", [{}, {"rope_theta": 20000.0}, {"architectures": ["LlamaForCausalLM"]}], ids=str)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"rope_theta": 20000.0},
+        {"architectures": ["LlamaForCausalLM"]},
+        {"model_type": "nope", "quantization_config": None, "auto_map": None},
+    ],
+    ids=str,
+)
 def test_what_vllm_takes_is_no_error(overrides: Json) -> None:
     assert errors(overrides) == []
 
