@@ -27,14 +27,14 @@ class KeyPlace(StrEnum):
     VARIABLE = "env:"
 
 
-def key_place(value: str, setting: str) -> KeyPlace:
+def key_place(key: str, setting: str) -> KeyPlace:
     """Where the signing key of a setting is.
 
     :raises SettingError: it names no place that has one.
     """
-    service = value.split(":")[2] if value.startswith("arn:") and value.count(":") >= 5 else ""
+    service = key.split(":")[2] if key.startswith("arn:") and key.count(":") >= 5 else ""
     for place in KeyPlace:
-        if place == service or (place in (KeyPlace.FILE, KeyPlace.VARIABLE) and value.startswith(place)):
+        if place == service or (place in (KeyPlace.FILE, KeyPlace.VARIABLE) and key.startswith(place)):
             return place
     raise SettingError(setting, "does not name a key", KEY_FIX)
 
@@ -91,5 +91,5 @@ def refused(config: EndpointConfig, *, engine: bool, artifacts: bool, store: boo
 
 def _named(config: EndpointConfig, name: str) -> str:
     """The name under which a value was given, for messages."""
-    given = config.setting(name)
-    return f"ENDPOINT_{name.upper()}" if given == name else given
+    setting = config.setting(name)
+    return f"ENDPOINT_{name.upper()}" if setting == name else setting
