@@ -114,7 +114,8 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     of_file = [*rules.config_findings(document, loader)]
     document = overridden(document, _overrides(config, loader)) if field == "model" else document
     for finding in rules.config_findings(document, loader):
-        yield finding if finding in of_file else replace(finding, setting=config.setting("hf_overrides"))
+        asked = replace(finding, setting=config.setting("hf_overrides"), fix="Correct it, or remove it.")
+        yield finding if finding in of_file else asked
     if config.engine_args.get("load_format") in (None, "auto", "safetensors"):
         exported = loader.exports and EXPORT in files.listing()
         if exported and GRAPHS not in files.listing():
