@@ -21,6 +21,7 @@ from handler.batches.batch_objects import (
 )
 from handler.batches.batch_runner import BatchRunner
 from handler.batches.batch_store import BatchStore
+from handler.config.start_rules import store_uri
 from handler.engine.api_routes import Route
 from handler.errors import InvalidField
 from handler.startup.serving_state import ServingState
@@ -49,8 +50,7 @@ class Batches:
     """
 
     def __init__(self, state: ServingState, location: str, *, alone: bool = False) -> None:
-        uri = location if "://" in location else f"file://{location}"
-        self.store = BatchStore(open_objects(uri, SETTING))
+        self.store = BatchStore(open_objects(store_uri(location), SETTING))
         self._runner = BatchRunner(state, self.store, alone=alone)
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.errors import SettingError
+from handler.config.start_rules import require_tool_settings
 from handler.json_value import Json
 from handler.neuron.checkpoint.chat_template import configured_template
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles
@@ -40,14 +40,7 @@ def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSett
     :param model: the model's directory, which may contain the chat template or the plugin.
     :raises SettingError: settings contradict each other, a file is missing, or a plugin is not allowed to run.
     """
-    if config.enable_auto_tool_choice and not config.tool_call_parser:
-        setting = _setting(config, "enable_auto_tool_choice")
-        raise SettingError(setting, "it needs a parser for the model's tool calls", "Set ENDPOINT_TOOL_CALL_PARSER.")
-    for name in ("tool_parser_plugin", "engine_args.reasoning_parser_plugin"):
-        key = name.removeprefix("engine_args.")
-        if (getattr(config, key, None) or config.engine_args.get(key)) and not config.trust_remote_code:
-            fix = "Set ENDPOINT_TRUST_REMOTE_CODE=true to allow it."
-            raise SettingError(_setting(config, name), "it runs Python code, which is not allowed", fix)
+    require_tool_settings(config)
     plugin = config.tool_parser_plugin
     settings = FrontendSettings(**{each.name: getattr(config, each.name) for each in fields(FrontendSettings)})
     return replace(
@@ -55,8 +48,3 @@ def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSett
         chat_template=configured_template(config, None if model is None else LocalFiles(model, str(model))),
         tool_parser_plugin=str(model / plugin) if plugin and model and (model / plugin).is_file() else plugin,
     )
-
-
-def _setting(config: EndpointConfig, name: str) -> str:
-    """The name under which a value was given, for messages."""
-    return config.source(name).name or f"ENDPOINT_{name.removeprefix('engine_args.').upper()}"

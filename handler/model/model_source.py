@@ -12,6 +12,7 @@ from handler.errors import NoDirectory, SettingError
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.planning.file_examination import require_sound_files
+from handler.regular_files import exists
 from handler.storage.s3_download import download_prefix
 from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
@@ -40,7 +41,7 @@ def fetch_model(config: EndpointConfig, progress: ByteProgress = ignore_bytes) -
     setting = config.source("model").name or "ENDPOINT_MODEL"
     if name.startswith("s3://"):
         return _local(download(name, config, setting, progress), name, setting, config)
-    if name.startswith(("/", "./", "../")) or _exists(Path(name)):
+    if name.startswith(("/", "./", "../")) or exists(Path(name)):
         return _local(Path(name), name, setting, config)
     if "://" in name or name.count("/") > 1:
         raise NoDirectory(setting, name)
@@ -64,13 +65,6 @@ def download(uri: str, config: EndpointConfig, setting: str, progress: ByteProgr
     target = config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
     download_prefix(uri, target, setting, progress)
     return target
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # not a valid file name
-        return False
 
 
 def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model:

@@ -170,7 +170,8 @@ def open_store(state: ServingState) -> ArtifactStore:
     """:raises SettingError: the artifact store or the signing key is not valid."""
     config = state.config
     assert config.artifact_store is not None, "called without a store"
-    return ArtifactStore.open(config.artifact_store, signer(config.artifact_signing_key or ""))
+    key = signer(config.artifact_signing_key or "", setting=config.setting("artifact_signing_key"))
+    return ArtifactStore.open(config.artifact_store, key, config.setting("artifact_store"))
 
 
 def _shared_graphs(state: ServingState, cache: NeffCache | None) -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from handler.config.start_rules import require_artifacts_place
 from handler.errors import SettingError
 from handler.storage.archive import unpack
 from handler.storage.open_store import open_objects
@@ -26,9 +27,10 @@ def fetch_external_artifacts(
     """Returns a local directory with the artifacts: `source` itself, or `target` after a download.
 
     :param source: a directory, a `model.tar.gz`, or either in S3 (`s3://bucket/prefix/`, `s3://bucket/model.tar.gz`).
-    :raises SettingError: the source does not exist.
+    :raises SettingError: the source does not exist, or is of another form.
     :raises UnsafeArchive: see `archive.unpack`.
     """
+    require_artifacts_place(source, setting)
     if source.startswith("s3://"):
         if not source.endswith(ARCHIVES):
             download_prefix(source, target, setting, progress)

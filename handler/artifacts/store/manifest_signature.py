@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from handler.config.start_rules import KEY_FIX, KeyPlace, key_place
 from handler.errors import EndpointError, SettingError
 from handler.storage.retry import SERVICES
 from handler.storage.storage_errors import AccessDenied, SignatureRefused, StoreUnavailable
@@ -98,7 +99,7 @@ class KmsSigner:
             return reply
 
 
-def signer(setting_value: str, environ: Mapping[str, str] = os.environ) -> Signer | None:
+def signer(setting_value: str, environ: Mapping[str, str] = os.environ, setting: str = SETTING) -> Signer | None:
     """Returns the signer of a setting, or None for "".
 
     The setting is `arn:aws:secretsmanager:...`, `arn:aws:kms:...`, `file:///path` or `env:NAME`.
@@ -109,21 +110,18 @@ def signer(setting_value: str, environ: Mapping[str, str] = os.environ) -> Signe
     value = setting_value.strip()
     if not value:
         return None
-    fix = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME."
-    service = value.split(":")[2] if value.startswith("arn:") and value.count(":") >= 5 else ""
-    if service == "kms":
+    place = key_place(value, setting)
+    if place is KeyPlace.KMS:
         return KmsSigner(value)
-    if service == "secretsmanager":
+    if place is KeyPlace.SECRET:
         return SecretSigner(_secret(value))
-    if value.startswith("file:///"):
-        path = Path(value.removeprefix("file://"))
-        try:
-            return SecretSigner(path.read_bytes().strip())
-        except OSError as error:
-            raise SettingError(SETTING, f"{path} cannot be read ({error.strerror})", fix) from None
-    if value.startswith("env:"):
-        return SecretSigner(environ.get(value[4:], "").encode())
-    raise SettingError(SETTING, "does not name a key", fix)
+    if place is KeyPlace.VARIABLE:
+        return SecretSigner(environ.get(value.removeprefix(place), "").encode())
+    path = Path(value.removeprefix("file://"))
+    try:
+        return SecretSigner(path.read_bytes().strip())
+    except OSError as error:
+        raise SettingError(setting, f"{path} cannot be read ({error.strerror})", KEY_FIX) from None
 
 
 def _secret(arn: str) -> bytes:

@@ -13,6 +13,7 @@ from handler.config.loading.file_reader import Fetch
 from handler.config.problems import BadValue
 from handler.config.values import to_bool
 from handler.errors import SettingError
+from handler.regular_files import exists
 
 VARIABLE = "ENDPOINT_NETWORK_ISOLATION"
 FIX = "Put it under /opt/ml/model, or into an additional model data source, and give its path."
@@ -28,6 +29,8 @@ LOCATIONS: Mapping[str, bool] = {
     "artifact_signing_key": False,
     "quantized_checkpoints_path": False,
 }
+# Engine arguments that hold a path or a model id of the hub.
+ARGUMENTS = ("tokenizer", "hf_config_path")
 REMOTE = ("s3://", "arn:", "http://", "https://", "hf://")
 
 
@@ -39,6 +42,10 @@ def problems(config: EndpointConfig) -> Iterator[SettingError]:
         value = getattr(config, field)
         if value is not None and is_remote(value, hub=hub):
             yield problem(config.source(field).name or f"ENDPOINT_{field.upper()}", value)
+    for name in ARGUMENTS:
+        argument = config.engine_args.get(name)
+        if isinstance(argument, str) and is_remote(argument, hub=True):
+            yield problem(config.setting(name), argument)
     for name, place in config.lora_modules.items():
         if is_remote(place, hub=True):
             yield problem(f"{config.source('lora_modules').name or 'ENDPOINT_LORA_MODULES'}.{name}", place)
@@ -48,7 +55,7 @@ def is_remote(place: str, *, hub: bool) -> bool:
     """Whether a location is not on this machine. With `hub` a name that is not a path is a model id of the hub."""
     if place.startswith(REMOTE):
         return True
-    return hub and not place.startswith(("/", "./", "../", "file://")) and not Path(place).exists()
+    return hub and not place.startswith(("/", "./", "../", "file://")) and not exists(Path(place))
 
 
 def isolated(environ: Mapping[str, str]) -> bool:

@@ -6,6 +6,7 @@ the loaders of vLLM 0.16 and transformers 4.57, each tried with files that have 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from handler.neuron.checkpoint.checkpoint_files import (
     read_json,
 )
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
-from handler.neuron.checkpoint.model_facts import number, text_part
+from handler.neuron.checkpoint.model_facts import QUANTIZED, number, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
 from handler.neuron.checkpoint.text_trial import tried
 from handler.storage.safetensors_header import PREFIX, Tensor
@@ -38,11 +39,16 @@ TOKENIZER_FILES: Final = (TOKENIZER_CONFIG := "tokenizer_config.json", "special_
 LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
 # Types that run without `architectures`. vLLM takes others for an embedding model.
 BY_TYPE: Final = ("llama", "mistral", "qwen2")
+# torch's data types by name. A newer torch may have more of these kinds.
+TORCH_TYPES: Final = re.compile(
+    r"(bfloat|float|q?u?int|bits?|complex)\w*|half|double|long|short|bool|c(half|float|double)"
+)
+# Types whose class transformers chooses, which looks into auto_map before.
+PLAIN_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 # Tokens that a fine-tuned model's tokenizer may have beyond the model's vocabulary. More are another model's.
 SPARE_TOKENS: Final = 64
-# Where a configuration says how weights are quantized. Methods of vLLM, and whose weights they read. What may say it
-# in the place of config.json (vllm/model_executor/layers/quantization).
-QUANTIZED: Final = ("quantization_config", "compression_config")
+# Methods of vLLM, and whose weights they read. What may say it in the place of config.json
+# (vllm/model_executor/layers/quantization).
 FAMILIES: Final = {
     **{method: method for method in ("awq", "gptq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4")},
     **{"awq_marlin": "awq", "gptq_marlin": "gptq"},
@@ -63,6 +69,7 @@ class Loader:
     plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
     exports: bool = False  # it loads what optimum-neuron has exported
     cpu: bool = False  # vLLM's own methods of quantization
+    built: bool = False  # the model is built from what vLLM has read, with hf_overrides
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:
@@ -80,9 +87,7 @@ def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Find
     heads, groups = number(text, "num_attention_heads"), number(text, "num_key_value_heads")
     if groups and heads % groups:
         yield error(name, f"{heads} attention heads cannot share {groups} KV heads", "Correct the two numbers.")
-    for key in ("torch_dtype", "dtype"):
-        if (value := str(text.get(key))[:60]).startswith("torch."):
-            yield error(name, f"{key} is '{value}'", f"Write {value.removeprefix('torch.')}.")
+    yield from _unloadable(config, loader)
     types, classes = registered_names(loader.vllm, "model_types"), registered_names(loader.vllm, "architectures")
     if loader.trust or not types:
         return
@@ -92,6 +97,35 @@ def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Find
         yield error(name, f"vLLM {loader.vllm} has no architecture '{str(named[0])[:60]}'")
     if not named and kind not in BY_TYPE:
         yield error(name, "it has no architectures, without which vLLM does not generate")
+
+
+def _unloadable(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]:
+    """Values on which transformers or vLLM raise while they read config.json (tried on vLLM 0.16 to 0.32)."""
+    text, name, named = text_part(config), "config.json", config.get("architectures")
+    key = "torch_dtype" if text.get("dtype") is None else "dtype"
+    if isinstance(value := text.get(key), str) and not TORCH_TYPES.fullmatch(value):
+        short = value.removeprefix("torch.")
+        fix = f"Write {short}." if TORCH_TYPES.fullmatch(short) else "Write the weights' data type, such as bfloat16."
+        yield error(name, f"{key} is '{value[:60]}', which torch does not have", fix)
+    if isinstance(named, str) and named:
+        yield error(name, f"architectures is the text '{named[:60]}'", "Write a list of it.")
+    if config.get("model_type") in PLAIN_TYPES and config.get("auto_map", {}) is None:
+        yield error(name, "auto_map is null", "Remove it.")
+    if loader.transformers >= 5 or not loader.vllm:
+        return
+    if config.get("quantization_config", {}) is None:
+        yield error(name, "quantization_config is null, which transformers 4 does not read", "Remove it.")
+    sized = "gemma3" in str(config.get("model_type"))  # vLLM does not compute its length
+    for key in ("rope_scaling", "rope_parameters"):
+        rope = config.get(key)
+        if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
+            continue
+        kind, original = rope.get("rope_type", rope.get("type")), "original_max_position_embeddings"
+        if kind is None and key == "rope_scaling":
+            yield error(name, f"{key} has no rope_type", "Write its type, or null if the embedding is not scaled.")
+        elif kind == "yarn" and rope.get(original, config.get(original)) is None and not sized:
+            fix = "Write the length that the model had before, often max_position_embeddings / factor."
+            yield error(name, f"{key} is yarn without {original}, which vLLM {loader.vllm} reads", fix)
 
 
 def quantization_findings(

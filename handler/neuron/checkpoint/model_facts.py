@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from handler.json_value import Json
 
 # Keys of the language model's part in a multimodal model's config.json.
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+# Where a configuration says how weights are quantized.
+QUANTIZED = ("quantization_config", "compression_config")
+# vLLM takes the shortest of these, unless there is a model_max_length (model_arch_config_convertor.py).
+LENGTHS = (
+    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions"),
+    *("max_sequence_length", "max_seq_length", "seq_len"),
+)
 # Kinds of rotary scaling whose factor max_position_embeddings already holds.
 COUNTED = ("su", "longrope", "llama3")
+# No number of a model is as large. JSON may hold Infinity, and 1e308.
+LARGEST = 2**40
 # Model types that tie embeddings by default (transformers, configuration_gemma*.py).
 TIED_TYPES = ("gemma", "gemma2", "gemma3", "gemma3_text")
 
@@ -61,20 +70,22 @@ class ModelFacts:
     def quantized(self) -> bool:
         """Whether the weights are quantized, by config.json."""
         parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
-        return any("quantization_config" in part or "compression_config" in part for part in parts)
+        return any(part.get(key) is not None for part in parts for key in QUANTIZED)
 
     @property
     def longest(self) -> int | None:
         """The longest max_model_len that vLLM takes for it (config.py, _get_and_verify_max_len); None if unknown."""
-        text, positions = text_part(self.config), self.max_position_embeddings
-        if positions is None:
+        text = text_part(self.config)
+        if self.max_position_embeddings is None:
             return None
+        given = (value for name in LENGTHS if (value := number(text, name)))
+        positions = number(text, "model_max_length") or min((self.max_position_embeddings, *given))
         # transformers 5 names it rope_parameters, which may hold an object for each kind of layer.
         rope = text.get("rope_scaling") or text.get("rope_parameters")
         layers = [part for part in rope.values() if isinstance(part, dict)] if isinstance(rope, dict) else []
         parts: list[Json] = [*layers] or [rope]
         scaled = positions if "gemma3" in self.model_type else max(_scaled(part, positions) for part in parts)
-        return max(scaled, number(text, "model_max_length"))
+        return max(scaled, positions)
 
 
 def _scaled(rope: Json, positions: int) -> int:
@@ -82,9 +93,10 @@ def _scaled(rope: Json, positions: int) -> int:
     if not isinstance(rope, dict):
         return positions
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
-    if kind in COUNTED or not isinstance(factor, int | float):
+    if kind in COUNTED or not isinstance(factor, int | float) or not factor >= 0:  # NaN is not
         return positions
-    return int(factor * ((number(rope, "original_max_position_embeddings") if kind == "yarn" else 0) or positions))
+    original = number(rope, "original_max_position_embeddings") if kind == "yarn" else 0
+    return int(min(factor, LARGEST) * (original or positions))
 
 
 def facts_from(
@@ -131,6 +143,43 @@ def facts_from(
     )
 
 
+def with_overrides(facts: ModelFacts, overrides: Json) -> ModelFacts:
+    """The facts as vLLM reads them with `hf_overrides`."""
+    if not isinstance(overrides, dict) or not overrides:
+        return facts
+    sizes = (facts.parameters, facts.weight_bytes, facts.dtypes)
+    changed = facts_from(overridden(facts.config, overrides), facts.where, facts.local, *sizes)
+    return replace(changed, lm_head=facts.lm_head, exported=facts.exported)
+
+
+def overridden(config: Mapping[str, Json], overrides: Mapping[str, Json]) -> dict[str, Json]:
+    """config.json as vLLM reads it with `hf_overrides` (vLLM 0.16 to 0.32, config/model.py).
+
+    An object is merged into the configuration of a part, and replaces any other value. It is set when `rope_scaling`
+    has been read (transformers_utils/config.py). With transformers 4 only `rope_parameters` change the embedding then.
+    """
+    nested = {key: value for key, value in overrides.items() if isinstance(value, dict)}
+    changed = {**config, **overrides}
+    for key, value in nested.items():
+        part = config.get(key)
+        if key.endswith("_config") and key not in QUANTIZED and isinstance(part, dict):
+            changed[key] = _merged(part, value)
+    if "rope_parameters" in nested:
+        changed["rope_scaling"] = None
+    elif "rope_scaling" in nested:
+        changed["rope_scaling"] = config.get("rope_scaling")
+    return changed
+
+
+def _merged(part: Mapping[str, Json], updates: Mapping[str, Json]) -> dict[str, Json]:
+    """With objects merged at any depth."""
+    merged = {**part, **updates}
+    for key, value in updates.items():
+        if isinstance(value, dict) and isinstance(inner := part.get(key), dict):
+            merged[key] = _merged(inner, value)
+    return merged
+
+
 def text_part(config: Mapping[str, Json]) -> Mapping[str, Json]:
     """The language model's configuration: nested one or two levels deep, or the whole."""
     for name in TEXT_PARTS:
@@ -144,7 +193,7 @@ def number(config: Mapping[str, Json], *names: str) -> int:
     """The value of the first of these keys that holds a whole number; 0 if none does."""
     for name in names:
         value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST:
             return value
     return 0
 

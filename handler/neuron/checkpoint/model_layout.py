@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from handler.json_value import Json
-from handler.neuron.checkpoint.model_facts import number
+from handler.neuron.checkpoint.model_facts import QUANTIZED, number
 
 # Model type -> its architecture, and what config.json may leave out (transformers 4.57, models/*/configuration_*.py).
 _ALL: Final[dict[str, Json]] = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096}
@@ -38,7 +38,7 @@ def expected_tensors(config: Mapping[str, Json]) -> dict[str, tuple[int, ...]] |
     kind = str(config.get("model_type"))
     named = config.get("architectures") or [FAMILIES.get(kind, ("",))[0]]
     known = kind in FAMILIES and isinstance(named, list) and named[0] in [family[0] for family in FAMILIES.values()]
-    quantized = "quantization_config" in config or "compression_config" in config
+    quantized = any(config.get(key) is not None for key in QUANTIZED)
     return dict(_tensors(kind, {**FAMILIES[kind][1], **config})) if known and not quantized else None
 
 

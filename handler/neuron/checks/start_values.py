@@ -8,6 +8,7 @@ from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
+from handler.json_value import mapping
 from handler.neuron.checks.check_context import CheckContext, error, unsupported_model, warning
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
@@ -26,8 +27,8 @@ POSITIVE: Final = (
     "max_lora_rank",
     "nodes",
 )
-# What in hf_overrides may give the model another length than its config.json.
-OWN_LENGTH: Final = ("rope", "max_position_embeddings")
+# vLLM with transformers 4, which reads rope_scaling before hf_overrides set an object.
+TRANSFORMERS_4: Final = ("0.13.", "0.16.")
 ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 NUMERIC: Final = (
     *("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "NEURON_RT_EXEC_TIMEOUT", "NEURON_RT_IO_RING_CACHE_SIZE"),
@@ -69,7 +70,10 @@ def length_of_model(context: CheckContext) -> Iterator[Finding]:
         return
     setting, why = "max_model_len", f"the model was trained for {limit} tokens, not {length}"
     asked = context.config.engine_args
-    longer = "rope_scaling" in asked or any(name in json.dumps(asked.get("hf_overrides")) for name in OWN_LENGTH)
+    overrides = {**mapping(asked.get("hf_overrides"))}
+    if (context.vllm or "").startswith(TRANSFORMERS_4) and isinstance(overrides.get("rope_scaling"), dict):
+        overrides.pop("rope_scaling")
+    longer = "rope_scaling" in asked or "rope" in json.dumps(overrides)
     allowed = context.draft.env.get(ALLOW_LONG, "").strip().lower() in ("1", "true")
     if context.plugin or allowed or longer:
         why = f"{why}, and vLLM does not check it"

@@ -8,7 +8,7 @@ from typing import Final
 from handler.config.dialects.neuron_variables import NXD_INFERENCE, OPTIMUM_NEURON, TRANSFORMERS_NEURONX
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.fork import FORK_072, FORK_091, SUFFIX, TNX_072, TNX_091
-from handler.neuron.lines.line import Feature, Line
+from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.native.native_lines import NATIVE_021, NATIVE_024, NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_013, NXDI_016
 from handler.neuron.lines.optimum_neuron import OPTIMUM
@@ -36,6 +36,11 @@ def find_line(name: str, framework: str = "") -> Line | None:
     suffix = SUFFIX if framework == TRANSFORMERS_NEURONX else ""
     named = {line.name: line for line in LINES}
     return named.get(f"{name}{suffix}") or named.get(name)
+
+
+def reads_overrides(line: Line | None) -> bool:
+    """Whether the model is built from what vLLM has read, with `hf_overrides`. NxD Inference reads the file itself."""
+    return line is not None and (line.keys is ConfigKeys.NATIVE or line is CPU)
 
 
 def lines_with(feature: Feature, platform: str | None = None) -> list[str]:

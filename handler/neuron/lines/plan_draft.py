@@ -205,8 +205,8 @@ def default_length(config: EndpointConfig, facts: ModelFacts | None) -> int:
     """The context length that a plan chooses: room for every bucket, but not more than the model has."""
     buckets = (*(config.context_encoding_buckets or ()), *(config.token_generation_buckets or ()))
     length = max(DEFAULT_LENGTH, config.max_context_length or 0, *buckets)
-    limit = facts.max_position_embeddings if facts else None
-    return limit if limit is not None and 0 < limit < length else length
+    limits = (facts.max_position_embeddings, facts.longest) if facts else ()
+    return min((length, *filter(None, limits)))
 
 
 def complete_shape(draft: PlanDraft) -> None:
@@ -232,7 +232,7 @@ def complete_shape(draft: PlanDraft) -> None:
     draft.complete("tensor_parallel_size", degree, f"{instance.name} has enough cores")
 
 
-def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
+def spell_rope(draft: PlanDraft, facts: ModelFacts | None, *, overrides: bool) -> None:
     """Has vLLM read the rotary embedding of a config.json that transformers 5 saved.
 
     It saves `rope_parameters: {"rope_type", "rope_theta", ...}`. transformers 4 reads `rope_theta` and `rope_scaling`
@@ -240,9 +240,10 @@ def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
     transformers' class, a default, into it (vllm/transformers_utils/config.py, patch_rope_parameters). A nested value
     of `hf_overrides` is set after that, a plain one before (vllm/config/model.py). NxD Inference reads the file itself.
 
+    :param facts: of the file itself.
     :param overrides: the line reads `hf_overrides`. If not, the finding is an error.
     """
-    config: Mapping[str, Json] = draft.facts.config if draft.facts else {}
+    config: Mapping[str, Json] = facts.config if facts else {}
     text = text_part(config)
     rope, old, existing = text.get("rope_parameters"), text.get("rope_scaling"), draft.args.get("hf_overrides")
     if not isinstance(rope, dict) or not rope or (existing is not None and not isinstance(existing, dict)):
@@ -257,7 +258,7 @@ def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
         problem = "its rope_theta and its rope_parameters differ"
     if problem:
         fix = "Write rope_theta and rope_scaling with the same values, as transformers 4 reads them."
-        draft.error("rope-parameters", f"{draft.facts.where if draft.facts else ''}/config.json", problem, fix)
+        draft.error("rope-parameters", f"{facts.where if facts else ''}/config.json", problem, fix)
         return
     parameters: dict[str, Json] = {"rope_parameters": {"rope_type": "default", **rope}}
     value: Json = {**parameters, **({} if theta is None else {"rope_theta": theta}), **(existing or {})}

@@ -119,7 +119,7 @@ def _quantized_share(layers: int, shape: MemoryShape, module: str) -> float:
 
 def _parameters(facts: ModelFacts) -> int | None:
     """The number of stored parameters; None if the files do not tell it, as with packed formats (MXFP4)."""
-    packed = "quantization_config" in facts.config
+    packed = facts.config.get("quantization_config") is not None
     if facts.parameters:
         return None if packed and set(facts.dtypes) - PLAIN_DTYPES else facts.parameters
     if facts.weight_bytes and not packed:

@@ -14,6 +14,7 @@ from typing import Final
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.json_value import json_object, mapping
+from handler.regular_files import exists
 
 KEY: Final = "lora_ckpt_json"
 LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
@@ -27,7 +28,7 @@ def adapter_findings(config: EndpointConfig) -> tuple[Finding, ...]:
 
 
 def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Iterator[Finding]:
-    if not Path(path).is_file():
+    if not exists(Path(path)) or not Path(path).is_file():
         yield _missing(path, setting, config)
         return
     try:
@@ -48,7 +49,7 @@ def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Itera
 
 
 def _adapter(name: str, path: Path, setting: str, config: EndpointConfig) -> Iterator[Finding]:
-    if not path.exists():
+    if not exists(path):
         yield _missing(str(path), setting, config)
     elif path.is_dir() and not (path / "adapter_config.json").is_file():
         why = f"adapter '{name[:60]}' at {path} has no adapter_config.json"

@@ -59,12 +59,15 @@ class Examination:
 
 def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
     """Makes a plan and an estimate. Every problem is a finding. Secrets are masked. `build` is as in `make_plan`."""
+    from handler.neuron.planning.start_needs import refused_settings
+
     known = secrets(config)
     try:
         examination = _examined(config, build) if config.engine != "none" else _without_engine(config)
     except SettingError as error:
         examination = rejected_settings(error)
-    findings = by_severity((*config_findings(config), *examination.findings))
+    refused = (_invalid(error) for error in refused_settings(config, examination.plan))
+    findings = by_severity((*config_findings(config), *examination.findings, *refused))
     return replace(examination, findings=tuple(masked(finding, known) for finding in findings))
 
 
@@ -91,9 +94,9 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     """
     from handler.neuron.hardware.current_machine import host_cpu, this_machine
     from handler.neuron.hardware.installed_packages import installed_versions
-    from handler.neuron.lines.line_registry import installed_line
+    from handler.neuron.lines.line_registry import find_line, installed_line
     from handler.neuron.planning.adapter_findings import adapter_findings
-    from handler.neuron.planning.planner import make_plan
+    from handler.neuron.planning.planner import facts_read, make_plan
     from handler.neuron.planning.platform_findings import platform_findings
     from handler.neuron.planning.start_needs import start_needs
 
@@ -104,6 +107,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
     planned = completed(config, outcome.plan)
+    facts = facts_read(facts, config, find_line(outcome.plan.line) if outcome.plan else None)
     # Without a plan there are no lengths, and an estimate would be of the model's longest.
     memory, memory_found = _memory(planned, facts if outcome.plan else None, draft, instance)
     vllm = InstalledVllm.of(installed)

@@ -17,18 +17,18 @@ from handler.config.finding import Finding, Severity
 from handler.config.loading.model_file_rules import MOUNT
 from handler.config.problems import SettingErrors
 from handler.errors import EndpointError, NoDirectory, SettingError
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.checkpoint import file_findings as rules
 from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
 from handler.neuron.checkpoint.chat_template import configured_template
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
 from handler.neuron.checkpoint.generation_defaults import FILE, OVERRIDE, OWN_FILE, wrong_defaults
-from handler.neuron.checkpoint.model_facts import number
+from handler.neuron.checkpoint.model_facts import number, overridden
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.fork import FORK_091
-from handler.neuron.lines.line_registry import installed_line
+from handler.neuron.lines.line_registry import find_line, installed_line, reads_overrides
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.planning.examination import Examination, by_severity, masked
 from handler.neuron.planning.vllm_versions import version_of
@@ -42,6 +42,8 @@ GRAPHS = "model.pt"
 MISTRAL = "params.json"
 
 
+# Keys of config.json that are read before `hf_overrides` are applied, or whose other values vLLM reads too.
+READ: Final = ("model_type", "dtype", "torch_dtype", "auto_map", "quantization_config")
 # Arguments of vLLM with a path or a name on the hub.
 PATHS: Final = ("tokenizer", "generation_config", "hf_config_path")
 
@@ -57,7 +59,14 @@ def file_findings(config: EndpointConfig, line: str | None = None, length: Json 
     transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
     plain = not {"runner", "convert", "task"} & config.engine_args.keys()
     loader = rules.Loader(
-        vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain, line == OPTIMUM, line == "cpu"
+        vllm,
+        transformers,
+        line.startswith("nxdi"),
+        config.trust_remote_code,
+        plain,
+        line == OPTIMUM,
+        line == "cpu",
+        reads_overrides(find_line(line)),
     )
     draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
     findings = [*rules.collected(_of_model(config, "model", loader)), *_of_draft(config, draft)]
@@ -105,7 +114,11 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     if document is None:
         yield rules.not_checked(setting, f"{where[:200]}, which is in Mistral's own format")
         return
-    yield from rules.config_findings(document, loader)
+    of_file = [*rules.config_findings(document, loader)]
+    document = overridden(document, _overrides(config, loader)) if field == "model" else document
+    for finding in rules.config_findings(document, loader):
+        asked = replace(finding, setting=config.setting("hf_overrides"), fix="Correct it, or remove it.")
+        yield finding if finding in of_file else asked
     if config.engine_args.get("load_format") in (None, "auto", "safetensors"):
         exported = loader.exports and EXPORT in files.listing()
         if exported and GRAPHS not in files.listing():
@@ -123,11 +136,17 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         yield from _of_text(config, files, document, loader, complete=complete)
 
 
+def _overrides(config: EndpointConfig, loader: rules.Loader) -> dict[str, Json]:
+    """What of `hf_overrides` decides how vLLM reads the files. It finds the classes of a line that reads its own."""
+    asked = mapping(config.engine_args.get("hf_overrides"))
+    return {key: value for key, value in asked.items() if key == "architectures" or (loader.built and key not in READ)}
+
+
 def _of_draft(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]:
     """The draft's files, by the setting of the draft. For another machine, `examine` warns of a missing directory."""
     setting = config.source("speculative_model").name or "speculative_model"
     where = config.speculative_model or ""
-    if config.instance is not None and where.startswith("/") and not Path(where).is_dir():
+    if config.instance is not None and where.startswith("/") and not (exists(Path(where)) and Path(where).is_dir()):
         yield rules.not_checked(setting, "the draft's files, which are not on this machine")
         return
     for finding in rules.collected(_of_model(config, "speculative_model", loader)):
@@ -226,7 +245,7 @@ def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:
         except (AdapterProblem, EndpointError) as error:
             problem = error.problem if isinstance(error, NoDirectory) else str(error)  # it names the model's setting
         why = f"the adapter '{name[:60]}' cannot be loaded: {problem or 'it is not on this machine'}"
-        here = problem and (config.instance is None or where.startswith("s3://") or Path(where).exists())
+        here = problem and (config.instance is None or where.startswith("s3://") or exists(Path(where)))
         fix = "Correct the adapter, or remove it."
         yield Finding("lora-file", Severity.ERROR, setting, why, fix) if here else rules.not_checked(setting, why)
 

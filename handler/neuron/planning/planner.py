@@ -13,7 +13,7 @@ from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INF
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity, conflict
 from handler.json_value import mapping
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, with_overrides
 from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
 from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
@@ -21,7 +21,7 @@ from handler.neuron.hardware.current_machine import HostCpu
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys, Line, requested_features
-from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line
+from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line, reads_overrides
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.plan_draft import PlanDraft, spell_rope
@@ -66,12 +66,13 @@ def make_plan(
     if resolved.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
         config, sampled = _sampled_on_cpu(config)
         findings += sampled
-    draft = PlanDraft(config, facts, instance, resolved.name, cpu)
+    read = facts_read(facts, config, resolved)
+    draft = PlanDraft(config, read, instance, resolved.name, cpu)
     resolved.spell(draft)
-    spell_rope(draft, overrides=resolved.keys is ConfigKeys.NATIVE or resolved.name == CPU.name)
+    spell_rope(draft, facts, overrides=reads_overrides(resolved))
     keys, vision = effective(draft), effective_vision(draft)
     version = version_of(resolved.name, installed or {})
-    values = ConfigValues(keys, facts.config if facts else {})
+    values = ConfigValues(keys, read.config if read else {})
     context = CheckContext(draft, resolved, values, version, ConfigValues(vision) if vision else None, draft_model)
     findings += draft.findings
     of_checks = (finding for check in CHECKS for finding in check(context))
@@ -82,6 +83,13 @@ def make_plan(
     unique = tuple(dict.fromkeys(findings))
     failed = any(finding.severity is Severity.ERROR for finding in unique)
     return PlanOutcome(None if failed else draft.plan(), unique, resolved.name)
+
+
+def facts_read(facts: ModelFacts | None, config: EndpointConfig, line: Line | None) -> ModelFacts | None:
+    """The facts by which a line builds the model."""
+    if facts is None or not reads_overrides(line):
+        return facts
+    return with_overrides(facts, config.engine_args.get("hf_overrides"))
 
 
 def default_line(config: EndpointConfig, instance: InstanceType | None, installed: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Findings about what a start on this machine's CPU needs beside settings: packages, and files of the load format."""
+"""Findings about what only a start uses: settings that no plan holds, packages, and files of the load format."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
+from handler.config.start_rules import refused
+from handler.errors import SettingError
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.line_registry import installed_line
+from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 
 # Setting -> value -> the module that vLLM imports for it. Sources: vLLM 0.16 to 0.32, model_executor/model_loader,
 # v1/executor/ray_utils.py and distributed/kv_transfer/kv_connector/v1.
@@ -68,6 +72,16 @@ def start_needs(
         return
     why = f"the model has no file {pattern}, which this format reads"
     yield Finding("weights-missing", Severity.ERROR, config.setting("load_format"), why, "Remove it.")
+
+
+def refused_settings(config: EndpointConfig, plan: EnginePlan | None) -> Iterator[SettingError]:
+    """What the start refuses of the settings that no plan holds.
+
+    :param plan: None if there is no engine, or if nothing was planned. Then it is not known what a line uses.
+    """
+    line = plan.line if plan else OPTIMUM
+    loads = line not in (CPU.name, OPTIMUM) and not line.endswith(SUFFIX)
+    return refused(config, engine=config.engine != "none", artifacts=loads, store=line != OPTIMUM)
 
 
 def _matches(directory: str, *patterns: str) -> Iterator[Path]:

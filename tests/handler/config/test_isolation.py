@@ -27,6 +27,12 @@ def nothing(location: str) -> bytes | None:
         ("ENDPOINT_ARTIFACT_SIGNING_KEY", "arn:aws:kms:us-east-1:1:key/a"),
         ("ENDPOINT_SPECULATIVE_MODEL", "org/draft"),
         ("ENDPOINT_LORA_MODULES", "a=s3://bucket/adapter"),
+        ("SM_VLLM_TOKENIZER", "org/name"),
+        ("SM_VLLM_TOKENIZER", "s3://bucket/tokenizer"),
+        ("SM_VLLM_HF_CONFIG_PATH", "org/name"),
+        ("ENDPOINT_MODEL", "x" * 300),
+        ("ENDPOINT_SPECULATIVE_MODEL", "x" * 300),
+        ("ENDPOINT_LORA_MODULES", f"a={'x' * 300}"),
         ("ENDPOINT_CONFIG", "s3://bucket/endpoint.yaml"),
     ],
 )
@@ -43,6 +49,7 @@ def test_what_is_here_does_not(tmp_path: Path) -> None:
         "ENDPOINT_MODEL": str(tmp_path),
         "ENDPOINT_ARTIFACT_STORE": f"file://{tmp_path}",
         "ENDPOINT_LORA_MODULES": f"a={tmp_path}",
+        "SM_VLLM_TOKENIZER": str(tmp_path),
     }
     assert load(environ, fetch=nothing).network_isolation
 

@@ -79,3 +79,31 @@ def test_a_length_above_the_tokenizers(line: str, trained: float, found: bool, t
     findings = with_files(examine_config(load(environ, model=str(tmp_path)))).findings
     named = [(one.setting, "1024" in one.fix) for one in findings if one.code == "tokenizer-length"]
     assert named == ([("SM_VLLM_MAX_MODEL_LEN", True)] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("keys", "longest"),
+    [
+        ({"max_seq_len": 512}, 512),
+        ({"seq_length": 512, "max_seq_len": 1024}, 512),
+        ({"model_max_length": 1024}, 1024),
+        ({"model_max_length": 2048, "max_seq_len": 512}, 2048),
+        ({"model_max_length": 1024, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}, 2048),
+        ({"max_seq_len": None}, 2048),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("environ", [{}, {"ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}], ids=["cpu", "native"])
+def test_the_length_is_that_of_the_key_that_vllm_reads(
+    keys: dict[str, object], longest: int, environ: dict[str, str], tmp_path: Path
+) -> None:
+    shutil.copytree(sample_model.path(), tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **keys}))
+
+    def codes(**variables: str) -> set[str]:
+        return {one.code for one in examine_config(load({**environ, **variables}, model=str(tmp_path))).findings}
+
+    assert "length-beyond-model" not in codes()
+    assert "length-beyond-model" not in codes(SM_VLLM_MAX_MODEL_LEN=str(longest))
+    assert "length-beyond-model" in codes(SM_VLLM_MAX_MODEL_LEN=str(longest + 1))

@@ -101,6 +101,30 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (edited("config.json", model_type="llama5"), "config.json", "llama5"),
         (edited("config.json", architectures=["Llama5ForCausalLM"]), "config.json", "Llama5ForCausalLM"),
         (edited("config.json", dtype="torch.bfloat16"), "config.json", "Write bfloat16"),
+        (edited("config.json", dtype="auto"), "config.json", "dtype is 'auto'"),
+        (edited("config.json", dtype="REMOVED", torch_dtype="nope"), "config.json", "torch_dtype is 'nope'"),
+        (edited("config.json", architectures="LlamaForCausalLM"), "config.json", "a list"),
+        (edited("config.json", auto_map=None), "config.json", "auto_map is null"),
+        pytest.param(
+            *(edited("config.json", quantization_config=None), "config.json", "quantization_config is null"),
+            marks=TRANSFORMERS_4,
+        ),
+        pytest.param(
+            *(edited("config.json", rope_scaling={}), "config.json", "rope_scaling has no rope_type"),
+            marks=TRANSFORMERS_4,
+        ),
+        pytest.param(
+            *(edited("config.json", rope_scaling={"type": "yarn", "factor": 4.0}), "config.json", "is yarn without"),
+            marks=TRANSFORMERS_4,
+        ),
+        pytest.param(
+            *(
+                edited("config.json", rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}),
+                "config.json",
+                "rope_parameters is yarn without",
+            ),
+            marks=TRANSFORMERS_4,
+        ),
         (lambda model: (model / "tokenizer.json").unlink(), "tokenizer.json", "no tokenizer"),
         (written("tokenizer.json", "{}"), "tokenizer.json", "cannot be loaded"),
         pytest.param(
@@ -174,6 +198,18 @@ def added(header: dict[str, Any]) -> dict[str, Any]:
         (renamed("tokenizer.json", "tokenizer.model"), {}, 0),
         (lambda model: (model / "tokenizer.json").unlink(), {"SM_VLLM_SKIP_TOKENIZER_INIT": "true"}, 0),
         (edited("config.json", architectures="REMOVED"), {}, 0),
+        (edited("config.json", dtype="bfloat16", torch_dtype="nope"), {}, 0),
+        (edited("config.json", dtype="half"), {}, 0),
+        (edited("config.json", auto_map={}, compression_config=None), {}, 0),
+        (
+            edited(
+                "config.json",
+                rope_scaling={"type": "yarn", "factor": 4.0},
+                original_max_position_embeddings=512,
+            ),
+            {},
+            0,
+        ),
         (written("generation_config.json", "{"), {}, 0),
         (written("generation_config.json", '{"temperature": null, "top_k": -1, "top_p": 1}'), {}, 0),
         (written("generation_config.json", f'{{"top_k": {10**400}}}'), {}, 0),

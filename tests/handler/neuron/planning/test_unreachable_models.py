@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +65,19 @@ def test_a_missing_adapter_is_named_by_its_own_setting() -> None:
     )
     found = next(finding for finding in file_findings(config) if "/no/adapter" in finding.why)
     assert (found.setting, "MODEL" in found.why) == ("lora_modules", False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"engine_args": {"tokenizer": f"/{'x' * 300}"}},
+        {"engine_args": {"tokenizer": f"/opt/ml/model/{'x' * 300}"}},
+        {"speculative_model": f"/{'x' * 300}", "speculation": "eagle", "instance": "ml.trn1.2xlarge"},
+        {"lora_modules": {"a": f"/{'x' * 300}"}, "enable_lora": True, "instance": "ml.trn1.2xlarge"},
+        {"neuron_config": {"lora_ckpt_json": f"/{'x' * 300}"}, "line": "nxdi-0.16", "instance": "ml.trn1.2xlarge"},
+    ],
+    ids=str,
+)
+def test_nothing_is_at_a_path_that_is_too_long(settings: dict[str, Any]) -> None:
+    config = EndpointConfig(model=str(sample_model.path()), **settings)
+    assert any("x" * 50 in finding.why for finding in with_files(examine_config(config, build=None)).findings)
