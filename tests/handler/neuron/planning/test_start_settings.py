@@ -56,7 +56,7 @@ def open_batches(config: EndpointConfig) -> object:
         ({"ENDPOINT_TOOL_PARSER_PLUGIN": "/x.py"}, front_end),
         ({"SM_VLLM_REASONING_PARSER_PLUGIN": "/x.py"}, front_end),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_what_the_start_refuses_is_an_error_of_check(
     environ: dict[str, str], start: Callable[[EndpointConfig], object]
@@ -81,7 +81,7 @@ def test_what_the_start_refuses_is_an_error_of_check(
         {"ENDPOINT_ENGINE": "none", "ENDPOINT_TOOL_PARSER_PLUGIN": "/x.py", "ENDPOINT_ARTIFACT_STORE": "/opt/cache"},
         *({"ENDPOINT_ARTIFACT_SIGNING_KEY": key, **STORE} for key in ("env:NAME", "file:///key", "arn:aws:kms:a:1:k")),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_what_the_start_takes_or_does_not_use_is_none(environ: dict[str, str]) -> None:
     assert errors(environ) == []
