@@ -143,6 +143,13 @@ def _adapters_in_memory(context: CheckContext) -> str | None:
     return f"{kept} is below max_loras ({active})" if below else None
 
 
+def _optimization_level(context: CheckContext) -> str | None:
+    """Of the texts that spell a number. The others are in the table of verdicts."""
+    level = str(context.draft.args.get("optimization_level", "")).strip()
+    whole = level.isascii() and level.removeprefix("-").isdecimal()
+    return f"{shown(level)} is not 0, 1, 2 or 3" if whole and level not in ("0", "1", "2", "3") else None
+
+
 def _nodes(context: CheckContext) -> str | None:
     nodes, args = _number(context, "nnodes"), context.draft.args
     ranks = math.prod(_number(context, f"{name}_parallel_size") for name in ("data", "pipeline", "tensor"))
@@ -265,6 +272,7 @@ PAIRS: Final = (
     Pair("speculation-method", "speculative_config.method", _speculation_method, "Use another method, or remove it."),
     Pair("prompt-lookup", "speculative_config.prompt_lookup_min", _prompt_lookup, "Lower it, or remove it."),
     Pair("adapters-in-memory", "max_cpu_loras", _adapters_in_memory, "Raise it, lower max_loras, or remove it."),
+    Pair("optimization-level", "optimization_level", _optimization_level, "Give one of them, or remove it."),
     Pair("nodes-and-ranks", "nnodes", _nodes, "Change the degrees, or remove it."),
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),

@@ -32,6 +32,8 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
         ("adapters-in-memory", version, {"enable_lora": True, "max_cpu_loras": 1, "max_loras": 4})
         for version in (CPU, LATER)
     ],
+    *[("optimization-level", version, {"optimization_level": "7"}) for version in (CPU, LATER)],
+    ("optimization-level", CPU, {"optimization_level": "-1"}),
     *[("nodes-and-ranks", version, {"nnodes": 2}) for version in (CPU, LATER)],
     ("nodes-and-ranks", CPU, {"nnodes": 3, "tensor_parallel_size": 2}),
     ("nodes-and-ranks", CPU, {"nnodes": 2, "tensor_parallel_size": 2, "data_parallel_backend": "ray"}),
@@ -51,6 +53,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     *[(version, {"enable_lora": True, "max_cpu_loras": -1, "max_loras": 4}) for version in (CPU, LATER)],
     (CPU, {"enable_lora": False, "max_cpu_loras": 1, "max_loras": 4}),
     (CPU, {"max_cpu_loras": 1, "max_loras": 4}),
+    *[(CPU, {"optimization_level": level}) for level in ("0", "3")],
     (CPU, {"nnodes": 1}),
     *[(version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
     (CPU, {"nnodes": 2, "pipeline_parallel_size": 2}),
