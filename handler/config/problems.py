@@ -103,6 +103,11 @@ def reject_near_miss(name: str, known: Collection[str], what: str) -> None:
 SECRET_NAMES: Final = re.compile(
     r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY|SIGNATURE|OTLP(?:_\w+)?_HEADERS$"
 )
+# The tokens of a tokenizer: pad_token, classifier_from_token, image_start_token.
+TEXT_TOKENS: Final = re.compile(
+    r"(?:^|_)(?:PAD|BOS|EOS|UNK|SEP|CLS|MASK|IMAGE|VIDEO|AUDIO|START|END|STOP|FROM|THINK|SPECIAL|BOI|EOI|TOOL|NEXT|FIRST"
+    r"|LAST|PREFIX|SUFFIX|MIDDLE|PLACEHOLDER|DELIMITER|SEPARATOR)_TOKEN$"
+)
 # As in a package index or a proxy: https://user:password@host. A password may hold an @, and a path has one slash.
 ADDRESS: Final = re.compile(r"(:/{1,2})([^/\s]+)(?=@)")
 # As in an address that was signed: https://bucket/file?X-Amz-Signature=...
@@ -119,7 +124,8 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def has_secret_name(name: str) -> bool:
-    return bool(SECRET_NAMES.search(name.rpartition(".")[2].replace("-", "_").upper()))
+    last = name.rpartition(".")[2].replace("-", "_").upper()
+    return bool(SECRET_NAMES.search(last)) and not TEXT_TOKENS.search(last)
 
 
 def without_credentials(text: str) -> str:
@@ -137,8 +143,13 @@ def secrets_in(value: object, name: str = "") -> Iterator[str]:
         for item in value:
             yield from secrets_in(item, name)
     elif isinstance(value, str):
-        if has_secret_name(name) and len(value.strip()) >= SHORTEST:
+        if has_secret_name(name) and _is_recognisable(value.strip()):
             yield value.strip()
         yield from (match[0] for match in ADDRESS.finditer(value) if ":" in match[2])
         members = (match[3].strip('"') for match in MEMBER.finditer(value) if has_secret_name(match[2]))
-        yield from (member for member in members if len(member) >= SHORTEST)
+        yield from filter(_is_recognisable, members)
+
+
+def _is_recognisable(value: str) -> bool:
+    """Whether it is masked wherever it occurs. A word or the path of a secret's file occurs in other texts, too."""
+    return len(value) >= RECOGNISABLE and not value.startswith(("/", "./", "~"))

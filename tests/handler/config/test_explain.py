@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handler.config.config_findings import config_findings
-from handler.config.config_rows import rows, to_document
+from handler.config.config_rows import rows, secrets, to_document
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
 from handler.config.problems import mask
 from handler.config.vllm_argument_table import known
+from handler.errors import SettingError
 from handler.errors.base import one_line
 from handler.json_value import Json
 from tests.handler.config.reading import read
@@ -192,3 +193,19 @@ def test_a_token_is_masked_in_full_and_cut_off(text: str, left: str) -> None:
 def test_a_secret_of_several_lines_is_masked_in_a_message_of_one() -> None:
     secret = "-----BEGIN KEY-----\nMIIEabcdefgh\n-----END KEY-----"
     assert mask(one_line(f"'{secret}' is not known"), [secret]) == "'***' is not known"
+
+
+def test_tokens_of_a_tokenizer_are_no_secrets() -> None:
+    overrides = {"classifier_from_token": ["false", "true"], "pad_token": "</s>", "image_start_token": "<image>"}
+    config = read({"SM_VLLM_HF_OVERRIDES": json.dumps(overrides), "ENDPOINT_CHAT_TEMPLATE": "{{ true }}</s><image>"})
+    assert secrets(config) == ()
+    assert config.chat_template is not None
+    for kept in (*overrides, config.chat_template):
+        assert kept in to_document(config)
+
+
+@pytest.mark.parametrize("value", ["/opt/ml/model/key.json", "true"])
+def test_what_occurs_in_other_texts_is_masked_by_its_name_alone(value: str) -> None:
+    with pytest.raises(SettingError) as error:
+        read({"GOOGLE_APPLICATION_CREDENTIALS": value, "ENDPOINT_CONFIG": "/opt/ml/model/true.yaml"})
+    assert "/opt/ml/model/true.yaml" in error.value.message
