@@ -244,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
     def _begin_next(self) -> None:
         if self._active is None and self._whole:
             self._set_timer(Waiting.NOTHING)
-            self._idle_since, self._ahead = math.inf, 0
+            self._idle_since = math.inf
             self._active = self._whole.popleft()
             self._owner.begin(self._active)
 
@@ -286,9 +286,10 @@ class ClientConnection(asyncio.Protocol):
         self._owner.ended(exchange)
         if self.transport.is_closing():
             return
-        self._ahead = 0
-        if not self._ended:
-            self.resume_reading()
+        if not self._whole:
+            self._ahead = 0
+            if not self._ended:
+                self.resume_reading()
         if not whole or not exchange.keep_alive:
             self._linger()
         elif self._whole:

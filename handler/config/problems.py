@@ -151,5 +151,6 @@ def secrets_in(value: object, name: str = "") -> Iterator[str]:
 
 
 def _is_recognisable(value: str) -> bool:
-    """Whether it is masked wherever it occurs. A word or the path of a secret's file occurs in other texts, too."""
-    return len(value) >= RECOGNISABLE and not value.startswith(("/", "./", "~"))
+    """Whether it is masked wherever it occurs. A word, or the place of a secret, occurs in other texts, too."""
+    place = value.startswith(("/", "./", "~", "arn:")) or "://" in value
+    return len(value) >= RECOGNISABLE and not place

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from handler.schemas.reply import encode
 
 STOPS: Final[Mapping[str, str]] = {"length": "max_tokens", "tool_calls": "tool_use"}
@@ -32,8 +34,8 @@ def stop_of(choice: Mapping[str, Any], *, tools: bool) -> dict[str, str | None]:
 class MessageEvents:
     """The events of one message.
 
-    A new block begins where the kind changes, and with each tool call. Those of tool calls are open until the end: a
-    parser may have arguments of an earlier call last.
+    Blocks follow each other: a new one begins where the kind changes, and with each tool call. Only a call whose
+    arguments are not whole is open beside it: a parser may have the rest of them last.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,7 @@ class MessageEvents:
         self._block = -1
         self._open: str | None = None  # the kind of the open block of text or thinking, which is the last one
         self._calls: dict[int, int] = {}  # the blocks of tool calls, by the index of the call
+        self._arguments: dict[int, str] = {}  # of the calls whose blocks are open
         self._last: Mapping[str, Any] = {}
         self._usage: Mapping[str, Any] = {}
 
@@ -66,8 +69,12 @@ class MessageEvents:
         usage = {"input_tokens": self._usage.get("prompt_tokens", 0)}
         usage["output_tokens"] = self._usage.get("completion_tokens", 0)
         delta = stop_of(self._last, tools=bool(self._calls))
-        stops = self._stop() + b"".join(_event("content_block_stop", index=block) for block in self._calls.values())
-        return stops + _event("message_delta", delta=delta, usage=usage) + _event("message_stop")
+        return (
+            self._stop()
+            + self._stop_calls(all_of_them=True)
+            + _event("message_delta", delta=delta, usage=usage)
+            + _event("message_stop")
+        )
 
     def _begin(self, chunk: Mapping[str, Any]) -> bytes:
         self._begun = True
@@ -82,8 +89,10 @@ class MessageEvents:
         events = b""
         if call["index"] not in self._calls:
             events = self._start(None, {"type": "tool_use", **block})
-            self._calls[call["index"]] = self._block
-        if arguments := function.get("arguments"):
+            self._calls[call["index"]], self._arguments[call["index"]] = self._block, ""
+        arguments = function.get("arguments")
+        if arguments and call["index"] in self._arguments:
+            self._arguments[call["index"]] += arguments
             delta = {"type": "input_json_delta", "partial_json": arguments}
             events += _event("content_block_delta", index=self._calls[call["index"]], delta=delta)
         return events
@@ -94,7 +103,7 @@ class MessageEvents:
         return events + _event("content_block_delta", index=self._block, delta=delta)
 
     def _start(self, opened: str | None, block: Mapping[str, Any]) -> bytes:
-        events = self._stop()
+        events = self._stop() + self._stop_calls()
         self._open, self._block = opened, self._block + 1
         return events + _event("content_block_start", index=self._block, content_block=block)
 
@@ -103,6 +112,21 @@ class MessageEvents:
             return b""
         self._open = None
         return _event("content_block_stop", index=self._block)
+
+    def _stop_calls(self, *, all_of_them: bool = False) -> bytes:
+        """Ends the blocks of calls: those whose arguments are whole, or all."""
+        ended = [index for index, arguments in self._arguments.items() if all_of_them or _is_json(arguments)]
+        for index in ended:
+            del self._arguments[index]
+        return b"".join(_event("content_block_stop", index=self._calls[index]) for index in ended)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _event(kind: str, **fields: object) -> bytes:

@@ -29,6 +29,16 @@ def call(index: int, arguments: str, *, begins: bool) -> dict[str, Any]:
     return {"tool_calls": [{"index": index, **named, "function": function}]}
 
 
+def test_blocks_of_whole_calls_follow_each_other() -> None:
+    """Anthropic's client for TypeScript takes the last block for the one that ends."""
+    events = told(*(call(index, ARGUMENTS, begins=True) for index in range(3)), {"content": "a"})
+    begun = [event["index"] for event in events if event["type"] == "content_block_start"]
+    ended = [event["index"] for event in events if event["type"] == "content_block_stop"]
+    order = [event["type"] for event in events if event["type"].startswith("content_block_st")]
+    assert begun == ended == [0, 1, 2, 3]
+    assert order == ["content_block_start", "content_block_stop"] * 4
+
+
 @given(st.lists(st.sampled_from([0, 1, 2, "text"]), max_size=12))
 def test_each_call_is_one_block_with_all_of_its_arguments(order: list[int | str]) -> None:
     begun: dict[int, int] = {}
