@@ -85,18 +85,19 @@ async def _send(
     """
     headers, loop = _headers(outcome), asyncio.get_running_loop()
     exchange.headers = [header for header in exchange.headers if header[0] not in headers]  # the code's own count
+    status = int(outcome.status)
     if isinstance(outcome.body, bytes):
-        exchange.send(outcome.status, headers, outcome.body)
+        exchange.send(status, headers, outcome.body)
         return
     # Until there are no more.
     pieces: Iterator[bytes] = iter(partial(_run, context.run, next, outcome.body, None), None)
     try:
-        if whole or outcome.status in BODILESS:
-            exchange.send(outcome.status, headers, await loop.run_in_executor(threads, b"".join, pieces))
+        if whole or status in BODILESS:
+            exchange.send(status, headers, await loop.run_in_executor(threads, b"".join, pieces))
             return
         first = await loop.run_in_executor(threads, lambda: list(islice(pieces, 1)))
         headers["Cache-Control"], headers["X-Accel-Buffering"] = "no-cache", "no"
-        exchange.begin(outcome.status, headers)
+        exchange.begin(status, headers)
         await send_pieces(exchange, chain(first, pieces), threads)
     finally:
         close = getattr(outcome.body, "close", None)
@@ -117,7 +118,8 @@ def _run(function: Callable[..., Result], *arguments: object) -> Result:
 
 def _headers(outcome: CodeReply) -> Headers:
     """:raises InvalidReply: the status is none of a final reply, or a header has characters that HTTP does not have."""
-    if type(outcome.status) is not int or not 200 <= outcome.status <= 599:
+    # HTTPStatus is a whole number, too.
+    if not isinstance(outcome.status, int) or isinstance(outcome.status, bool) or not 200 <= outcome.status <= 599:
         raise InvalidReply(f"the status {str(outcome.status)[:20]}", "give a whole number from 200 to 599")
     headers = Headers()
     for name, value in {"Content-Type": outcome.content_type, **outcome.headers}.items():

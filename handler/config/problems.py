@@ -106,13 +106,13 @@ SECRET_NAMES: Final = re.compile(
 # The tokens of a tokenizer: pad_token, classifier_from_token, image_start_token.
 TEXT_TOKENS: Final = re.compile(
     r"(?:^|_)(?:PAD|BOS|EOS|UNK|SEP|CLS|MASK|IMAGE|VIDEO|AUDIO|START|END|STOP|FROM|THINK|SPECIAL|BOI|EOI|TOOL|NEXT|FIRST"
-    r"|LAST|PREFIX|SUFFIX|MIDDLE|PLACEHOLDER|DELIMITER|SEPARATOR)_TOKEN$"
+    r"|LAST|PREFIX|SUFFIX|MIDDLE|PLACEHOLDER|DELIMITER|SEPARATOR|CONTEXT|QUERY|DOCUMENT|SUMMARY|ACTION)_TOKEN$"
 )
 # As in a package index or a proxy: https://user:password@host. A password may hold an @, and a path has one slash.
 ADDRESS: Final = re.compile(r"(:/{1,2})([^/\s]+)(?=@)")
 # As in an address that was signed: https://bucket/file?X-Amz-Signature=...
 PARAMETER: Final = re.compile(
-    r"(?i)([?&][\w.-]{0,60}(?:token|signature|secret|password|credential|api[_-]?key|access[_-]?key)[\w.-]{0,60}=)[^&#\s\"']+"
+    r"(?i)([?&][\w.-]{0,60}(?:token(?==)|signature|secret|password|credential|api[_-]?key|access[_-]?key)[\w.-]{0,60}=)[^&#\s\"']+"
 )
 # A member of an object in a value that is the text of one, or the beginning of one: {"MY_TOKEN": "..."}
 MEMBER: Final = re.compile(r'("((?:[^"\\]|\\.){0,100})"\s*:\s*)("(?:[^"\\]|\\.)+"?|\[[^\]]+\]?)')

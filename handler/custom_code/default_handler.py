@@ -15,7 +15,7 @@ from handler.custom_code.code_errors import NoEngine
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_context import HookContext
 from handler.errors import InvalidBody, InvalidField
-from handler.schemas.json_body import check_size
+from handler.schemas.json_body import check_brackets
 from handler.schemas.reply import JSON_LINES, SSE, encode
 
 
@@ -33,8 +33,8 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
 
     def default_input_fn(self, input_data: Any, content_type: str, context: HookContext | None = None) -> Any:
         if content_type == content_types.JSON:
-            body = input_data if isinstance(input_data, bytes) else str(input_data).encode()
-            check_size(body)
+            body = input_data.encode() if isinstance(input_data, str) else bytes(input_data)
+            check_brackets(body)
             try:
                 document = msgspec.json.decode(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -28,7 +28,7 @@ def decode(body: bytes) -> Document:
     """:raises InvalidBody: the body is no JSON object. The message describes the problem, without quoting the body."""
     if not body.strip():
         raise InvalidBody("it is empty")
-    check_size(body)
+    _check_size(body)
     try:
         document = msgspec.json.decode(body)
     except RecursionError:
@@ -44,7 +44,7 @@ def decode(body: bytes) -> Document:
     return document
 
 
-def check_size(body: bytes) -> None:
+def _check_size(body: bytes) -> None:
     """Bounds what the decoder makes, before it makes it: it holds the interpreter, and each value is an object.
 
     A comma or a bracket within a text counts only if there are so many that the texts have to be left out.
@@ -65,6 +65,17 @@ def check_size(body: bytes) -> None:
             depth += 1 if bracket in b"[{" else -1
             if depth > MAX_DEPTH:
                 raise InvalidBody(f"it is nested too deeply: more than {MAX_DEPTH} levels")
+
+
+def check_brackets(body: bytes) -> None:
+    """Bounds the lists and objects of a document, of which a client may send arrays of any number of numbers.
+
+    :raises InvalidBody: more than MAX_VALUES lists and objects.
+    """
+    if sum(body.count(bracket) for bracket in (b"[", b"{")) <= MAX_VALUES:
+        return
+    if sum(len(BRACKETS.findall(piece)) for piece in _outside_texts(body)) > 2 * MAX_VALUES:
+        raise InvalidBody(f"it has more than {MAX_VALUES:,} lists and objects")
 
 
 def _separators(piece: bytes) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -103,6 +104,11 @@ def test_its_errors(code: Callable[..., Client], error: BaseException, status: i
         assert reply.status_code == status
         said = reply.get_json()["error"]["message"]
         assert said == message or (type(error) is StopIteration and "StopIteration" in said)
+
+
+def test_a_status_may_be_of_the_standard_library(code: Callable[..., Client]) -> None:
+    reply = code(lambda _: CodeReply(b"a", "text/plain", HTTPStatus.CREATED)).post("/invocations", data=b"{}")
+    assert reply.status_code == 201
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -196,8 +196,9 @@ def test_a_secret_of_several_lines_is_masked_in_a_message_of_one() -> None:
 
 
 def test_tokens_of_a_tokenizer_are_no_secrets() -> None:
-    overrides = {"classifier_from_token": ["false", "true"], "pad_token": "</s>", "image_start_token": "<image>"}
-    config = read({"SM_VLLM_HF_OVERRIDES": json.dumps(overrides), "ENDPOINT_CHAT_TEMPLATE": "{{ true }}</s><image>"})
+    overrides = {"classifier_from_token": ["false", "true"], "pad_token": "</s>", "img_context_token": "<image>"}
+    template = "{{ true }}</s><image> http://host/?max_tokens=4"
+    config = read({"SM_VLLM_HF_OVERRIDES": json.dumps(overrides), "ENDPOINT_CHAT_TEMPLATE": template})
     assert secrets(config) == ()
     assert config.chat_template is not None
     for kept in (*overrides, config.chat_template):
