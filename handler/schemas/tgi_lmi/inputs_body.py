@@ -42,8 +42,8 @@ def parse(document: Mapping[str, Any], engine: Engine, options: RequestOptions |
     for model in models:
         check_model(model, engine.served_names, named_by)
     listed = isinstance(fields.inputs, list) and isinstance(fields.inputs[0], str)
-    one = not listed and (parameters.best_of or 1) == 1  # several answers cannot be a stream
-    formatter = parameters.output_formatter or (options.output_formatter if one else None)
+    streams = not listed and (parameters.best_of or 1) == 1  # several answers cannot be a stream
+    formatter = parameters.output_formatter or (options.output_formatter if streams else None)
     stream = bool(fields.stream) if formatter is None else formatter != "json"
     shared = SharedParameters(parameters, engine, tgi=options.tgi, stream=stream)
     shared.check(several=listed)
