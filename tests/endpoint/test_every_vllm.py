@@ -54,7 +54,7 @@ def test_whole_and_streamed_are_the_same(plain: ServeProcess, body: dict[str, An
     assert streamed.headers["content-type"].startswith("text/event-stream")
     *events, end = [line.removeprefix("data: ") for line in streamed.text.split("\n\n") if line]
     assert end == "[DONE]"
-    assert len(events) > 10
+    assert len(events) > 2  # tokens of steps that are there already are sent together
     assert "".join(text_of(json.loads(event)) for event in events) == text_of(whole.json())
 
 

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from handler.config.config_findings import config_findings
-from handler.config.config_rows import rows, secrets, to_document
+from handler.config.config_rows import json_value, rows, secrets, to_document, without_secrets
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.endpoint_config import EndpointConfig
@@ -159,7 +159,10 @@ def configurations(draw: st.DrawFn) -> EndpointConfig:
     values["neuron_config"] = draw(st.dictionaries(raw, JSON, max_size=3))
     passed = st.sampled_from(neuron.PASSED_ON)
     values["neuron_env"] = draw(st.dictionaries(passed, WORDS, max_size=3))
-    return EndpointConfig(**values)  # type: ignore[arg-type]
+    config = EndpointConfig(**values)  # type: ignore[arg-type]
+    shown = {name: json_value(getattr(config, name)) for name in values}
+    assume(without_secrets(shown, secrets(config)) == shown)  # a document leaves what looks like a secret out
+    return config
 
 
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
