@@ -66,7 +66,7 @@ def test_hooks_over_the_engine(tmp_path: Path) -> None:
         with served.client.stream("POST", "/invocations", content=QUESTION, headers=text) as reply:
             assert reply.headers["content-type"] == "application/jsonlines"
             pieces = [json.loads(line) for line in reply.iter_lines()]
-        assert len(pieces) > 5
+        assert len(pieces) > 2
         assert "".join(pieces) == by_name("ping").answer
         failed = served.client.post("/invocations", content="fail", headers=text)
         assert failed.status_code == 500
