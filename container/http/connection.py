@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
@@ -16,6 +15,7 @@ from typing import Protocol, cast
 
 from container.http.body_budget import BodyBudget, BodyBytes
 from container.http.exchange import CLIENT_CLOSED, Exchange, OtherProtocol
+from container.http.read_buffer import ReadBuffer
 from container.http.reply_buffer import CONTINUE, ReplyBuffer
 from container.http.reply_head import closing_reply
 from container.http.request_parser import RequestHead, RequestParser
@@ -27,9 +27,6 @@ from handler.errors import BodyTooLarge, EndpointError, InvalidBody, RequestTime
 ARRIVAL_SECONDS = 60.0
 # Bytes that are read of further requests while one is being answered.
 READ_AHEAD = 16 * 1024
-# What has arrived is handled in pieces of so many bytes, and after so many seconds the loop runs others first. A read
-# of 256 KiB may hold 43,000 frames of a WebSocket or 10,000 requests, and uvloop may read 32 times in a turn.
-PIECE, LONGEST_TURN = 4096, 0.01
 # A connection that this process closes: closing a socket that holds unread bytes makes the kernel send a reset, and
 # most clients then never read the reply that they have received. So only the sending side is closed at first. What the
 # client still sends is discarded, within these limits in seconds, in seconds of silence and in bytes.
@@ -88,15 +85,12 @@ class ClientConnection(asyncio.Protocol):
         self._active: Exchange | None = None
         self._whole: deque[Exchange] = deque()
         self._ahead = 0
-        # What has arrived and is not handled yet. Then nothing more is read.
-        self._unread, self._position = b"", 0
-        self._full = False
-        self._next_turn: asyncio.Handle | None = None
         self._refusal: EndpointError | None = None
         self._ended = False
         self._other: OtherProtocol | None = None
         self._other_bytes: bytearray | None = None
         self.replies: ReplyBuffer
+        self.arrivals: ReadBuffer
         self._remaining, self._linger_until, self._heard_at = LINGER_BYTES, math.inf, 0.0
 
     # The transport's callbacks.
@@ -104,43 +98,12 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is not of the class
         self.replies = ReplyBuffer(self.transport, self._loop, self._cut)
+        self.arrivals = ReadBuffer(self.transport, self._loop, self._take)
         self._owner.add(self)
         self._feed(b"" if self._handed is None else self._handed.request)
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= PIECE and not self._unread:
-            self._take(data)
-            return
-        self._unread, self._position = self._unread[self._position :] + data, 0
-        self._read_on()
-
-    def _read_on(self) -> None:
-        """Handles what has arrived, as far as it may now."""
-        self._next_turn, until = None, time.monotonic() + LONGEST_TURN
-        while self._unread and not self._full and time.monotonic() < until:
-            piece = self._unread[self._position : self._position + PIECE]
-            self._position += PIECE
-            if self._position >= len(self._unread):
-                self._unread, self._position = b"", 0
-            self._take(piece)
-        if self._unread:
-            self.transport.pause_reading()
-            if not self._full and self._next_turn is None:
-                self._next_turn = self._loop.call_soon(self._read_on)
-        elif not self._full:
-            self.transport.resume_reading()
-
-    def pause_reading(self) -> None:
-        """Handles nothing more that arrives, until `resume_reading`."""
-        self._full = True
-        self.transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._full = False
-        if not self._unread:
-            self.transport.resume_reading()
-        elif self._next_turn is None:
-            self._next_turn = self._loop.call_soon(self._read_on)
+        self.arrivals.arrived(data)
 
     def _take(self, data: bytes) -> None:
         if self._other is not None:
@@ -165,7 +128,6 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._set_timer(Waiting.NOTHING)
-        self._unread, self._position = b"", 0
         self._owner.discard(self)
         if self._other is not None:
             self._other.connection_lost()
@@ -175,6 +137,7 @@ class ClientConnection(asyncio.Protocol):
         for exchange in (*self._whole, *(() if self._arriving is None else (self._arriving,))):
             exchange.body_bytes.release()
         self._whole.clear()
+        self.arrivals.lost()
         self.replies.lost()
         self._parser.close()
 
@@ -201,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._ahead += size
         if self._ahead > READ_AHEAD:
-            self.pause_reading()
+            self.arrivals.pause()
 
     def head_complete(self, head: RequestHead) -> None:
         note = None if self._handed is None else self._handed.note
@@ -289,7 +252,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._whole:
             self._ahead = 0
             if not self._ended:
-                self.resume_reading()
+                self.arrivals.resume()
         if not whole or not exchange.keep_alive:
             self._linger()
         elif self._whole:
@@ -316,7 +279,7 @@ class ClientConnection(asyncio.Protocol):
         self._owner.ended(exchange)
         self._other, received = protocol, bytes(self._other_bytes or b"")
         self._other_bytes = None
-        self.resume_reading()
+        self.arrivals.resume()
         if received:
             protocol.data_received(received)
 
@@ -370,7 +333,7 @@ class ClientConnection(asyncio.Protocol):
             return
         now = self._loop.time()
         self._linger_until, self._heard_at = now + LINGER_SECONDS, now
-        self.resume_reading()
+        self.arrivals.resume()
         self.transport.write_eof()
         self._look_at_sender()
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from werkzeug.wrappers import Request
 
 from container.http.body_budget import BodyBytes
+from container.http.read_buffer import ReadBuffer
 from container.http.reply_buffer import ReplyBuffer
 from container.http.reply_head import Header, reply_head
 from container.http.request_parser import RequestHead
@@ -44,6 +45,7 @@ class ExchangeConnection(Protocol):
     """The part of a connection that its exchanges use."""
 
     transport: asyncio.Transport
+    arrivals: ReadBuffer
     replies: ReplyBuffer
 
     def reply_written(self, exchange: Exchange, *, whole: bool) -> None:
@@ -54,12 +56,6 @@ class ExchangeConnection(Protocol):
         ...
 
     def descriptor(self) -> int: ...
-
-    def pause_reading(self) -> None:
-        """Handles nothing more that arrives, until `resume_reading`."""
-        ...
-
-    def resume_reading(self) -> None: ...
 
     def close(self) -> None:
         """Closes the connection, after what was written."""

@@ -120,7 +120,7 @@ class WebSocket:
             if not self._full and self._leaving is not None:
                 self._leaving.cancel()
                 self._leaving = None
-                self._connection.resume_reading()
+                self._connection.arrivals.resume()
 
     async def _answered(self, message: bytes) -> None:
         try:
@@ -185,7 +185,7 @@ class WebSocket:
                 self._partial.clear()
                 self._answer_next()
                 if self._full and self._leaving is None:
-                    self._connection.pause_reading()
+                    self._connection.arrivals.pause()
                     self._look_for_end()
 
     def _ping(self) -> None:

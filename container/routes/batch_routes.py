@@ -102,11 +102,11 @@ def listing(ids: list[str], get: Callable[[str], Any], default: int, purpose: st
     data: list[Any] = []
     for identity in ids:
         try:
-            found = get(identity)
+            record = get(identity)
         except (NothingStored, RecordDamaged):
             continue  # deleted after it was listed, or never whole
-        if purpose is None or found.purpose == purpose:
-            data.append(found)
+        if purpose is None or record.purpose == purpose:
+            data.append(record)
         if len(data) > limit:
             break
     has_more, data = len(data) > limit, data[:limit]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from container.http import connection as connection_module
+from container.http import read_buffer
 from container.http.body_budget import BodyBudget
-from container.http.connection import PIECE, READ_AHEAD, ClientConnection
+from container.http.connection import READ_AHEAD, ClientConnection
 from container.http.exchange import Exchange
+from container.http.read_buffer import PIECE
 
 HANDSHAKE = b"GET /socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -139,7 +140,7 @@ def test_a_long_read_is_handled_in_several_turns_of_the_loop_and_nothing_of_it_i
     connection.data_received(HANDSHAKE)
     protocol = Frames()
     owner.begun[0].become(protocol)
-    monkeypatch.setattr(connection_module, "LONGEST_TURN", 1e-9)
+    monkeypatch.setattr(read_buffer, "LONGEST_TURN", 1e-9)
     sent = bytes(range(256)) * 100
     connection.data_received(sent)
     assert len(protocol.received) <= PIECE
