@@ -13,7 +13,7 @@ from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import ConfigField, fields
-from handler.config.problems import MASK, SHORTEST, has_secret_name, mask, secrets_in
+from handler.config.secret_values import MASK, SHORTEST, has_secret_name, mask, secrets_in
 from handler.config.value_source import Origin
 from handler.json_value import Json
 

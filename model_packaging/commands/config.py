@@ -25,7 +25,7 @@ def explain(environ: Mapping[str, str], as_json: bool, as_yaml: bool, everything
     """Shows each setting, its value and the source of the value. Secrets are masked."""
     from handler.config.config_rows import rows, secrets, to_document
     from handler.config.loading.config_loader import load
-    from handler.config.problems import mask
+    from handler.config.secret_values import mask
     from handler.errors import SettingError
     from handler.neuron.planning.examination import rejected_settings
 

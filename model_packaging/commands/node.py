@@ -21,7 +21,7 @@ def command(rank: int, dry_run: bool) -> None:
     """
     from handler.config.config_rows import secrets, without_secrets
     from handler.config.loading.config_loader import load
-    from handler.config.problems import mask
+    from handler.config.secret_values import mask
     from handler.engine.headless_node import address_of, headless_words
     from handler.errors import SettingError
     from handler.model.model_source import fetch_model

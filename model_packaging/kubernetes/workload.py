@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from handler.config.problems import is_secret
+from handler.config.secret_values import is_secret
 from handler.errors import SettingError
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from model_packaging.deployment.definition.request import ScalingRequest

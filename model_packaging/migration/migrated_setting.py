@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from handler.config.config_rows import json_value, without_secrets
-from handler.config.problems import mask
+from handler.config.secret_values import mask
 from handler.json_value import Json
 
 

@@ -11,7 +11,7 @@ from handler.artifacts.store.artifact_store import Damage
 from handler.artifacts.store.manifest import FileEntry
 from handler.artifacts.store.object_names import of_manifest
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
-from handler.config.problems import MASK, has_secret_name, without_credentials
+from handler.config.secret_values import MASK, has_secret_name, without_credentials
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress

@@ -10,7 +10,8 @@ from handler.config.config_rows import secrets, to_document
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.config_loader import load
-from handler.config.problems import MASK, each, has_secret_name, mask
+from handler.config.problems import each
+from handler.config.secret_values import MASK, has_secret_name, mask
 from handler.errors import SettingError
 from handler.json_value import Json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from handler.config.problems import is_secret
+from handler.config.secret_values import is_secret
 
 MOST_BYTES = 8192
 MOST_LINES = 80

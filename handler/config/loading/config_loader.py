@@ -25,7 +25,8 @@ from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.model_file_rules import is_data
 from handler.config.loading.setting_files import Setting, of_artifacts, of_model_directory, of_named_document
-from handler.config.problems import MASK, SHORTEST, SettingErrors, has_secret_name, masked, reject_near_miss, secrets_in
+from handler.config.problems import SettingErrors, masked, reject_near_miss
+from handler.config.secret_values import MASK, SHORTEST, has_secret_name, secrets_in
 from handler.config.value_source import Origin, Overridden, ValueSource
 from handler.config.values import clean
 from handler.errors import SettingError

@@ -13,7 +13,8 @@ from handler.config.config_findings import config_findings
 from handler.config.config_rows import secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
-from handler.config.problems import each, mask
+from handler.config.problems import each
+from handler.config.secret_values import mask
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.file_findings import not_checked

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from handler.config.problems import MASK, is_secret
+from handler.config.secret_values import MASK, is_secret
 from handler.errors import SettingError
 from model_packaging.deployment.definition.request import LONGEST_VALUE
 

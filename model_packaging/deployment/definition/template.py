@@ -12,7 +12,7 @@ import re
 from copy import deepcopy
 from typing import Any
 
-from handler.config.problems import is_secret
+from handler.config.secret_values import is_secret
 from model_packaging.deployment.definition.resources import Resources
 
 Members = dict[str, Any]

@@ -16,7 +16,7 @@ from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
-from handler.config.problems import mask
+from handler.config.secret_values import mask
 from handler.config.vllm_argument_table import known
 from handler.errors import SettingError
 from handler.errors.base import one_line

@@ -16,7 +16,7 @@ from handler.config.config_rows import rows, to_document
 from handler.config.dialects import lmi
 from handler.config.fields import fields
 from handler.config.loading.config_loader import load
-from handler.config.problems import is_secret
+from handler.config.secret_values import is_secret
 from handler.config.vllm_argument_table import known
 from handler.errors import SettingError
 from handler.json_value import Json

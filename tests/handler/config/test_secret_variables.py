@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handler.artifacts.lease.log_redaction import redacted
-from handler.config.problems import is_secret
+from handler.config.secret_values import is_secret
 from model_packaging.deployment.definition.environment import shown
 
 SECRETS = {
