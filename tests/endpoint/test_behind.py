@@ -15,7 +15,7 @@ from tests.installed_vllm import has_token_path
 
 pytestmark = pytest.mark.engine
 
-TOKENS = 200
+TOKENS = 600
 BODY = {"prompt": "What does /ping mean?", "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0}
 
 

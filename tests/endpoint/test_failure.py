@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,27 +66,26 @@ class Reply:
     ended_properly: bool
 
 
-def post(served: ServeProcess, body: dict[str, object], begun: threading.Event | None = None) -> Reply:
-    """One request over a raw socket, so that a missing end mark is seen as such. `begun`: the first byte came."""
+def post(served: ServeProcess, body: dict[str, object], begun: Callable[[], object] = lambda: None) -> Reply:
+    """One request over a raw socket, so that a missing end mark is seen. `begun`: called after the first bytes."""
     payload = json.dumps(body).encode()
     with socket.create_connection(("127.0.0.1", served.port), timeout=DRAIN) as connection:
         head = "POST /invocations HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: {len(payload)}\r\n\r\n".encode() + payload)
-        received = b""
+        received = connection.recv(65536)
+        begun()
         while data := connection.recv(65536):
             received += data
-            if begun is not None:
-                begun.set()
     header, _, content = received.partition(b"\r\n\r\n")
     chunked = b"chunked" in header
     return Reply(int(header.split()[1]), content, content.endswith(b"0\r\n\r\n") if chunked else True)
 
 
 def start_streams(served: ServeProcess, pool: ThreadPoolExecutor, count: int) -> list[Future[Reply]]:
-    """Streams that have all begun."""
-    begun = [threading.Event() for _ in range(count)]
-    futures = [pool.submit(post, served, {**LONG, "stream": True}, event) for event in begun]
-    assert all(event.wait(60) for event in begun)
+    """Streams that have all begun. None is read before: its reader would take the interpreter from those that begin."""
+    barrier = threading.Barrier(count + 1)
+    futures = [pool.submit(post, served, {**LONG, "stream": True}, barrier.wait) for _ in range(count)]
+    barrier.wait(60)
     return futures
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -154,14 +155,24 @@ def test_a_seed_counts_beside_requests_without_one(endpoint: ServeProcess) -> No
     def text() -> str:
         return str(endpoint.client.post("/v1/completions", json=seeded).json()["choices"][0]["text"])
 
+    ended = threading.Event()
+
+    def others() -> None:
+        while not ended.is_set():
+            assert endpoint.client.post("/v1/completions", json=LONG).status_code == 200
+
     alone = {text() for _ in range(2)}
     with ThreadPoolExecutor(3) as pool:
-        others = [pool.submit(endpoint.client.post, "/v1/completions", json=LONG) for _ in range(3)]
-        endpoint.until(lambda: endpoint.metric("endpoint_requests_in_engine") == 3, 60)
-        beside = {text() for _ in range(3)}
-        assert not any(other.done() for other in others)
-        assert alone == beside
-        assert len(alone) == 1
+        running = [pool.submit(others) for _ in range(3)]
+        try:
+            endpoint.until(lambda: endpoint.metric("endpoint_requests_in_engine") == 3, 60)
+            beside = {text() for _ in range(3)}
+        finally:
+            ended.set()
+        for other in running:
+            other.result()
+    assert alone == beside
+    assert len(alone) == 1
 
 
 def test_a_large_reply_with_log_probabilities_is_what_its_stream_is(endpoint: ServeProcess) -> None:
