@@ -117,7 +117,7 @@ def test_a_beam_search_with_an_even_penalty_is_answered(endpoint: ServeProcess) 
 )
 def test_null_is_the_default(endpoint: ServeProcess, path: str, body: dict[str, Any], stream: bool) -> None:
     reply = endpoint.client.post(path, json={**body, "stream": stream})
-    assert (reply.status_code, "error" in reply.text.replace('"error":null', "")) == (200, False), reply.text
+    assert (reply.status_code, '"error":{' in reply.text) == (200, False), reply.text
 
 
 @pytest.mark.parametrize(
