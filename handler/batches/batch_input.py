@@ -17,6 +17,7 @@ from handler.schemas.reply import encode
 MAX_LINES: Final = 50_000  # OpenAI's
 MAX_CUSTOM_ID: Final = 512
 INPUT: Final = "input_file_id"
+EXPIRED: Final = {"code": "batch_expired", "message": "This request was not run before the batch expired."}
 # The routes that a batch may use: those of OpenAI's Batch API that vLLM has.
 ROUTES: Final = (Route.CHAT, Route.COMPLETIONS, Route.EMBEDDINGS, Route.RESPONSES)
 
@@ -84,8 +85,11 @@ def reply_row(custom_id: str, status: int, body: object) -> bytes:
 
 def expired_row(custom_id: str) -> bytes:
     """The line of a request that was not run in time."""
-    problem = {"code": "batch_expired", "message": "This request was not run before the batch expired."}
-    return _row(custom_id, None, problem)
+    return _row(custom_id, None, EXPIRED)
+
+
+def is_expired_row(row: dict[str, Any]) -> bool:
+    return bool(row["error"] == EXPIRED)
 
 
 def _row(custom_id: str, response: object, error: object) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from handler.batches.batch_input import INPUT, batch_errors, decoded_row, read_lines, succeeded_row
+from handler.batches.batch_input import INPUT, batch_errors, decoded_row, is_expired_row, read_lines, succeeded_row
 from handler.batches.batch_objects import BatchObject, BatchStatus, RecordDamaged
 from handler.batches.batch_run import PAUSE, BatchProgress, BatchRun, is_ready
 from handler.batches.batch_store import BatchStore
@@ -91,7 +91,8 @@ class BatchRunner:
             self._fail(batch.id, error.code, error.message)
             return
         resumed = batch.status is not BatchStatus.VALIDATING and batch.id not in self.begun
-        answered = {row["custom_id"]: succeeded_row(row) for row in map(decoded_row, self.store.replies(batch.id))}
+        rows = [decoded_row(row) for row in self.store.replies(batch.id)]
+        answered = {row["custom_id"]: succeeded_row(row) for row in rows}
         run = BatchRun(
             self.state,
             self.store,
@@ -116,7 +117,10 @@ class BatchRunner:
             run.batch = msgspec.structs.replace(batch, **changes)
             self.store.save(run.batch)
         self.begun.add(batch.id)
-        run.answer()
+        if any(map(is_expired_row, rows)):  # its last state could not be stored
+            run.finish(BatchStatus.EXPIRED)
+        else:
+            run.answer()
 
     def _fail(self, identity: str, code: str, message: str) -> None:
         with self.progress.lock:

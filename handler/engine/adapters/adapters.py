@@ -133,9 +133,8 @@ class Adapters:
             old = self._by_name.get(name)
             if replace and old is None:
                 raise adapter_errors.AdapterNotFound(name)
-            if old is not None and not replace and old.source == source:
-                return old
-            if name in self._base_names or (old is not None and not replace):
+            again = old is not None and not replace and old.source == source
+            if name in self._base_names or (old is not None and not replace and not again):
                 raise adapter_errors.AdapterExists(name)
             if old is None and len(self._by_name) >= self.limit:
                 raise adapter_errors.AdaptersFull(self.limit)
@@ -144,6 +143,11 @@ class Adapters:
                 raise InvalidField(
                     "pin", f"one of the engine's {self._slots} adapter slots (max_loras) must not be pinned"
                 )
+            if old is not None and again:
+                if pin and not old.pinned:
+                    self._hold(old.request, old.identity, pin)  # vLLM may have dropped it
+                    old.pinned = True
+                return old
             adapter = self._load(name, source, pin)
             self._by_name[name] = adapter
             if old is not None:
@@ -208,14 +212,17 @@ class Adapters:
         # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
         request = self._engine.lora_request(identity, f"{name}#{identity}", str(path))
         try:
-            self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
-            if pin:
-                self._loop.run(self._engine.pin_lora(identity), LOAD_SECONDS)
+            self._hold(request, identity, pin)
         except ValueError as error:
             self._loop.run(self._engine.remove_lora(identity), LOAD_SECONDS)
             shutil.rmtree(path, ignore_errors=True)
             raise adapter_errors.InvalidAdapter(name, str(error)) from None
         return Adapter(name, source, pin, identity, path, request)
+
+    def _hold(self, request: Any, identity: int, pin: bool) -> None:
+        self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
+        if pin:
+            self._loop.run(self._engine.pin_lora(identity), LOAD_SECONDS)
 
     def _retire(self, adapter: Adapter) -> None:
         async def retire() -> None:

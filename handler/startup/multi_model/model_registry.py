@@ -230,16 +230,24 @@ class ModelRegistry:
         return model is not None and model.state is ModelState.UNLOADING
 
     def _make_room(self, prepared: model_start.PreparedModel) -> None:
-        """Unloads models until there is room for another, if that is allowed.
+        """Unloads models until there is room for another, if that is allowed. One that is leaving makes room, too.
 
         :raises ModelsFull: there is no room.
         """
         while (problem := self._no_room_reason(prepared)) is not None:
+            if self.config.unload_least_used and self._leaving():
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._leaving())
+                continue
             idle = [model for model in self.all() if model.state is ModelState.SERVING]
             oldest = min(idle, key=lambda model: model.used, default=None)
             if oldest is None or not self.config.unload_least_used:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             self.unload(oldest.name)
+
+    def _leaving(self) -> bool:
+        with self._changed:
+            return any(model.state is ModelState.UNLOADING for model in self._by_name.values())
 
     def _no_room_reason(self, prepared: model_start.PreparedModel) -> str | None:
         """Why there is no room for another engine. None if there is."""

@@ -41,12 +41,14 @@ class Starts:
     def __init__(self) -> None:
         self.engines: dict[str, list[ScriptedEngine]] = {}
         self.begun = 0
+        self.prepared: list[str] = []
         self.ready = threading.Event()
         self.ready.set()
         self.needs: dict[str, MemoryNeed] = {}
         self.failing = ""
 
     def prepare(self, config: EndpointConfig, name: str, path: Path) -> PreparedModel:
+        self.prepared.append(name)
         return PreparedModel(name, config, EnginePlan("cpu", {}), self.needs.get(name, NEED))
 
     def start(self, loop: LoopThread, prepared: PreparedModel) -> Any:
@@ -225,6 +227,27 @@ def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
     assert load("three") == (200, "")
     assert listed(client) == ["one", "three"]
     assert starts.engines["two"][0].stopped
+
+
+def test_a_model_that_is_being_unloaded_makes_the_room_for_the_next(
+    service: Service, client: Client, load: Any, starts: Starts
+) -> None:
+    configure(service, unload_least_used=True)
+    load("one")
+    load("two")
+    with ThreadPoolExecutor(3) as pool:
+        running = pool.submit(said, client, model="one", prompt="<gate:go>|b")
+        engine = starts.engines["one"][0]
+        eventually(engine.unfinished)
+        unloaded = pool.submit(client.delete, "/models/one")
+        eventually(lambda: listed(client) == ["two"])
+        loaded = pool.submit(load, "three")
+        eventually(lambda: starts.prepared == ["one", "two", "three"])
+        engine.open("go")
+        assert running.result(WITHIN) == (200, "one")
+        assert unloaded.result(WITHIN).status_code == 200
+        assert loaded.result(WITHIN) == (200, "")
+    assert listed(client) == ["two", "three"]
 
 
 def test_the_queue_is_behind_the_slots_of_all(service: Service, client: Client, load: Any) -> None:

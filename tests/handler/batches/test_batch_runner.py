@@ -75,6 +75,18 @@ def test_an_expired_batch_says_what_was_not_run(batches: Batches, state: Serving
     assert {json.loads(row)["error"]["code"] for row in rows} == {"batch_expired"}
 
 
+def test_an_expired_batch_stays_so_if_its_end_is_stored_later(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = create(batches, "a", "b")
+    batches.store.save(msgspec.structs.replace(batch, expires_at=1))
+    with monkeypatch.context() as broken:
+        broken.setattr(BatchStore, "add_file", unavailable)
+        assert not ran(batches, state, batch).status.ended
+    ended = ran(batches, state, batch)
+    assert (ended.status, ended.request_counts.failed) == (BatchStatus.EXPIRED, 2)
+
+
 def test_a_batch_whose_file_was_deleted_has_failed(batches: Batches, state: ServingState) -> None:
     batch = create(batches, "a")
     batches.store.delete_file(batch.input_file_id)
