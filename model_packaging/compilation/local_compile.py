@@ -62,7 +62,7 @@ def compile_here(
 
     :param environ: the container's environment, without the store, the port and the scratch directory.
     :param command: the container's command. The default is `serve` beside this interpreter or on the path.
-    :raises CompileEnded: the container ended before it was ready.
+    :raises CompileEnded: the container ended before it was ready, or could not publish what it had compiled.
     """
     command = command or _serve()
     before = _entries(store)
@@ -78,8 +78,10 @@ def compile_here(
         log = Path(scratch) / "serve.log"
         with _started(command, variables, log) as process:
             _follow(process, port, log, tell)
-    after = _entries(store)
-    new = tuple(entry for name, entry in after.items() if name not in before)
+        after = _entries(store)
+        new = tuple(entry for name, entry in after.items() if name not in before)
+        if not new and (problem := _not_published(log)):
+            raise CompileEnded(problem, None, ())
     return CompiledArtifacts(new, time.monotonic() - began)
 
 
@@ -111,6 +113,12 @@ def _follow(process: subprocess.Popen[bytes], port: int, log: Path, tell: Tell) 
             tell(text)
             last = text
         time.sleep(POLL)
+
+
+def _not_published(log: Path) -> str:
+    """Why the store did not take what was compiled. Such a container is ready all the same."""
+    events = [line for line in log.read_text(errors="replace").splitlines() if '"artifact_not_published"' in line]
+    return str(json.loads(events[-1])["problem"]) if events else ""
 
 
 def _told(body: Mapping[str, Any]) -> str:

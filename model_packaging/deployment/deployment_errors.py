@@ -38,7 +38,7 @@ class CompileEnded(ExplainedFailure):
     code = "compile_ended"
 
     def __init__(self, reason: str, diagnosis: Diagnosis | None, log: Sequence[str]) -> None:
-        super().__init__(f"Nothing was compiled: {reason}", diagnosis, log)
+        super().__init__(f"No artifacts were published: {reason}", diagnosis, log)
 
 
 class StillGoing(ServerError):

@@ -27,7 +27,15 @@ class Serve(Handler):
             print("[  61.0 s] failed: the compiler found no schedule. Lower max_model_len.", flush=True)
             self._reply(500, {"status": "failed", "stage": "compile", "reason": "the compiler found no schedule"})
         else:
-            publish()
+            if MODE == "unpublished":
+                event = {
+                    "event": "artifact_not_published",
+                    "code": "artifact_denied",
+                    "problem": "s3:PutObject is missing",
+                }
+                print(json.dumps(event), flush=True)
+            else:
+                publish()
             self._reply(200, None)
 
     def _reply(self, status: int, body: object) -> None:

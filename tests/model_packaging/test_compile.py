@@ -60,6 +60,11 @@ def test_a_failed_compile_says_why(tmp_path: Path, mode: str, cause: str) -> Non
     assert cause in caught.value.diagnosis.cause
 
 
+def test_what_was_compiled_and_not_published_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(CompileEnded, match="No artifacts were published: s3:PutObject is missing"):
+        here.compile_here(environ(tmp_path, "unpublished"), f"file://{tmp_path}/store", lambda text: None, SERVE)
+
+
 def test_the_log_of_a_failed_compile_is_shown_as_text(tmp_path: Path) -> None:
     with pytest.raises(CompileEnded) as caught:
         here.compile_here(environ(tmp_path, "dies"), f"file://{tmp_path}/store", lambda text: None, SERVE)
@@ -72,7 +77,7 @@ def test_a_jobs_failure_is_told_to_sagemaker(tmp_path: Path) -> None:
         with pytest.raises(CompileEnded), here.failure_file(variables, file):
             raise CompileEnded("no schedule", None, ())
         assert file.exists() is written
-    assert file.read_text() == "Nothing was compiled: no schedule"
+    assert file.read_text() == "No artifacts were published: no schedule"
 
 
 def test_settings_of_this_machine_do_not_decide() -> None:

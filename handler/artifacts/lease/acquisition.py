@@ -34,6 +34,8 @@ from handler.storage.storage_errors import ArtifactError, DigestMismatch, EntryD
 LEASES = "leases/"
 # Manifests that are read to explain a miss. A store that many models share can have thousands.
 MOST_COMPARED = 100
+# Seconds for which a lease protects a compile, which may take hours. One that hangs blocks nobody for longer.
+LONGEST_COMPILE = 12 * 3600.0
 WAITING = "waiting for another instance to publish them"
 # The entries of all keys of a start, in their order.
 Entries = tuple[Manifest, ...]
@@ -77,7 +79,7 @@ class Acquisition:
     """The search of one start for its artifacts.
 
     :param keys: one or two keys, in the order in which the engine needs them.
-    :param deadline: monotonic seconds (`Clock.now`) after which the search fails.
+    :param deadline: monotonic seconds (`Clock.now`) after which the search fails. It does not end a compile.
     :param emit: gets the events of the search, of the compile and of its lease.
     """
 
@@ -171,7 +173,7 @@ class Acquisition:
             self._emit({"event": "artifact_lease_taken_over", "machine": predecessor.machine, "fencing": lease.fencing})
         with ExitStack() as stack:
             lost = {"event": "artifact_lease_lost"}
-            stack.enter_context(lease.keep(lambda: self._emit(lost), deadline=self._deadline))
+            stack.enter_context(lease.keep(lambda: self._emit(lost), self._clock.now() + LONGEST_COMPILE))
             # Look again under the lease: the last holder may have published after the first look.
             entries, missing = self._find()
             if not missing:

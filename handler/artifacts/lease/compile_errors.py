@@ -97,4 +97,4 @@ class LeaseLost(ArtifactError):
     code = "artifact_lease_lost"
 
     def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"The lease {where} was lost ({reason or 'it could not be renewed in time'}).")
+        super().__init__(f"The lease {where} was lost ({reason}).")

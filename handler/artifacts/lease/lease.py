@@ -204,6 +204,7 @@ class Lease:
         self._cancel: Cancel = _nothing
         self._on_lost: Callable[[], None] = _nothing
         self._deadline = float("inf")
+        self._problem = "it could not be renewed in time"
 
     @property
     def holder(self) -> str:
@@ -227,7 +228,7 @@ class Lease:
         :param deadline: monotonic seconds after which the lease is not renewed. So a process that hangs blocks nobody.
         """
         self._on_lost, self._deadline = on_lost, deadline
-        self._cancel = self._clock.every(self._record.seconds / RENEWALS, self._renew)
+        self._cancel = self._clock.every(self._record.seconds / RENEWALS, self._renew_in_time)
         return self
 
     def __enter__(self) -> Lease:
@@ -237,7 +238,7 @@ class Lease:
         self.release()
 
     def confirm(self) -> None:
-        """Renews the lease now, so that a whole duration remains.
+        """Renews the lease now, so that a whole duration remains: after the deadline, too, unless another has it.
 
         :raises LeaseLost: another process holds it, or the store could not be reached.
         """
@@ -245,11 +246,13 @@ class Lease:
         self._renew()
         if not self.held:
             raise self.lost()
-        self._cancel = self._clock.every(self._record.seconds / RENEWALS, self._renew)
+        self._cancel = self._clock.every(self._record.seconds / RENEWALS, self._renew_in_time)
 
     def lost(self) -> LeaseLost:
         """Returns the error to raise if the lease is not held."""
-        return LeaseLost(self._objects.location(self._name).uri, "another instance has it" if self._lost else "")
+        return LeaseLost(
+            self._objects.location(self._name).uri, "another instance has it" if self._lost else self._problem
+        )
 
     def release(self) -> None:
         """Releases the lease, so that the next contender gets it at once. If this fails, the others wait for expiry."""
@@ -261,15 +264,19 @@ class Lease:
         except ArtifactError:
             pass
 
+    def _renew_in_time(self) -> None:
+        if self._clock.now() <= self._deadline:
+            self._renew()
+
     def _renew(self) -> None:
-        if self._lost or self._clock.now() > self._deadline:
+        if self._lost:
             return
         try:
             self._write(released=False)
         except Conflict:
             self._adopt()
-        except ArtifactError:
-            pass  # the next renewal tries again; until then `held` tells the truth
+        except ArtifactError as error:  # the next renewal tries again; until then `held` tells the truth
+            self._problem = f"it could not be renewed in time: {error.message}"
 
     def _write(self, *, released: bool) -> None:
         sent = self._clock.now()
@@ -288,7 +295,8 @@ class Lease:
                 return
         except (NotFound, TooLarge, Conflict):
             pass
-        except ArtifactError:
+        except ArtifactError as error:
+            self._problem = f"it could not be renewed in time: {error.message}"
             return
         self._lost = True
         self._on_lost()

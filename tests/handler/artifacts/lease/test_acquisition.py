@@ -19,7 +19,14 @@ from handler.artifacts.store.object_names import manifest_name, object_name
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.retry import Retry
-from handler.storage.storage_errors import AccessDenied, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
+from handler.storage.storage_errors import (
+    AccessDenied,
+    CredentialsRefused,
+    DigestMismatch,
+    EntryDamaged,
+    NotFound,
+    StoreUnavailable,
+)
 from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
@@ -282,6 +289,28 @@ def test_one_who_could_not_renew_in_time_while_publishing_stops(
     objects.upload = slow  # type: ignore[method-assign]
     assert not start.run().published
     assert not list(objects.list("manifests/"))
+
+
+def test_a_compile_that_takes_longer_than_a_start_may_wait_is_published(start: Start, time: ManualTime) -> None:
+    def compile(compilation: Compilation) -> None:
+        for _ in range(300):
+            time.seconds += 20
+            time.tick()
+
+    start.compile = compile
+    assert start.run(deadline=600).published
+
+
+def test_a_lease_that_is_lost_says_what_the_store_said(start: Start, objects: Objects, time: ManualTime) -> None:
+    def compile(compilation: Compilation) -> None:
+        objects.broken["put", "leases"] = CredentialsRefused("leases", "ExpiredToken")
+        for _ in range(3):
+            time.seconds += 20
+            time.tick()
+
+    start.compile = compile
+    assert not start.run().published
+    assert "ExpiredToken" in str(start.told("artifact_not_published")[0]["problem"])
 
 
 def test_a_compile_is_used_though_it_cannot_be_published(start: Start, objects: Objects) -> None:

@@ -170,6 +170,9 @@ def test_no_renewals_after_its_end(objects: ObjectStore, time: ManualTime) -> No
     time.seconds += 11
     time.tick()
     assert objects.get(NAME) == before
+    time.seconds += SECONDS
+    lease.confirm()  # nobody has taken it
+    assert lease.held
 
 
 def test_an_object_that_is_no_lease_expires_like_one(objects: ObjectStore, time: ManualTime) -> None:
