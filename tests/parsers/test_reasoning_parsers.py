@@ -57,6 +57,17 @@ def test_reasoning_is_apart_from_content_whole_and_streamed(replay: openai.OpenA
         assert ask(replay, f"+{parser}", text, step=step, **template(parser)) == [whole]
 
 
+@pytest.mark.parametrize("stop", ["Observation:", "\n\n\n", "weather"])
+@pytest.mark.parametrize("parser", cases(REASONING_FORMATS))
+def test_stop_strings_change_no_reasoning(replay: openai.OpenAI, parser: str, stop: str) -> None:
+    """vLLM holds back the end of a text that may become one."""
+    text = REASONING_FORMATS[parser].write("Grüße, I think.", "It rains. The weather is bad.")
+    (whole,) = ask(replay, f"+{parser}", text, stop=[stop], **template(parser))
+    assert whole.reasoning == "Grüße, I think."
+    for step in STEPS:
+        assert ask(replay, f"+{parser}", text, step=step, stop=[stop], **template(parser)) == [whole]
+
+
 @pytest.mark.parametrize("parser", cases(REASONING_FORMATS, {**WRONG, "qwen3": CUT, "olmo3": CUT}))
 def test_reasoning_that_ends_too_early_is_the_same_whole_and_streamed(replay: openai.OpenAI, parser: str) -> None:
     """As with `max_tokens`: there is no content, and no mark of its beginning."""

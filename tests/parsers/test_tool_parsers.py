@@ -84,6 +84,32 @@ def test_calls_are_those_of_the_model_whole_and_streamed(replay: openai.OpenAI, 
         assert (streamed.content, streamed.finish) == (whole.content, whole.finish)
 
 
+@pytest.mark.parametrize("stop", ["Observation:", "\n\n\n"])
+@pytest.mark.parametrize("parser", ["hermes", "mistral", "deepseek_v31", "llama3_json", "qwen3_coder", "pythonic"])
+def test_stop_strings_change_no_call(replay: openai.OpenAI, parser: str, stop: str) -> None:
+    """vLLM holds back the end of a text that may become one."""
+    for chat in ("content", "parallel", "plain"):
+        content, calls = CHATS[chat]
+        content = content if TOOL_FORMATS[parser].content or not calls else ""
+        text = content + (TOOL_FORMATS[parser].write(calls) if calls else "")
+        (whole,) = ask(replay, parser, text, tools=TOOLS, stop=[stop])
+        assert (whole.tool_calls(), whole.content.strip()) == (calls, content.strip())
+        for step in STEPS:
+            assert ask(replay, parser, text, step=step, tools=TOOLS, stop=[stop])[0].content == whole.content
+            assert ask(replay, parser, text, step=step, tools=TOOLS, stop=[stop])[0].tool_calls() == calls
+
+
+@pytest.mark.parametrize("parser", ["hermes", "mistral", "deepseek_v31", "llama3_json", "qwen3_coder", "pythonic"])
+@pytest.mark.parametrize("whole_calls", [0, 1])
+def test_a_call_that_is_cut_off_does_not_follow_as_text(replay: openai.OpenAI, parser: str, whole_calls: int) -> None:
+    calls = [PARIS, Call("search", {"query": "one two three", "exact": True})]
+    text = TOOL_FORMATS[parser].write(calls[1 - whole_calls :])
+    text = text[: text.rindex("three")]
+    for step in STEPS:
+        (streamed,) = ask(replay, parser, text, step=step, tools=TOOLS)
+        assert not (streamed.calls and "one two" in streamed.content)
+
+
 @pytest.mark.parametrize("parser", TOOL_FORMATS)
 def test_forced_calls_have_valid_arguments(replay: openai.OpenAI, parser: str) -> None:
     """The grammar makes the model write JSON, in whatever format it would write by itself."""

@@ -31,7 +31,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from handler.engine.engine_client.client_error import PROBLEM, REJECTED, client_error
 from handler.engine.generation.generation import TokenCounts
 from handler.engine.generation.request_cost import COST
-from handler.engine.v1.serving.current_output import one_by_one
+from handler.engine.v1.serving.current_output import SingleTokens
 
 # The counts of the request that the running task answers.
 COUNTED: ContextVar[TokenCounts | None] = ContextVar("counted", default=None)
@@ -75,6 +75,9 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
             and params.structured_outputs is not None
             and llm.vllm_config.kv_transfer_config is None
         )
+        singles = None
+        if by_token and isinstance(params, SamplingParams) and params.output_kind is RequestOutputKind.DELTA:
+            singles = SingleTokens(llm.tokenizer, params)
         guard = getattr(llm, "grammar_guard", None)
         if guard is not None:
             await guard.check(params)
@@ -91,8 +94,8 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                     raise client_error(PROBLEM, "structured_outputs")
                 if cost is not None and cost.searching:
                     _limit_logprobs(output, arguments[1].logprobs)
-                if by_token and arguments[1].output_kind is RequestOutputKind.DELTA:
-                    for single in one_by_one(output, llm.tokenizer):
+                if singles is not None:
+                    for single in singles.of(output):
                         yield single
                 else:
                     yield output

@@ -7,7 +7,8 @@ are empty, or always. `n` choices share one parser. docs/tool-calls.md lists wha
 `complete` keeps a parser's streams, and corrects them:
 
 - Each choice has a parser of its own. `current_output` gives it one token at a time.
-- At the end, what the parser for whole texts found and the stream lacks is sent.
+- At the end, what the parser for whole texts found and the stream lacks is sent. It rejects a call that is cut off,
+  which a stream has begun already. Then nothing more is sent.
 - The parsers in `HELD` send what is wrong, which cannot be taken back. They are not asked. The text is streamed up to a
   mark, and the calls are sent at the end.
 """
@@ -163,6 +164,8 @@ def _plain_text(text: str, marks: Sequence[str]) -> str:
 
 def _rest(stream: _Stream, whole_text: ExtractedToolCallInformation) -> DeltaMessage | None:
     """What a whole reply has, and the stream lacks."""
+    if stream.calls and not whole_text.tools_called:
+        return None
     content = whole_text.content or ""
     if whole_text.tools_called and not content.strip():
         content = ""
