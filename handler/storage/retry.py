@@ -51,6 +51,8 @@ class Retry:
 DOWNLOADS: Final = Retry()
 # The objects of a store, and listings. The reply to a large upload takes long.
 OBJECTS: Final = Retry(attempts=8, wait=60.0)
+# What is read or written as a whole: a lease is lost while a request of its renewal waits for a reply (60 s).
+WHOLE_OBJECTS: Final = Retry(attempts=8, connect=3.0, wait=5.0)
 # Settings and a checkpoint's headers: a few small files, for which a person may wait.
 SMALL_FILES: Final = Retry(attempts=3, connect=3.0, wait=10.0)
 # Calls of other services: SageMaker, KMS, Secrets Manager ...

@@ -19,6 +19,7 @@ CREDENTIAL_CODES = {
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
     "ExpiredToken",
+    "ExpiredTokenException",
     "InvalidToken",
     "TokenRefreshRequired",
     "RequestTimeTooSkewed",
@@ -47,6 +48,8 @@ def translated(where: str, permission: str) -> Iterator[None]:
         raise _from_reply(error, where, permission) from error
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
         raise storage_errors.CredentialsMissing(where, str(error)) from error
+    except (exceptions.SSOError, exceptions.TokenRetrievalError, exceptions.ProfileNotFound) as error:
+        raise storage_errors.CredentialsRefused(where, str(error)) from error
     except exceptions.ParamValidationError as error:
         raise storage_errors.BucketMissing(where, str(error).replace("\n", " ")) from error
     except (exceptions.BotoCoreError, HTTPError) as error:
@@ -60,6 +63,8 @@ def _from_reply(error: ClientError, where: str, permission: str) -> storage_erro
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if code in CREDENTIAL_CODES:
         return storage_errors.CredentialsRefused(where, code)
+    if error.operation_name.startswith("AssumeRole") and status in {400, 403}:  # STS, which gives the credentials
+        return storage_errors.CredentialsRefused(where, f"{error.operation_name}: {code}: {message[:200]}")
     if code == "NoSuchBucket":
         return storage_errors.BucketMissing(where, f"{code}{described.get(NEAR_BUCKET, '')}")
     if code in REGION_CODES or status == 301:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handler.storage.object_store import SMALL, Location, ObjectInfo
+from handler.storage.retry import OBJECTS, WHOLE_OBJECTS, Retry
 from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import Conflict, NotFound, StoreUnavailable, TooLarge
@@ -27,13 +28,14 @@ BODY_ATTEMPTS = 3
 class S3Objects:
     """Implements `ObjectStore`. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server).
 
-    :param client: the client to use. By default one is created with the first request.
+    :param client: the client to use. By default two are created with the first requests: one for objects that are read
+        or written as a whole, and one for the others.
     """
 
     def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:
         self.bucket = bucket
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._client = client
+        self._clients = {} if client is None else dict.fromkeys((OBJECTS, WHOLE_OBJECTS), client)
         self._lock = threading.Lock()
 
     @property
@@ -42,10 +44,13 @@ class S3Objects:
 
     @property
     def client(self) -> S3Client:
+        return self._client_with(OBJECTS)
+
+    def _client_with(self, retry: Retry) -> S3Client:
         with self._lock:
-            if self._client is None:
-                self._client = make_client()
-            return self._client
+            if retry not in self._clients:
+                self._clients[retry] = make_client(retry)
+            return self._clients[retry]
 
     def location(self, key: str) -> Location:
         return Location(self._uri(key), bucket=self.bucket, key=self.prefix + key)
@@ -61,7 +66,7 @@ class S3Objects:
 
     def _get(self, key: str, limit: int) -> tuple[bytes, str]:
         with translated(self._uri(key), "s3:GetObject"):
-            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)
+            reply = self._client_with(WHOLE_OBJECTS).get_object(Bucket=self.bucket, Key=self.prefix + key)
             with closing(reply["Body"]) as stream:
                 if reply["ContentLength"] > limit:
                     raise TooLarge(self._uri(key), reply["ContentLength"], limit)
@@ -76,9 +81,8 @@ class S3Objects:
         for attempt in range(CONDITIONAL_ATTEMPTS):
             try:
                 with translated(self._uri(key), "s3:PutObject"):
-                    return self.client.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=body, **condition)[
-                        "ETag"
-                    ]
+                    client = self._client_with(WHOLE_OBJECTS)
+                    return client.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=body, **condition)["ETag"]
             except (Conflict, NotFound) as error:
                 content, etag = self._content(key, len(body))
                 if content == body:
@@ -128,7 +132,7 @@ class S3Objects:
 
     def head(self, key: str) -> ObjectInfo:
         with translated(self._uri(key), "s3:GetObject"):
-            reply = self.client.head_object(Bucket=self.bucket, Key=self.prefix + key)
+            reply = self._client_with(WHOLE_OBJECTS).head_object(Bucket=self.bucket, Key=self.prefix + key)
         return ObjectInfo(key, reply["ContentLength"], reply["LastModified"].timestamp(), reply["ETag"])
 
     def _content(self, key: str, limit: int) -> tuple[bytes | None, str]:

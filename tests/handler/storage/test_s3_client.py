@@ -6,13 +6,23 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import (
+    ClientError,
+    NoCredentialsError,
+    ProfileNotFound,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
 from botocore.stub import Stubber
 
+from handler.artifacts.lease.lease import MARGIN, RENEWALS, SECONDS
 from handler.config.loading import file_reader
-from handler.storage.retry import OBJECTS, SMALL_FILES, Retry
+from handler.storage import s3_objects
+from handler.storage.retry import OBJECTS, SMALL_FILES, WHOLE_OBJECTS, Retry
 from handler.storage.s3_client import make_client, tell_missing_objects
+from handler.storage.s3_errors import translated
 from handler.storage.s3_objects import S3Objects
-from handler.storage.storage_errors import AccessDenied, NotFound
+from handler.storage.storage_errors import AccessDenied, CredentialsMissing, CredentialsRefused, NotFound
 
 KEY = "store/entry/manifest.json"
 
@@ -56,9 +66,51 @@ def test_a_settings_file_that_is_not_listed_is_missing(client: Any, monkeypatch:
         assert file_reader.fetch(f"s3://bucket/{KEY}") is None
 
 
-@pytest.mark.parametrize("retry", [OBJECTS, SMALL_FILES])
+@pytest.mark.parametrize("retry", [OBJECTS, SMALL_FILES, WHOLE_OBJECTS])
 def test_a_client_tries_as_often_and_as_long_as_the_table_says(retry: Retry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     config = vars(make_client(retry).meta.config)
     assert config["retries"] == {"mode": "standard", "total_max_attempts": retry.attempts}
     assert (config["connect_timeout"], config["read_timeout"]) == (retry.connect, retry.wait)
+
+
+def test_a_renewal_without_a_reply_is_sent_again_before_its_lease_is_lost(
+    aws: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Retry] = []
+
+    def made(retry: Retry) -> Any:
+        asked.append(retry)
+        raise NoCredentialsError
+
+    monkeypatch.setattr(s3_objects, "make_client", made)
+    objects = S3Objects("bucket", "store")
+    with pytest.raises(CredentialsMissing):
+        objects.put("leases/a", b"", if_match="1")
+    with pytest.raises(CredentialsMissing):
+        objects.get("leases/a")
+    assert set(asked) == {WHOLE_OBJECTS}
+    held = SECONDS * (1 - MARGIN)
+    assert SECONDS / RENEWALS + 3 * WHOLE_OBJECTS.wait < held
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        UnauthorizedSSOTokenError(),
+        TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed"),
+        ProfileNotFound(profile="modle"),
+        ClientError(
+            {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}},  # type: ignore[typeddict-item]  # the rest is not read
+            "AssumeRoleWithWebIdentity",
+        ),
+        ClientError(
+            {"Error": {"Code": "ExpiredTokenException"}, "ResponseMetadata": {"HTTPStatusCode": 400}},  # type: ignore[typeddict-item]  # the rest is not read
+            "AssumeRole",
+        ),
+    ],
+)
+def test_credentials_that_cannot_be_had_are_no_outage(problem: Exception) -> None:
+    """A start would wait for the end of an outage."""
+    with pytest.raises(CredentialsRefused, match=r"s3://b/k .*credentials"), translated("s3://b/k", "s3:GetObject"):
+        raise problem
