@@ -104,7 +104,10 @@ def unpin(store: str, key: str) -> None:
 @click.option("--keep", type=click.IntRange(min=0), help="Keep so many newest entries of each kind, instead of a KEY.")
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
-    """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more."""
+    """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more.
+
+    With a KEY, every byte of the entry is read, and its damaged objects are deleted at once.
+    """
     if bool(key) == (older_than is not None or keep is not None):
         raise click.UsageError("Give a KEY, or --older-than or --keep.")
     from handler.artifacts.store.garbage_collection import expired
@@ -117,6 +120,9 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
         selected = [(kind, name) for kind, name, _ in expired(opened.objects, older_than=seconds, keep=keep)]
     pinned = False
     for kind, name in selected:
+        # Damaged objects go before their entry, so that `rm` can be repeated after a failure.
+        if key and not dry_run and not opened.pinned(name, kind) and (damaged := opened.delete_damaged(name, kind)):
+            click.echo(f"Deleted damaged objects of {kind} {name}: {damaged}.")
         gone = not dry_run and opened.delete(name, kind)
         pinned = pinned or not (gone or dry_run)
         click.echo(f"{'Would delete' if dry_run else 'Deleted' if gone else 'Pinned, and so kept:'} {kind} {name}.")

@@ -49,6 +49,19 @@ def test_a_broken_entry_is_deleted_by_its_key_and_collecting_works_again(store: 
     assert run("store", "rm", store.as_uri(), "--keep", "9").exit_code == 0
 
 
+def test_a_damaged_entry_that_is_removed_and_published_again_is_sound(store: Path) -> None:
+    """As the error of a start with a damaged entry advises."""
+    (damaged,) = (file for file in store.glob("objects/*/*"))
+    damaged.write_bytes(b"abd")
+    assert run("store", "verify", store.as_uri(), SOUND).exit_code == 1
+    assert run("store", "rm", store.as_uri(), BROKEN).exit_code == 0
+    result = run("store", "rm", store.as_uri(), SOUND)
+    assert result.exit_code == 0, result.output
+    assert f"Deleted damaged objects of graph {SOUND}: 1." in result.output
+    ArtifactStore.open(store.as_uri()).publish(store.parent / "artifacts", CompileInputs(SOUND, "graph", {}))
+    assert run("store", "verify", store.as_uri(), SOUND).exit_code == 0
+
+
 def test_verifying_a_broken_entry_says_what_is_broken(store: Path) -> None:
     result = run("store", "verify", store.as_uri(), BROKEN)
     assert result.exit_code == 1

@@ -19,7 +19,14 @@ from handler.artifacts.store.manifest_signature import Signer
 from handler.artifacts.store.publication import CompileInputs, publish
 from handler.storage.object_store import Location, ObjectStore, size_of
 from handler.storage.open_store import open_objects
-from handler.storage.storage_errors import ArtifactError, InvalidManifest, NotFound, SignatureRefused, TooLarge
+from handler.storage.storage_errors import (
+    ArtifactError,
+    Conflict,
+    InvalidManifest,
+    NotFound,
+    SignatureRefused,
+    TooLarge,
+)
 from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 AT_ONCE = 8
@@ -115,6 +122,31 @@ class ArtifactStore:
         if self.pinned(key, kind):
             return False
         self.objects.delete(object_names.manifest_name(kind, key))
+        return True
+
+    def delete_damaged(self, key: str, kind: str) -> int:
+        """Deletes the objects of an entry whose content does not have their digest. Returns how many.
+
+        No entry can use such an object, and a publication would keep it if it has the right size. Reads every byte. If
+        the manifest cannot be read, its objects are unknown and stay.
+        """
+        try:
+            manifest = self._read(object_names.manifest_name(kind, key))
+        except (NotFound, InvalidManifest, SignatureRefused, TooLarge):
+            return 0
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="damaged") as pool:
+            return sum(pool.map(self._delete_if_damaged, {file.digest for file in manifest.files}))
+
+    def _delete_if_damaged(self, digest: str) -> bool:
+        name = object_names.object_name(digest)
+        try:
+            etag = self.objects.head(name).etag
+            # Only the digest counts: size and parts come from the manifest, which may itself be wrong.
+            if FileEntry.of_chunks(self.objects.read(name), name).digest == digest:
+                return False
+            self.objects.delete(name, if_match=etag)
+        except (NotFound, Conflict):
+            return False  # missing, or written again in the meantime
         return True
 
     def collect(self, grace: float = GRACE) -> Collected:

@@ -160,13 +160,42 @@ def test_verify_names_what_is_damaged(store: ArtifactStore, tmp_path: Path) -> N
 
 def test_replacing_heals_damaged_objects(store: ArtifactStore, directory: Path) -> None:
     manifest = store.publish(directory, ingredients())
-    name = layout.object_name(manifest.files[1].digest)
-    body = bytearray(store.objects.get(name)[0])
-    body[100] ^= 1
-    store.objects.put(name, bytes(body))
+    damage(store, manifest.files[1].digest)
     assert store.verify(KEY, "graph") != ()
     store.publish(directory, ingredients(), replace=True)
     assert store.verify(KEY, "graph") == ()
+
+
+def damage(store: ArtifactStore, digest: str) -> None:
+    """Changes a byte of an object. Its size stays."""
+    name = layout.object_name(digest)
+    body = bytearray(store.objects.get(name)[0])
+    body[100] ^= 1
+    store.objects.put(name, bytes(body))
+
+
+def test_after_damaged_objects_are_deleted_a_publication_makes_a_sound_entry(
+    store: ArtifactStore, directory: Path
+) -> None:
+    configuration, model = store.publish(directory, ingredients()).files
+    damage(store, model.digest)
+    assert store.delete_damaged(KEY, "graph") == 1
+    assert object_names(store) == {layout.object_name(configuration.digest)}
+    assert store.delete_damaged(KEY, "graph") == 0
+    assert store.delete(KEY, "graph")
+    store.publish(directory, ingredients())
+    assert store.verify(KEY, "graph") == ()
+
+
+def test_a_manifest_that_lies_about_sizes_deletes_no_sound_object(store: ArtifactStore, directory: Path) -> None:
+    """Other entries may use it."""
+    store.publish(directory, ingredients())
+    name = layout.manifest_name("graph", KEY)
+    document = json.loads(store.objects.get(name)[0])
+    document["manifest"]["files"][1]["size"] += 1
+    store.objects.put(name, json.dumps(document).encode())
+    assert [damage.path for damage in store.verify(KEY, "graph")] == ["model.pt"]
+    assert store.delete_damaged(KEY, "graph") == 0
 
 
 def test_with_a_key_only_what_it_signed_is_read(objects: ObjectStore, directory: Path) -> None:
