@@ -163,7 +163,8 @@ class SignatureRefused(LocatedError):
 
     code = "artifact_signature_refused"
     text = (
-        "{where} is rejected: {problem}. Publish it again with the configured key, or configure the key that signed it."
+        "{where} is rejected: {problem}. A start with ENDPOINT_ON_MISS=compile replaces it. "
+        "Or configure the key that signed it."
     )
 
 

@@ -76,6 +76,8 @@ class NeffCache:
     def __init__(self, root: Path, store: NeffStore, compiler: str | None = None) -> None:
         self.root, self._store, self._compiler = root, store, compiler
         self._layout = store.layout
+        # Names of modules that the store has and that could not be downloaded.
+        self._refused: set[str] = set()
 
     def clean(self) -> Counter[ModuleState]:
         """Removes modules that would make the next compile fail. Call it only when no compile is running here.
@@ -115,18 +117,24 @@ class NeffCache:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             names = [name for name in self._store.names(compiler) if name not in present]
             newest = names[:most_modules]
-            for module in pool.map(lambda name: _try(partial(self._store.read, compiler, name)), newest):
+            modules = pool.map(lambda name: _try(partial(self._store.read, compiler, name)), newest)
+            for name, module in zip(newest, modules, strict=True):
                 if isinstance(module, StoredModule) and module.size <= most_bytes:
                     most_bytes -= module.size
                     chosen.append(module)
                 elif isinstance(module, str):
                     problems.append(module)
+                    self._refused.add(name)
             brought = list(pool.map(lambda module: _try(partial(self._store.bring, module, directory)), chosen))
         problems += [problem for problem in brought if isinstance(problem, str)]
+        self._refused |= {module.module for module, problem in zip(chosen, brought, strict=True) if problem is not None}
         return NeffTransfer(brought.count(None), tuple(problems))
 
     def save(self) -> NeffTransfer:
-        """Uploads every finished module that the store does not have. A failure of the store is only reported."""
+        """Uploads every finished module that the store does not have, or of which it has a damaged or rejected copy.
+
+        A failure of the store is only reported.
+        """
         finished = self.finished()
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             saved = list(pool.map(self._save, finished))
@@ -134,7 +142,9 @@ class NeffCache:
 
     def _save(self, module: Path) -> bool | str:
         version = self._layout.version(module, self._compiler)
-        return False if version is None else _try(partial(self._store.save, version, module))
+        if version is None:
+            return False
+        return _try(partial(self._store.save, version, module, replace=module.name in self._refused))
 
     @contextmanager
     def shared(self) -> Iterator[None]:

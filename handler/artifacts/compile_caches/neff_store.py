@@ -27,7 +27,14 @@ from blake3 import blake3
 from handler.artifacts.store.manifest import FileEntry
 from handler.artifacts.store.manifest_signature import Signature, Signer
 from handler.storage.object_store import ObjectStore, size_of
-from handler.storage.storage_errors import Conflict, DigestMismatch, InvalidManifest
+from handler.storage.storage_errors import (
+    Conflict,
+    DigestMismatch,
+    InvalidManifest,
+    NotFound,
+    SignatureRefused,
+    TooLarge,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +174,19 @@ class NeffStore:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
-    def save(self, compiler: str, directory: Path) -> bool:
-        """Uploads a finished module. Returns False if the store already has it."""
+    def save(self, compiler: str, directory: Path, *, replace: bool = False) -> bool:
+        """Uploads a finished module. Returns False if the store already has it.
+
+        A module that cannot be read, or lacks a file, is replaced.
+
+        :param replace: replace a module that looks complete as well, because its content is damaged.
+        """
         name = self._name(compiler, directory.name)
-        if size_of(self._objects, name) is not None:
+        try:
+            etag = self._objects.head(name).etag
+        except NotFound:
+            etag = None
+        if etag and not replace and self._complete(compiler, directory.name):
             return False
         files = []
         for path in sorted(directory.iterdir()):
@@ -181,10 +197,19 @@ class NeffStore:
         body = msgspec.json.encode(StoredModule(SCHEMA, compiler, directory.name, tuple(files)))
         signature = self._signer.sign(body) if self._signer is not None else None
         try:
-            self._objects.put(name, msgspec.json.encode(_Envelope(msgspec.Raw(body), signature)), if_absent=True)
+            envelope = msgspec.json.encode(_Envelope(msgspec.Raw(body), signature))
+            self._objects.put(name, envelope, if_absent=etag is None, if_match=etag)
         except Conflict:
             return False
         return True
+
+    def _complete(self, compiler: str, name: str) -> bool:
+        """Whether a module can be read, and each of its files is there in its size."""
+        try:
+            module = self.read(compiler, name)
+        except (NotFound, InvalidManifest, SignatureRefused, TooLarge):
+            return False
+        return all(size_of(self._objects, _object(file.digest)) == file.size for file in module.files)
 
     def _fetch(self, file: _File, path: Path) -> None:
         digest, size = blake3(), 0

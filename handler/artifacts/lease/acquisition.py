@@ -29,7 +29,14 @@ from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 from handler.storage.object_store import size_of
-from handler.storage.storage_errors import ArtifactError, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
+from handler.storage.storage_errors import (
+    ArtifactError,
+    DigestMismatch,
+    EntryDamaged,
+    NotFound,
+    SignatureRefused,
+    StoreUnavailable,
+)
 
 LEASES = "leases/"
 # Manifests that are read to explain a miss. A store that many models share can have thousands.
@@ -103,6 +110,7 @@ class Acquisition:
         self._polled: tuple[ArtifactKey, Contender] | None = None
         self._last_event: object = None
         self._vanished = False
+        self._refused: set[str] = set()
 
     @contextmanager
     def turn(self) -> Iterator[Entries | LeasedCompile]:
@@ -113,6 +121,7 @@ class Acquisition:
         found. So take turns in a loop until one has come to its end.
 
         :raises NoEntry: there is no entry, and the policy is to fail.
+        :raises SignatureRefused: the entry is not signed with the configured key, and the policy is to fail.
         :raises FailedBefore: the compile failed recently, on this instance or another.
         :raises AcquireTimedOut: the deadline passed.
         :raises EntryDamaged: an object is missing for the second time, is cut short, or has another content.
@@ -197,9 +206,21 @@ class Acquisition:
 
     def _find(self) -> tuple[Entries, tuple[ArtifactKey, ...]]:
         """The entries of the keys, and the keys that have none."""
-        looked_up = [(key, self._store.find(key.digest, key.kind)) for key in self._keys]
+        looked_up = [(key, self._entry(key)) for key in self._keys]
         missing = tuple(key for key, entry in looked_up if entry is None)
         return tuple(entry for _, entry in looked_up if entry is not None), missing
+
+    def _entry(self, key: ArtifactKey) -> Manifest | None:
+        """The entry of a key. One with a refused signature counts as none if it is to be replaced by a compile."""
+        try:
+            return self._store.find(key.digest, key.kind)
+        except SignatureRefused as error:
+            if self._options.on_miss is OnMiss.FAIL:
+                raise
+            if key.digest not in self._refused:
+                self._refused.add(key.digest)
+                self._emit({"event": "artifact_signature_refused", "key": key.digest, "problem": error.message})
+            return None
 
     def _failed_restore(self, entries: Entries, error: ArtifactError) -> str:
         """What to wait for after a restore that failed.

@@ -21,7 +21,14 @@ from handler.artifacts.store.manifest_signature import Signer
 from handler.json_value import Json
 from handler.storage.object_store import ObjectStore, size_of
 from handler.storage.safe_paths import confined_all
-from handler.storage.storage_errors import ChangedFile, Conflict, InvalidManifest, NotFound, UnsafePath
+from handler.storage.storage_errors import (
+    ChangedFile,
+    Conflict,
+    InvalidManifest,
+    NotFound,
+    SignatureRefused,
+    UnsafePath,
+)
 from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress, ignore_bytes
 
 AT_ONCE = 8
@@ -54,7 +61,8 @@ def publish(
     A `weights` entry contains the shards (`weights/*.safetensors`), a `graph` entry everything else.
 
     :param progress: called with the bytes done and the total.
-    :param replace: replace a usable entry as well, for example one with damaged objects.
+    :param replace: replace a usable entry as well, for example one with damaged objects. An entry that is broken, or
+        not signed with the signer's key, is always replaced.
     :raises ChangedFile: a process still writes to the directory.
     :raises UnsafePath: the directory contains a link or a device.
     """
@@ -155,8 +163,8 @@ def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | N
             winner = decode(present, objects.location(name).uri, signer)
             if not replace:
                 return winner
-        except InvalidManifest:
-            pass  # no reader can use it, so it is replaced
+        except (InvalidManifest, SignatureRefused):
+            pass  # no reader with this key can use it, so it is replaced
         objects.put(name, body, if_match=etag)
     return manifest
 

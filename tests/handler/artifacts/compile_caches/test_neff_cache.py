@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,15 +118,65 @@ def test_the_limit_keeps_the_newest(objects: ObjectStore, here: Path, there: Pat
     assert NeffCache(there, NeffStore(objects)).bring(COMPILER, **limit).modules == 1
 
 
-def test_with_a_key_only_signed_modules_are_brought(objects: ObjectStore, here: Path, there: Path) -> None:
+def test_with_a_key_only_signed_modules_are_brought(
+    objects: ObjectStore, here: Path, there: Path, tmp_path: Path
+) -> None:
     signer = SecretSigner(b"0123456789abcdef")
     module(here, "MODULE_1+a")
     NeffCache(here, NeffStore(objects)).save()
-    module(here, "MODULE_2+a", b"signed")
-    NeffCache(here, NeffStore(objects, signer)).save()
+    module(tmp_path / "signed", "MODULE_2+a", b"signed")
+    NeffCache(tmp_path / "signed", NeffStore(objects, signer)).save()
     brought = NeffCache(there, NeffStore(objects, signer)).bring(COMPILER)
     assert names(there) == {"MODULE_2+a"}
     assert "not signed" in brought.refused[0]
+
+
+def _unsigned(objects: ObjectStore) -> None:
+    for info in list(objects.list("neff/modules/")):
+        envelope = json.loads(objects.get(info.key)[0])
+        objects.put(info.key, json.dumps({**envelope, "signature": None}).encode())
+
+
+def _cut_list(objects: ObjectStore) -> None:
+    for info in list(objects.list("neff/modules/")):
+        objects.put(info.key, b"{")
+
+
+def _expired(objects: ObjectStore) -> None:
+    for info in list(objects.list("neff/objects/")):
+        objects.delete(info.key)
+
+
+def _damaged(objects: ObjectStore) -> None:
+    for info in list(objects.list("neff/objects/")):
+        objects.put(info.key, b"x" * info.size)
+
+
+@pytest.mark.parametrize("broken", [_unsigned, _cut_list, _expired, _damaged])
+def test_a_module_that_cannot_be_brought_is_replaced_by_the_next_compile(
+    objects: ObjectStore, here: Path, there: Path, tmp_path: Path, broken: Callable[[ObjectStore], None]
+) -> None:
+    store = NeffStore(objects, SecretSigner(b"0123456789abcdef"))
+    module(here)
+    NeffCache(here, store).save()
+    broken(objects)
+    with NeffCache(there, store, COMPILER).shared():
+        assert names(there) == set()
+        module(there)
+    assert NeffCache(tmp_path / "third", store).bring(COMPILER).modules == 1
+
+
+@pytest.mark.parametrize("broken", [_unsigned, _cut_list, _expired])
+def test_a_module_that_cannot_be_read_is_replaced_though_nobody_tried_to_bring_it(
+    objects: ObjectStore, here: Path, there: Path, broken: Callable[[ObjectStore], None]
+) -> None:
+    """Only the newest are brought."""
+    store = NeffStore(objects, SecretSigner(b"0123456789abcdef"))
+    module(here)
+    NeffCache(here, store).save()
+    broken(objects)
+    assert NeffCache(here, store).save().modules == 1
+    assert NeffCache(there, store).bring(COMPILER).modules == 1
 
 
 def test_a_module_that_names_a_path_is_refused(objects: ObjectStore, there: Path) -> None:

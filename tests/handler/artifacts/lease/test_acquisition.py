@@ -15,6 +15,7 @@ from handler.artifacts.lease.lease import Contender
 from handler.artifacts.lease.negative_entries import SECONDS, name_of
 from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.manifest_signature import SecretSigner
 from handler.artifacts.store.object_names import manifest_name, object_name
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
@@ -25,6 +26,7 @@ from handler.storage.storage_errors import (
     DigestMismatch,
     EntryDamaged,
     NotFound,
+    SignatureRefused,
     StoreUnavailable,
 )
 from tests.handler.artifacts.acquire_program import Acquired, Compilation, acquire
@@ -158,6 +160,19 @@ def test_on_miss_fail(start: Start, second: Start) -> None:
     with pytest.raises(NoEntry, match=r"max_model_len 4096 -> 8192.*ENDPOINT_ON_MISS to 'compile'"):
         second.run(GRAPH, on_miss=OnMiss.FAIL)
     assert not second.compiled
+
+
+def test_after_a_signing_key_is_set_a_start_compiles_and_replaces_what_is_not_signed(
+    start: Start, second: Start, objects: Objects
+) -> None:
+    start.run()
+    second.store = ArtifactStore(objects, SecretSigner(b"k" * 32))
+    with pytest.raises(SignatureRefused, match=r"not signed.*ENDPOINT_ON_MISS=compile replaces it"):
+        second.run(on_miss=OnMiss.FAIL)
+    assert second.run().published
+    assert [event["key"] for event in second.told("artifact_signature_refused")] == [GRAPH.digest, WEIGHTS.digest]
+    assert "not signed" in str(second.told("artifact_signature_refused")[0]["problem"])
+    assert not second.run(on_miss=OnMiss.FAIL).compiled
 
 
 def test_on_miss_wait_takes_what_another_publishes(start: Start, second: Start, time: ManualTime) -> None:

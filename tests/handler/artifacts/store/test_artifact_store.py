@@ -218,3 +218,14 @@ def test_with_a_key_only_what_it_signed_is_read(objects: ObjectStore, directory:
     objects.put(name, manifests.encode(published))
     with pytest.raises(SignatureRefused, match="not signed"):
         signed.find(KEY, "graph")
+
+
+@pytest.mark.parametrize("earlier", [None, SecretSigner(b"o" * 32)], ids=["unsigned", "another key"])
+def test_a_publication_replaces_an_entry_that_is_not_signed_with_its_key(
+    objects: ObjectStore, directory: Path, earlier: SecretSigner | None
+) -> None:
+    ArtifactStore(objects, earlier).publish(directory, ingredients())
+    signed = ArtifactStore(objects, SecretSigner(b"k" * 32))
+    published = signed.publish(directory, ingredients(lnc=1))
+    assert signed.find(KEY, "graph") == published
+    assert published.fields == {"lnc": 1}
