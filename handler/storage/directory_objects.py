@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ from handler.storage.storage_errors import AccessDenied, Conflict, NotFound, Sto
 
 CHUNK = 1024 * 1024
 # Holds the temporary files and the lock. Listings skip it.
-WORK = ".work"
+WORK, LOCK = ".work", "lock"
 
 
 class DirectoryObjects:
@@ -94,6 +94,23 @@ class DirectoryObjects:
             status = self._path(key).stat()
             return ObjectInfo(key, status.st_size, status.st_mtime, _etag(status))
 
+    def delete_interrupted(self, before: float) -> tuple[int, ...]:
+        """Deletes the temporary files of writers that were killed. Returns their sizes.
+
+        :param before: seconds since the epoch, by the file system's clock. Files that were written to since then stay.
+        """
+        sizes: list[int] = []
+        with self._errors(WORK, "write"):
+            for path in self._work().iterdir():
+                try:
+                    status = path.stat()
+                    if path.name != LOCK and status.st_mtime <= before:
+                        path.unlink()
+                        sizes.append(status.st_size)
+                except FileNotFoundError:
+                    continue  # its writer has finished in the meantime
+        return tuple(sizes)
+
     def _path(self, key: str) -> Path:
         return self.root / confined(key)
 
@@ -109,17 +126,18 @@ class DirectoryObjects:
 
     @contextmanager
     def _temporary(self) -> Iterator[Path]:
-        descriptor, name = tempfile.mkstemp(dir=self._work())
-        os.close(descriptor)
+        """A new file. It has the mode that the umask gives, and not 0600 as `mkstemp`: other users may read a store."""
+        temporary = self._work() / uuid.uuid4().hex
+        temporary.touch(exist_ok=False)
         try:
-            yield Path(name)
+            yield temporary
         finally:
-            Path(name).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Lets one writer at a time, of all processes and threads, check a condition. Held for as long as a rename."""
-        with open(self._work() / "lock", "wb") as lock:
+        with open(self._work() / LOCK, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

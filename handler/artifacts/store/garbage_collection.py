@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from handler.artifacts.store import object_names
 from handler.artifacts.store.gc_marks import GRACE, Marks, MarkState
 from handler.artifacts.store.manifest import decode
+from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectInfo, ObjectStore, supports_conditions
 from handler.storage.storage_errors import ConditionsIgnored, NotFound
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The result of a collection: deleted objects and their bytes, and objects marked for deletion by a later one."""
+    """The result of a collection: deleted objects and their bytes, and objects marked for deletion by a later one.
+
+    The temporary files of a store in a directory count as objects.
+    """
 
     deleted: int = 0
     deleted_bytes: int = 0
@@ -51,7 +55,8 @@ def expired(
 def collect(objects: ObjectStore, grace: float = GRACE) -> Collected:
     """Deletes unreferenced objects that were marked at least `grace` seconds ago, and marks those that are not.
 
-    So an object is deleted by the second collection after its entry.
+    So an object is deleted by the second collection after its entry. In a directory, the temporary files of killed
+    writers are deleted as well, once they are that old. In S3 a lifecycle rule of the bucket does this.
 
     :raises InvalidManifest: a manifest cannot be read, so it is unknown what it refers to. Delete it first.
     :raises ConditionsIgnored: the store does not support conditional writes, which a claim needs.
@@ -81,6 +86,9 @@ def collect(objects: ObjectStore, grace: float = GRACE) -> Collected:
     for digest, info in listed.items():
         if digest not in referenced and digest not in earlier and now - info.modified >= grace:
             marked += marks.mark(digest, None)
+    if isinstance(objects, DirectoryObjects):
+        sizes = objects.delete_interrupted(now - grace)
+        deleted, deleted_bytes = deleted + len(sizes), deleted_bytes + sum(sizes)
     return Collected(deleted, deleted_bytes, marked)
 
 

@@ -147,6 +147,19 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
             os.seteuid(0)
 
 
+def test_objects_in_a_directory_may_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(0o600)
+    objects = DirectoryObjects(tmp_path / "store")
+    for umask, mode in ((0o022, 0o644), (0o027, 0o640)):
+        before = os.umask(umask)
+        try:
+            objects.put("small", b"x")
+            objects.upload("large", tmp_path / "file")
+        finally:
+            os.umask(before)
+        assert [(tmp_path / "store" / name).stat().st_mode & 0o777 for name in ("small", "large")] == [mode, mode]
+
+
 def test_uris(tmp_path: Path) -> None:
     s3 = open_objects("s3://bucket/a/b/")
     assert isinstance(s3, S3Objects)

@@ -114,6 +114,31 @@ def test_an_object_younger_than_the_grace_period_stays(store: ArtifactStore, dir
     assert len(object_names(store)) == 2
 
 
+def test_what_a_killed_writer_left_in_a_directory_goes_after_the_grace_period(
+    directory: Path, tmp_path: Path, at: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(source: Path, target: Path) -> None:
+        target.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    root = tmp_path / "store"
+    store = ArtifactStore.open(root.as_uri())
+    store.publish(directory, ingredients())
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfile", killed)
+        patch.setattr(Path, "unlink", lambda path, missing_ok: None)
+        with pytest.raises(KeyboardInterrupt):
+            store.objects.upload("objects/large", directory / "model.pt")
+    left = {path.name for path in (root / ".work").iterdir()}
+    assert len(left - {"lock"}) == 1
+    assert store.collect() == collection.Collected()
+    assert {path.name for path in (root / ".work").iterdir()} == left
+    at(GRACE + 60)
+    assert store.collect() == collection.Collected(1, 4)
+    assert {path.name for path in (root / ".work").iterdir()} == {"lock"}
+    assert store.verify(KEY, "graph") == ()
+
+
 def test_a_publication_keeps_what_it_needs(store: ArtifactStore, directory: Path, at: Callable[[float], None]) -> None:
     store.publish(directory, ingredients())
     store.delete(KEY, "graph")
