@@ -37,6 +37,7 @@ from handler.storage.storage_errors import (
     SignatureRefused,
     StoreUnavailable,
 )
+from handler.storage.transfer.download_directory import boot_id
 
 LEASES = "leases/"
 # Manifests that are read to explain a miss. A store that many models share can have thousands.
@@ -68,6 +69,7 @@ class AcquisitionOptions:
         the mean, so that a fleet that started together does not poll together. 1,000 instances send 100 requests a
         second.
     :param machine: the machine that compiles (instance type, host name), for manifests, leases and messages.
+    :param boot: this host's boot id, which tells it from others.
     :param environ: the process's variables. Their secrets are removed from the record of a failed compile.
     """
 
@@ -76,6 +78,7 @@ class AcquisitionOptions:
     poll: float = 10.0
     machine: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
+    boot: str = field(default_factory=boot_id)
 
     @property
     def machine_name(self) -> str:
@@ -104,8 +107,8 @@ class Acquisition:
         self._store, self._keys, self._deadline = store, tuple(keys), deadline
         self._options, self._emit = options or AcquisitionOptions(), emit
         self._clock, self._random = clock or RealClock(), random or Random()
-        environ, signer = self._options.environ, store.signer
-        self._failures = NegativeEntries(store.objects, self._clock, environ=environ, signer=signer)
+        environ, boot = self._options.environ, self._options.boot
+        self._failures = NegativeEntries(store.objects, self._clock, environ=environ, signer=store.signer, boot=boot)
         self._began = self._clock.now()
         self._polled: tuple[ArtifactKey, Contender] | None = None
         self._last_event: object = None
@@ -162,7 +165,7 @@ class Acquisition:
         first = missing[0]
         if self._options.on_miss is OnMiss.FAIL:
             raise NoEntry(self._store.uri, self._explain(first))
-        self._failures.require_none(first, self._options.machine_name)
+        self._failures.require_none(first)
         if self._polled is None or self._polled[0] != first:
             self._polled = first, self._contender(first)
             if self._is_held(self._polled[1]):
@@ -187,7 +190,7 @@ class Acquisition:
             entries, missing = self._find()
             if not missing:
                 return entries
-            self._failures.require_none(missing[0], self._options.machine_name)
+            self._failures.require_none(missing[0])
             self._explain(missing[0])
             stack.pop_all()  # `turn` releases the lease
         machine = self._options.machine

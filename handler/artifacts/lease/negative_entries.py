@@ -20,6 +20,7 @@ from handler.artifacts.store import object_names
 from handler.artifacts.store.manifest_signature import Signature, Signer
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import NotFound, SignatureRefused, TooLarge
+from handler.storage.transfer.download_directory import boot_id
 
 PREFIX = "failures/"
 # For how many seconds a failure is remembered, at most.
@@ -35,7 +36,9 @@ LONGEST_REASON = 500
 
 
 class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """:param crashed_on: the instances on which the compiler crashed or was killed. Empty for any other failure."""
+    """:param crashed_on: the boot ids of the hosts on which the compiler crashed or was killed. Empty for any other
+    failure.
+    """
 
     key: str
     reason: str
@@ -60,23 +63,26 @@ class NegativeEntries:
 
     :param environ: the process's variables. Their secrets are removed from what is stored.
     :param signer: if given, failures are signed, and only those with its signature count.
+    :param boot: this host's boot id. It identifies the host in the memory of crashes: a host name is the same on every
+        SageMaker host, and another one in every new container.
     """
 
     objects: ObjectStore
     clock: Clock
     environ: Mapping[str, str] = field(default_factory=dict)
     signer: Signer | None = None
+    boot: str = field(default_factory=boot_id)
 
-    def require_none(self, key: ArtifactKey, machine: str = "") -> None:
-        """Returns if this machine may compile the key.
+    def require_none(self, key: ArtifactKey) -> None:
+        """Returns if this host may compile the key.
 
-        A crash of the compiler on one instance holds for that instance only. Another one may try.
+        A crash of the compiler on one host holds for that host only. Another one may try.
 
         :raises FailedBefore: the compile of this key failed, and the failure is still remembered. It never is for more
             than SECONDS, whatever the entry says.
         """
         failure, age = self._read(key)
-        if failure is None or (0 < len(failure.crashed_on) < INSTANCES and machine not in failure.crashed_on):
+        if failure is None or (0 < len(failure.crashed_on) < INSTANCES and self.boot not in failure.crashed_on):
             return
         left = min(failure.seconds, SECONDS) - age
         if left > 0:
@@ -99,13 +105,16 @@ class NegativeEntries:
         return (None, 0.0) if failure.key != key.digest or age < -MAX_SKEW else (failure, max(0.0, age))
 
     def write(self, key: ArtifactKey, error: CompileFailed, machine: str = "") -> None:
-        """Records a failure. It replaces an older one, whose crashes still count."""
+        """Records a failure. It replaces an older one, whose crashes still count.
+
+        :param machine: the machine that compiled, for messages.
+        """
         crashed_on: tuple[str, ...] = ()
         seconds = error.seconds
         if error.crashed:
             earlier, age = self._read(key)
             known = () if earlier is None or age > CRASHES_COUNT else earlier.crashed_on
-            crashed_on = tuple(dict.fromkeys((machine, *known)))[:INSTANCES]
+            crashed_on = tuple(dict.fromkeys((self.boot, *known)))[:INSTANCES]
             seconds = SHORT if len(crashed_on) < INSTANCES else error.seconds
         failure = _Failure(
             key=key.digest,

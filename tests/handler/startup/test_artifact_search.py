@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import platform
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +30,7 @@ from handler.startup import artifact_search as artifacts
 from handler.startup.artifact_search import engine_by_artifacts
 from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import RestoreTimedOut
+from handler.storage.transfer import download_directory
 from handler.storage.transfer.download_directory import locked
 
 GRAPHS = [*graphs({}, 1024, 4), ("decode", 8)]
@@ -105,6 +105,12 @@ def test_an_entry_of_the_native_plugin_holds_what_its_compile_made_and_nothing_e
     assert third.compiled == [2]  # the entry of 8 sequences has one graph, not the four that this machine has seen
 
 
+def another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What starts from now on runs on another host."""
+    (tmp_path / "boot_id").write_text("another boot")
+    monkeypatch.setattr(download_directory, "BOOT_ID", tmp_path / "boot_id")
+
+
 def test_graphs_that_a_failed_compile_finished_are_not_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +122,7 @@ def test_graphs_that_a_failed_compile_finished_are_not_compiled_again(
 
     with pytest.raises(CompileKilled, match="SIGKILL"):
         first.start(dies)
-    monkeypatch.setattr(platform, "node", lambda: "another host")
+    another_host(tmp_path, monkeypatch)
     second = Machine(tmp_path, "two", "native-0.24")
     second.start(second.native)
     assert second.compiled == [1]
@@ -191,7 +197,7 @@ def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(
 
     with pytest.raises(CompileKilled):
         scout.start(no_memory)
-    monkeypatch.setattr(platform, "node", lambda: "another host")
+    another_host(tmp_path, monkeypatch)
     lease = next((tmp_path / "store" / "leases" / "graph").iterdir())
     other = Contender(open_objects(f"file://{tmp_path}/store"), f"leases/graph/{lease.name}", RealClock(), "their-host")
     other.poll()  # the lease that the scout has released

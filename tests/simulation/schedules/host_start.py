@@ -78,7 +78,9 @@ class HostStart:
             ArtifactStore(objects, signer),
             self.keys,
             process.now() + DEADLINE,
-            AcquisitionOptions(lease=self.schedule.lease, poll=self.schedule.poll, machine={"host": process.name}),
+            AcquisitionOptions(
+                lease=self.schedule.lease, poll=self.schedule.poll, machine={"host": process.name}, boot=process.name
+            ),
             emit=heard,
             clock=process,
             random=process.random,

@@ -37,8 +37,8 @@ class SharedStore:
         self.root = root
         self.compiles = 0
 
-    def start(self, machine: str, *outcomes: CompileFailed | None) -> Acquired:
-        """One instance's start. `outcomes`: what its compiles come to."""
+    def start(self, boot: str, *outcomes: CompileFailed | None, host: str = "model.aws.local") -> Acquired:
+        """One instance's start. `outcomes`: what its compiles come to. The default is SageMaker's name of each host."""
         left = list(outcomes)
 
         def compile(compilation: Compilation) -> None:
@@ -49,10 +49,12 @@ class SharedStore:
                 raise outcome
 
         store = ArtifactStore(self.objects, self.signer)
-        options = AcquisitionOptions(machine={"host": machine})
+        options = AcquisitionOptions(machine={"host": host}, boot=boot)
         search = Acquisition(store, (KEY,), self.time.now() + 600, options, clock=self.time, random=Random(0))
         source = source_of(store)
-        return acquire(search, lambda entries, target: restore(entries, source, target), compile, self.root / machine)
+        return acquire(
+            search, lambda entries, target: restore(entries, source, target), compile, self.root / boot / host
+        )
 
     def change(self, **values: Any) -> None:
         """As somebody who may write to the store, but has no key."""
@@ -60,7 +62,7 @@ class SharedStore:
         self.objects.put(name_of(KEY), msgspec.json.encode({**msgspec.json.decode(body), **values}))
 
     def require_none(self) -> None:
-        self.entries.require_none(KEY, "any")
+        self.entries.require_none(KEY)
 
 
 @pytest.fixture
@@ -85,6 +87,17 @@ def test_a_compiler_that_crashes_again_leaves_the_key_to_another_instance(shared
         shared.start("one")
     assert shared.start("two", None).published
     assert not shared.start("one").compiled
+
+
+def test_containers_on_one_host_are_one_instance(shared: SharedStore) -> None:
+    with pytest.raises(CompileFailed):
+        shared.start("one", CRASH, CRASH, host="container-1")
+    with pytest.raises(FailedBefore, match="on container-1"):
+        shared.start("one", host="container-2")
+    shared.time.seconds += SHORT + 1
+    with pytest.raises(CompileFailed):
+        shared.start("one", CRASH, CRASH, host="container-3")
+    assert shared.start("two", None).published
 
 
 def test_an_instance_on_which_it_crashed_tries_again_after_minutes(shared: SharedStore) -> None:
