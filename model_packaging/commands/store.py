@@ -100,11 +100,15 @@ def unpin(store: str, key: str) -> None:
 @command.command("rm")
 @click.argument("store")
 @click.argument("key", required=False)
-@click.option("--older-than", type=AMOUNT, metavar="DAYS", help="Delete entries of that age, instead of a KEY.")
-@click.option("--keep", type=click.IntRange(min=0), help="Keep so many newest entries of each kind, instead of a KEY.")
+@click.option("--older-than", type=AMOUNT, metavar="DAYS", help="Delete entries that are older, instead of a KEY.")
+@click.option(
+    "--keep", type=click.IntRange(min=0), help="Delete all but so many newest entries of each kind, instead of a KEY."
+)
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
     """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more.
+
+    With --older-than and --keep, an entry is deleted if it is older and not among the newest.
 
     With a KEY, every byte of the entry is read, and its damaged objects are deleted at once.
     """

@@ -32,10 +32,12 @@ class Collected:
 def expired(
     objects: ObjectStore, *, older_than: float | None = None, keep: int | None = None
 ) -> list[tuple[str, str, ObjectInfo]]:
-    """Returns kind, key and manifest of the entries that are too old or too many. Pinned entries do not count.
+    """Returns kind, key and manifest of the entries to delete. Pinned entries do not count.
 
-    :param older_than: the age in seconds since the publication, by the store's clock.
-    :param keep: how many of the newest entries of each kind are kept.
+    With both limits, an entry goes if it exceeds both. With none, none goes.
+
+    :param older_than: the age in seconds since the publication, by the store's clock. Entries up to it are kept.
+    :param keep: how many of the newest entries of each kind are kept, whatever their age.
     """
     pinned = {info.key.removeprefix(object_names.PINS) for info in objects.list(object_names.PINS)}
     entries = defaultdict(list)
@@ -43,12 +45,14 @@ def expired(
         name = object_names.of_manifest(info.key)
         if name and "/".join(name) not in pinned:
             entries[name[0]].append((*name, info))
+    if older_than is None and keep is None:
+        return []
     now = _now(objects) if older_than is not None else 0.0
     return [
         entry
         for listed in entries.values()
-        for position, entry in enumerate(sorted(listed, key=lambda entry: entry[2].modified, reverse=True))
-        if (older_than is not None and now - entry[2].modified > older_than) or (keep is not None and position >= keep)
+        for entry in sorted(listed, key=lambda entry: entry[2].modified, reverse=True)[keep or 0 :]
+        if older_than is None or now - entry[2].modified > older_than
     ]
 
 

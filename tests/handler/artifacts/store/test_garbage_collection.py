@@ -74,16 +74,34 @@ def test_by_age(store: ArtifactStore, tmp_path: Path, at: Callable[[float], None
     assert keys(store) == []
 
 
-def test_by_count_the_newest_stay_and_pinned_ones_do_not_count(tmp_path: Path) -> None:
+def numbered_store(tmp_path: Path, count: int) -> ArtifactStore:
+    """A store whose entries are a second apart."""
     store = ArtifactStore.open(f"file://{tmp_path}/store")
-    publish_numbered(store, tmp_path, 5)
-    for number in range(5):
+    publish_numbered(store, tmp_path, count)
+    for number in range(count):
         path = store.objects.location(layout.manifest_name("graph", KEYS[number])).path
         assert path is not None
         os.utime(path, (1000 + number, 1000 + number))
+    return store
+
+
+def test_by_count_the_newest_stay_and_pinned_ones_do_not_count(tmp_path: Path) -> None:
+    store = numbered_store(tmp_path, 5)
     store.pin(KEYS[0], "graph")
     assert expire(store, keep=2) == [KEYS[2], KEYS[1]]
     assert keys(store) == [KEYS[0], KEYS[3], KEYS[4]]
+
+
+def test_by_age_and_count_the_newest_stay_however_old_and_the_young_however_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = numbered_store(tmp_path, 5)
+    monkeypatch.setattr(collection, "_now", lambda objects: 1102.5)
+    assert expire(store, older_than=1.0, keep=5) == []
+    assert expire(store, older_than=100.0, keep=1) == [KEYS[2], KEYS[1], KEYS[0]]
+    assert expire(store, older_than=100.0, keep=0) == []
+    assert expire(store) == []
+    assert keys(store) == [KEYS[3], KEYS[4]]
 
 
 def test_objects_go_with_the_second_collection_a_grace_later(
