@@ -12,7 +12,7 @@ from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 
 ABSENT = "(absent)"
-MOST_NAMED = 12
+MOST_NAMED, MOST_LISTED = 12, 200  # in the sentence, in the event
 # A difference in these fields weighs more: another model is further away than another setting of the same model.
 HEAVY = ("tensors", "model.")
 # Groups whose name is removed from a field, unless two groups have the same field.
@@ -55,6 +55,7 @@ class Miss:
 
     def event(self) -> dict[str, Json]:
         """Returns the explanation as an event. `fields` has few values, so it can be the label of a metric."""
+        listed = self.differences[:MOST_LISTED]
         return {
             "event": "artifact_miss",
             "message": self.text(),
@@ -62,8 +63,8 @@ class Miss:
             "kind": self.kind,
             "nearest": self.nearest,
             "entries": self.entries,
-            "fields": [difference.field for difference in self.differences],
-            "differences": [asdict(difference) for difference in self.differences],
+            "fields": [difference.field for difference in listed],
+            "differences": [asdict(difference) for difference in listed],
         }
 
 

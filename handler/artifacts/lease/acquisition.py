@@ -254,11 +254,13 @@ class Acquisition:
         return error.message
 
     def _explain(self, key: ArtifactKey) -> str:
+        """Explains a miss, in an event and in a sentence. A start goes on, whatever the other entries contain."""
         try:
             miss = explain(key, self._store.entries(key.kind, newest=MOST_COMPARED))
-        except ArtifactError as error:
-            self._emit({"event": "artifact_miss", "key": key.digest, "kind": key.kind, "problem": error.message})
-            return f"No entry for key {key.digest[:16]}; the store's entries cannot be listed: {error.message}"
+        except Exception as error:
+            problem = error.message if isinstance(error, ArtifactError) else f"{type(error).__name__}: {error}"[:300]
+            self._emit({"event": "artifact_miss", "key": key.digest, "kind": key.kind, "problem": problem})
+            return f"No entry for key {key.digest[:16]}; the store's entries cannot be compared: {problem}"
         self._emit(miss.event())
         return miss.text()
 

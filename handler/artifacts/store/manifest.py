@@ -34,6 +34,8 @@ MOST_FILES = 100_000
 MOST_BYTES = SMALL
 # The key's fields and the machine have a few KB. Larger ones were not written by this software and are not decoded.
 MOST_FIELDS_BYTES = 1024 * 1024
+# Values in the key's fields, and how deep they may be nested: they are compared recursively when a miss is explained.
+MOST_FIELDS, DEEPEST_FIELD = 10_000, 64
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -169,7 +171,7 @@ def decode(body: bytes, where: str, signer: Signer | None = None) -> Manifest:
 
     :param where: its URI, for error messages.
     :param signer: if given, a manifest that is not signed with its key is rejected.
-    :raises InvalidManifest: it is not JSON, lacks a field, is too large, or has clashing paths.
+    :raises InvalidManifest: it is not JSON, lacks a field, is too large, is nested too deeply, or has clashing paths.
     :raises SignatureRefused: it is not signed with the key.
     """
     if len(body) > MOST_BYTES:
@@ -198,6 +200,7 @@ def _decode_document(body: bytes, where: str) -> Manifest:
         machine = msgspec.json.decode(document.machine, type=dict[str, str])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidManifest(where, str(error)[:300]) from None
+    _require_small(fields, where)
     try:
         confined_all([file.path for file in document.files])
     except UnsafePath as error:
@@ -213,6 +216,24 @@ def _decode_document(body: bytes, where: str) -> Manifest:
         compile_seconds=document.compile_seconds,
         machine=machine,
     )
+
+
+def _require_small(fields: Json, where: str) -> None:
+    """:raises InvalidManifest: the fields are nested too deeply, or are too many."""
+    count, values = 0, [fields]
+    for _ in range(DEEPEST_FIELD + 1):
+        count += len(values)
+        values = [item for value in values for item in _items(value)]
+        if not values:
+            break
+    else:
+        raise InvalidManifest(where, f"its fields are nested more than {DEEPEST_FIELD} deep")
+    if count > MOST_FIELDS:
+        raise InvalidManifest(where, f"it has {count:,} fields; at most {MOST_FIELDS:,} are allowed")
+
+
+def _items(value: Json) -> Iterable[Json]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

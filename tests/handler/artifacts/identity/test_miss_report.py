@@ -41,6 +41,14 @@ def test_the_event_has_the_same_as_data() -> None:
     assert (event["nearest"], event["entries"]) == ("a" * 64, 1)
 
 
+def test_the_event_is_short_however_much_differs() -> None:
+    many: dict[str, Json] = {f"field {number}": number for number in range(5000)}
+    event = explain(WANTED, [entry("a", {**fields(), **many})]).event()
+    assert isinstance(event["differences"], list)
+    assert len(event["differences"]) == 200
+    assert "and 4988 more" in str(event["message"])
+
+
 def test_an_empty_store_says_so() -> None:
     miss = explain(WANTED, [entry("a", fields(), kind="weights")])
     assert miss.nearest is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -153,6 +154,28 @@ def test_a_miss_in_a_large_store_reads_the_newest_entries(start: Start, second: 
     second.run(GRAPH)
     assert second.told("artifact_miss")[0]["fields"] == ["max_model_len"]
     assert MOST_COMPARED <= objects.asked.count("get manifests") < 2 * MOST_COMPARED
+
+
+def test_no_entry_of_others_ends_a_start(
+    start: Start, second: Start, objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a hostile writer puts into the store is not this start's."""
+    start.run(OTHER)
+    name = manifest_name("graph", OTHER.digest)
+    nested = b'{"a":' * 990 + b"1" + b"}" * 990
+    body = objects.get(name)[0]
+    fields = json.dumps(OTHER.fields, separators=(",", ":")).encode()
+    assert fields in body
+    objects.put(name, body.replace(fields, nested))
+    assert second.run(GRAPH).published
+    assert second.told("artifact_miss")[0]["nearest"] is None
+
+    def fails(*arguments: object) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr("handler.artifacts.lease.acquisition.explain", fails)
+    assert second.run(WEIGHTS).published
+    assert "recursion" in str(second.told("artifact_miss")[-1]["problem"])
 
 
 def test_on_miss_fail(start: Start, second: Start) -> None:

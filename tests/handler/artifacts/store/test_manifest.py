@@ -147,6 +147,41 @@ def test_large_fields_are_refused_without_being_decoded(name: str) -> None:
     assert peak < 8 * len(body)
 
 
+def with_fields(fields: str) -> bytes:
+    return json.dumps(document(fields="here")).replace('"here"', fields).encode()
+
+
+def nested(depth: int, opening: str = '{"a":', closing: str = "}") -> str:
+    return opening * depth + "1" + closing * depth
+
+
+def many(count: int) -> str:
+    return json.dumps({str(number): 1 for number in range(count)})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        nested(manifests.DEEPEST_FIELD + 1),
+        nested(500),
+        f'{{"a": {nested(manifests.DEEPEST_FIELD, "[", "]")}}}',
+        many(manifests.MOST_FIELDS),
+        json.dumps({"a": [0] * manifests.MOST_FIELDS}),
+    ],
+    ids=["one too deep", "500 deep", "lists", "one too many", "a long list"],
+)
+def test_fields_that_are_too_deep_or_too_many_are_refused(fields: str) -> None:
+    with pytest.raises(InvalidManifest, match="fields"):
+        read(with_fields(fields))
+
+
+@pytest.mark.parametrize(
+    "fields", [nested(manifests.DEEPEST_FIELD), many(manifests.MOST_FIELDS - 1)], ids=["deep", "many"]
+)
+def test_fields_up_to_the_limits_are_read(fields: str) -> None:
+    assert read(with_fields(fields)).fields == json.loads(fields)
+
+
 def test_more_files_than_any_entry_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "MOST_FILES", 3)
     with pytest.raises(InvalidManifest, match="4 files"):
