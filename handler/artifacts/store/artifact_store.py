@@ -118,7 +118,10 @@ class ArtifactStore:
         return size_of(self.objects, object_names.pin_name(kind, key)) is not None
 
     def delete(self, key: str, kind: str) -> bool:
-        """Deletes one entry, also a broken one. Returns False if it is pinned. `collect` deletes its objects."""
+        """Deletes one entry, also a broken one. Returns False if it is pinned. `collect` deletes its objects.
+
+        If it is damaged, call `delete_damaged` before.
+        """
         if self.pinned(key, kind):
             return False
         self.objects.delete(object_names.manifest_name(kind, key))
