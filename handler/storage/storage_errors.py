@@ -185,8 +185,8 @@ class EntryDamaged(ArtifactError):
 
     def __init__(self, entries: list[str], error: ArtifactError) -> None:
         super().__init__(
-            f"{error.message} So {' or '.join(entries)} is damaged: delete it with `neuron-endpoint store rm STORE "
-            "KEY`, which deletes its damaged objects as well. The next start compiles it again."
+            f"{error.message} So {' or '.join(entries)} is damaged: delete it with `neuron-endpoint store rm "
+            "--damaged STORE KEY`. The next start compiles it again."
         )
 
 

@@ -71,7 +71,12 @@ def verify(store: str, key: str | None, as_json: bool) -> None:
     else:
         damaged = [f"{fault['kind']} {fault['key'][:16]}: {fault['path']}: {fault['problem']}" for fault in faults]
         total = f"{len(entries)} entries read, {len(faults)} files damaged."
-        click.echo("\n".join([*damaged, *unusable, total]))
+        fix = (
+            ["Delete the damaged entries with `store rm --damaged`: the next start publishes them again."]
+            if faults
+            else []
+        )
+        click.echo("\n".join([*damaged, *unusable, total, *fix]))
     sys.exit(1 if faults or unusable else 0)
 
 
@@ -104,16 +109,21 @@ def unpin(store: str, key: str) -> None:
 @click.option(
     "--keep", type=click.IntRange(min=0), help="Delete all but so many newest entries of each kind, instead of a KEY."
 )
+@click.option("--damaged", is_flag=True, help="Read every byte of KEY's entry first, and delete its damaged objects.")
 @dry_run_option
-def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
+def remove(
+    store: str, key: str | None, older_than: float | None, keep: int | None, damaged: bool, dry_run: bool
+) -> None:
     """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more.
 
     With --older-than and --keep, an entry is deleted if it is older and not among the newest.
 
-    With a KEY, every byte of the entry is read, and its damaged objects are deleted at once.
+    Of a damaged entry, use --damaged: the next start uploads only the objects that the store does not have.
     """
     if bool(key) == (older_than is not None or keep is not None):
         raise click.UsageError("Give a KEY, or --older-than or --keep.")
+    if damaged and not key:
+        raise click.UsageError("--damaged needs a KEY.")
     from handler.artifacts.store.garbage_collection import expired
 
     opened = _open(store)
@@ -125,8 +135,8 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
     pinned = False
     for kind, name in selected:
         # Damaged objects go before their entry, so that `rm` can be repeated after a failure.
-        if key and not dry_run and not opened.pinned(name, kind) and (damaged := opened.delete_damaged(name, kind)):
-            click.echo(f"Deleted damaged objects of {kind} {name}: {damaged}.")
+        if damaged and not dry_run and not opened.pinned(name, kind):
+            click.echo(f"Deleted damaged objects of {kind} {name}: {opened.delete_damaged(name, kind)}.")
         gone = not dry_run and opened.delete(name, kind)
         pinned = pinned or not (gone or dry_run)
         click.echo(f"{'Would delete' if dry_run else 'Deleted' if gone else 'Pinned, and so kept:'} {kind} {name}.")

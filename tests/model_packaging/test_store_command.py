@@ -55,7 +55,7 @@ def test_a_damaged_entry_that_is_removed_and_published_again_is_sound(store: Pat
     damaged.write_bytes(b"abd")
     assert run("store", "verify", store.as_uri(), SOUND).exit_code == 1
     assert run("store", "rm", store.as_uri(), BROKEN).exit_code == 0
-    result = run("store", "rm", store.as_uri(), SOUND)
+    result = run("store", "rm", "--damaged", store.as_uri(), SOUND)
     assert result.exit_code == 0, result.output
     assert f"Deleted damaged objects of graph {SOUND}: 1." in result.output
     ArtifactStore.open(store.as_uri()).publish(store.parent / "artifacts", CompileInputs(SOUND, "graph", {}))
