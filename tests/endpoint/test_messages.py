@@ -11,6 +11,7 @@ import pytest
 
 from sample_model.facts import by_name, load
 from tests.endpoint.serve_process import ServeProcess
+from tests.installed_vllm import version
 
 if TYPE_CHECKING:
     import anthropic
@@ -124,7 +125,11 @@ def test_a_call_that_the_limit_cuts_off_has_what_there_is(client: anthropic.Anth
     for limit in range(1, 25):
         fields = {"tools": TOOLS, "tool_choice": {"type": "tool", "name": "ask"}, "max_tokens": limit}
         reply = client.messages.create(**body_of(fields))
-        assert [(block.type, type(block.input)) for block in reply.content] == [("tool_use", dict)]
+        (block,) = reply.content
+        if block.type == "tool_use":
+            assert type(block.input) is dict
+        else:  # later versions parse what the model has written, which is no call yet
+            assert (block.type, version() == "0.16.0") == ("text", False)
 
 
 def test_a_json_schema_is_kept(client: anthropic.Anthropic) -> None:

@@ -61,6 +61,7 @@ def test_a_shorter_model_refuses_its_former_length_and_a_longer_one_takes_its_ne
     assert "length-beyond-model" not in {finding.code for finding in longer.findings}
 
 
+@pytest.mark.vllm_016("transformers 5 takes a rotary scaling, too")
 def test_rotary_parameters_change_the_length_and_a_rotary_scaling_comes_too_late() -> None:
     assert errors({"rope_parameters": YARN}, SM_VLLM_MAX_MODEL_LEN="8192") == []
     (finding,) = errors({"rope_scaling": YARN}, SM_VLLM_MAX_MODEL_LEN="8192")
