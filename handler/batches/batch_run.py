@@ -50,6 +50,10 @@ def is_ready(state: ServingState) -> bool:
     return state.lifecycle.status.state is ServingStatus.READY
 
 
+def is_draining(state: ServingState) -> bool:
+    return state.lifecycle.status.state is ServingStatus.DRAINING
+
+
 @dataclass(slots=True)
 class BatchRun:
     """One batch while it runs.
@@ -90,7 +94,7 @@ class BatchRun:
                     engine.loop.call(call.cancel)
         if status is not None:
             self.finish(status)
-        elif self.batch.resumes and engine is not None and not engine.dead():
+        elif self.batch.resumes and is_draining(self.state) and engine is not None and not engine.dead():
             with self.progress.lock:  # it was not the batch's fault
                 self.store.save(msgspec.structs.replace(self.store.batch(self.batch.id), resumes=0))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +31,7 @@ from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import StoreUnavailable
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.loops import end_loop
-from tests.handler.waiting import eventually
+from tests.handler.waiting import WITHIN, eventually
 
 
 @pytest.fixture
@@ -111,6 +112,28 @@ def test_a_dead_engine_leaves_the_batch_for_the_next_start(batches: Batches, sta
     assert ran(batches, state, batch).status is BatchStatus.IN_PROGRESS
     state.engine.is_dead = False
     assert ran(batches, state, batch).status is BatchStatus.COMPLETED
+
+
+@pytest.mark.parametrize("stalled", [True, False])
+def test_a_batch_has_failed_after_stalls_and_goes_on_after_drains(
+    batches: Batches, state: ServingState, *, stalled: bool
+) -> None:
+    assert isinstance(state.engine, ScriptedEngine)
+    batch = create(batches, "<gate:end>")
+    for _ in range(MAX_RESUMES):
+        running = threading.Thread(target=ran, args=(batches, state, batch))
+        running.start()
+        eventually(lambda: state.unfinished() == 1)
+        if stalled:  # the watchdog has seen it, and the engine still lives
+            state.lifecycle.fail("the engine made no progress")
+        else:
+            state.lifecycle.drain()
+        running.join(WITHIN)
+        eventually(lambda: state.unfinished() == 0)
+        state.lifecycle = Lifecycle()
+        state.lifecycle.ready()
+    state.engine.open("end")
+    assert ran(batches, state, batch).status is (BatchStatus.FAILED if stalled else BatchStatus.COMPLETED)
 
 
 @pytest.mark.parametrize("fault", ["beginning a request", "making its reply", "reading the input"])
