@@ -21,7 +21,7 @@ from handler.batches.batch_objects import BatchObject, BatchStatus, RecordDamage
 from handler.batches.batch_run import PAUSE, BatchProgress, BatchRun, is_ready
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
-from handler.errors import ClientError, EndpointError
+from handler.errors import ClientError, EndpointError, NothingStored
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.serving_state import ServingState
 
@@ -66,6 +66,8 @@ class BatchRunner:
                 continue
             try:
                 batch = self.store.batch(identity)
+            except NothingStored:  # deleted after it was listed, or an object that is no batch
+                continue
             except RecordDamaged as error:  # the others run
                 logger.error("a batch is left out: %s", error.message)
                 self.ended.add(identity)

@@ -199,6 +199,15 @@ def test_one_that_cannot_be_read_holds_up_no_other(batches: Batches, state: Serv
     assert ran(batches, state, create(batches, "b")).status is BatchStatus.COMPLETED
 
 
+def test_an_object_that_is_no_batch_holds_up_no_batch(batches: Batches, state: ServingState, tmp_path: Path) -> None:
+    batch = create(batches, "a")
+    for copied in (f"archive/{batch.id}", "0000"):
+        directory = tmp_path / "batches" / copied
+        directory.mkdir(parents=True)
+        (directory / "batch.json").write_bytes((tmp_path / "batches" / batch.id / "batch.json").read_bytes())
+    assert ran(batches, state, batch).status is BatchStatus.COMPLETED
+
+
 def unavailable(*_: object) -> Never:
     raise StoreUnavailable("the store", "down")
 
