@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from container.server.ping_state import PingState
+from container.server.ping_state import PASSED_ON, PingState
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.launch import import_vllm
 from handler.neuron.engine_plan import EnginePlan
@@ -69,7 +69,7 @@ class Preload:
         while served < self._after:
             if self._stopped.wait(min(LOOK, self._after)):
                 return
-            served = served + LOOK if self._state.read()[0] == 200 else 0.0
+            served = served + LOOK if self._state.read()[0] in (200, PASSED_ON) else 0.0
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
         began = time.monotonic()
         try:

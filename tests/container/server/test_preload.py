@@ -7,19 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from container.server.ping_state import PingState
+from container.server.ping_state import PASSED_ON, PingState
 from container.server.preload import Preload
 from tests.handler.waiting import WITHIN
 
 
-def serving(load: Callable[[], object]) -> Preload:
+def serving(load: Callable[[], object], status: int = 200) -> Preload:
     """Of an endpoint that serves."""
     state = PingState(3600)
-    state.write(200, b"")
+    state.write(status, b"")
     return Preload(load, state, 0.001)  # type: ignore[arg-type]
 
 
-def test_it_is_loaded_once() -> None:
+@pytest.mark.parametrize("status", [200, PASSED_ON], ids=["its own /ping", "/ping of custom code"])
+def test_it_is_loaded_once(status: int) -> None:
     loads: list[str] = []
     loaded = threading.Event()
 
@@ -27,7 +28,7 @@ def test_it_is_loaded_once() -> None:
         loads.append("vllm")
         loaded.set()
 
-    preload = serving(load)
+    preload = serving(load, status)
     preload.begin()
     assert loaded.wait(WITHIN)
     for _ in range(2):
