@@ -14,7 +14,7 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Final
 
-from handler.engine.grammar.trial_lane import TakesLonger, TrialLane, TrialProcess, TrialTimeout
+from handler.engine.grammar.trial_lane import TakesLonger, TrialInterrupted, TrialLane, TrialProcess, TrialUnavailable
 
 logger = logging.getLogger(__name__)
 # Seconds of processor time. A schema of 64 KB takes 0.2 s. What takes longer than the first waits for the others that
@@ -48,20 +48,25 @@ class GrammarTrial:
         self.slow = TrialLane(self.process, compile_seconds)
         self._lock = threading.Lock()
         self._verdicts: OrderedDict[bytes, str | None] = OrderedDict()
+        self._untried: set[bytes] = set()
 
     def known(self, kind: str, spec: str) -> tuple[bool, str | None]:
-        """Whether this grammar has been tried, and its problem. Never waits for a trial."""
+        """Whether this grammar has been tried or let through, and its problem. Never waits for a trial."""
         key = _digest(kind, spec)
         return key in self._verdicts, self._verdicts.get(key)
 
-    def quick_problem(self, kind: str, spec: str) -> str | None:
-        """What is wrong with a grammar that takes up to `QUICK_SECONDS`. None: the core can compile it.
+    def is_untried(self, kind: str, spec: str) -> bool:
+        """Whether this grammar was let through, because the process could not be started when it came."""
+        return _digest(kind, spec) in self._untried
 
-        Waits for trials before it.
+    def quick_problem(self, kind: str, spec: str) -> str | None:
+        """What is wrong with a grammar that takes up to `QUICK_SECONDS`. None: the core can compile it, or is to try.
+
+        Waits for trials before it. A grammar that comes while the process cannot be started is let through, and stays
+        so: no request is stopped half-way by a process that has started since.
 
         :param kind: json, regex, ebnf or structural_tag.
         :raises TakesLonger: `slow_problem` tells.
-        :raises TrialUnavailable: the process cannot be started.
         """
         return self._problem(self.quick, kind, spec)
 
@@ -77,16 +82,21 @@ class GrammarTrial:
         known, problem = self.known(kind, spec)
         if known:
             return problem
+        key = _digest(kind, spec)
         try:
-            return self._kept(_digest(kind, spec), lane.problem(kind, spec))
-        except TrialTimeout:  # this machine is busy, which says nothing about the grammar: it may come again
-            return "it could not be compiled in time. Send the request again"
+            return self._kept(key, lane.problem(kind, spec))
+        except TrialInterrupted:  # which says nothing about the grammar: it may come again
+            return "its trial was interrupted. Send the request again"
+        except TrialUnavailable:
+            return self._kept(key, None, untried=True)
 
-    def _kept(self, key: bytes, problem: str | None) -> str | None:
+    def _kept(self, key: bytes, problem: str | None, *, untried: bool = False) -> str | None:
         with self._lock:
+            if untried:
+                self._untried.add(key)
             self._verdicts[key] = problem
             while len(self._verdicts) > KEPT:
-                self._verdicts.popitem(last=False)
+                self._untried.discard(self._verdicts.popitem(last=False)[0])
         return problem
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -19,15 +20,19 @@ logger = logging.getLogger(__name__)
 START_SECONDS: Final = 240.0
 # A trial whose process gets too little of the processor ends after so many seconds.
 WALL_SECONDS: Final = 60.0
+# After a start that has failed, the next one is tried so many seconds later. The machine may have had no memory.
+RETRY_SECONDS: Final = 300.0
+# Signals that come from outside: the kernel that needs memory, or an operator. A grammar's end has others.
+OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM})
 UNREADABLE: Final = "the grammar library cannot compile it"
 
 
-class TrialTimeout(Exception):
-    """A trial could not begin, or has not ended although it had not used its processor time."""
+class TrialInterrupted(Exception):
+    """A trial could not begin, was ended from outside, or has not ended within its processor time."""
 
 
 class TrialUnavailable(Exception):
-    """The process that tries grammars cannot be started, so no grammar can be tried."""
+    """The process that tries grammars cannot be started now, so no grammar can be tried."""
 
 
 class TakesLonger(Exception):
@@ -46,6 +51,7 @@ class TrialProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._closed = False
+        self._failed = -math.inf  # monotonic seconds of the last start that has failed
 
     @property
     def pid(self) -> int | None:
@@ -54,7 +60,7 @@ class TrialProcess:
     def child(self, seconds: float) -> Connection:
         """The pipe to a new child, which takes so many seconds of processor time for a grammar.
 
-        :raises TrialUnavailable: the process cannot be started.
+        :raises TrialUnavailable: the process cannot be started now.
         """
         with self._lock:
             control = self._started()
@@ -66,8 +72,8 @@ class TrialProcess:
     def _started(self) -> socket.socket:
         if self._control is not None and self._process is not None and self._process.poll() is None:
             return self._control
-        if self._closed:
-            raise TrialUnavailable("it is closed")
+        if self._closed or time.monotonic() < self._failed + RETRY_SECONDS:
+            raise TrialUnavailable
         self._end()
         began = time.monotonic()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -80,7 +86,13 @@ class TrialProcess:
             ready = b""
         if not ready:
             self._end()
-            raise TrialUnavailable("its process ended, or did not start in time; the log has its own account")
+            self._failed = time.monotonic()
+            logger.warning(
+                "new grammars are not tried before the engine compiles them, for %.0f s: the process that tries them "
+                "ended, or did not start in time; the log has its own account",
+                RETRY_SECONDS,
+            )
+            raise TrialUnavailable
         logger.info("the process that tries grammars has started in %.1f s", time.monotonic() - began)
         return self._control
 
@@ -120,8 +132,8 @@ class TrialLane:
         """What is wrong with a grammar. If a child ends that has tried others before, another tries the grammar again.
 
         :raises TakesLonger: it has used the time.
-        :raises TrialTimeout: the child has not had its time.
-        :raises TrialUnavailable: the process cannot be started.
+        :raises TrialInterrupted: the child has not had its time, or was ended from outside.
+        :raises TrialUnavailable: the process cannot be started now.
         """
         request = json.dumps({"kind": kind, "spec": spec}).encode()
         with self._lock:
@@ -129,8 +141,8 @@ class TrialLane:
                 pipe, used = self._opened(), self._used
                 try:
                     answer = self._answer(pipe, request)
-                except (EOFError, OSError):  # the whole process has ended
-                    answer = {"signal": 0}
+                except (EOFError, OSError):  # the whole process has ended, and its children were killed with it
+                    answer = {"signal": signal.SIGKILL}
                 if "problem" in answer:
                     problem = answer["problem"]
                     return None if problem is None else str(problem)
@@ -138,6 +150,8 @@ class TrialLane:
                 if answer["signal"] == signal.SIGPROF:
                     raise TakesLonger
                 logger.warning("a grammar's trial has ended its process (signal %s)", answer["signal"])
+                if not used and answer["signal"] in OUTSIDE:
+                    raise TrialInterrupted
                 if not used:
                     return UNREADABLE
 
@@ -150,7 +164,7 @@ class TrialLane:
             except (EOFError, OSError) as error:
                 self.close()
                 logger.warning("no child could be made to try a grammar: %r", error)
-                raise TrialTimeout from None
+                raise TrialInterrupted from None
         return self._pipe
 
     def _answer(self, pipe: Connection, request: bytes) -> dict[str, str | int | None]:
@@ -165,7 +179,7 @@ class TrialLane:
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
             self.close()
-            raise TrialTimeout
+            raise TrialInterrupted
         return pipe.recv_bytes()
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,9 +23,8 @@ from vllm.v1.structured_output import utils as vllm_grammars
 
 from handler.engine.engine_client.client_error import client_error
 from handler.engine.grammar.grammar_trial import GrammarTrial
-from handler.engine.grammar.trial_lane import TakesLonger, TrialUnavailable
+from handler.engine.grammar.trial_lane import TakesLonger
 
-logger = logging.getLogger(__name__)
 BACKEND = "xgrammar"
 FIELD = "structured_outputs"
 # Turns Lark into EBNF. Since 0.32.0 xgrammar itself reads Lark, and this is None.
@@ -57,7 +55,6 @@ class GrammarGuard:
         self._trial = trial
         self._quick = ThreadPoolExecutor(1, "grammar-trial")
         self._slow = ThreadPoolExecutor(1, "grammar-trial")
-        self._available = True
 
     async def check(self, params: object) -> None:
         """Waits for the trial of a request's grammar. Call on the engine's loop, which is not blocked.
@@ -75,8 +72,7 @@ class GrammarGuard:
         :raises GrammarUntried: `check_spec` is to be awaited first.
         :raises Exception: as `check`.
         """
-        structured = params.structured_outputs if isinstance(params, SamplingParams) else None
-        spec = None if structured is None or not self._available else spec_of(structured)
+        spec = _spec_in(params)
         if spec is not None:
             known, problem = self._trial.known(*spec)
             if not known:
@@ -87,22 +83,19 @@ class GrammarGuard:
         """As `check`, for a grammar that has not been tried."""
         loop = asyncio.get_running_loop()
         try:
-            try:
-                problem = await loop.run_in_executor(self._quick, self._trial.quick_problem, *spec)
-            except TakesLonger:
-                problem = await loop.run_in_executor(self._slow, self._trial.slow_problem, *spec)
-        except TrialUnavailable as error:
-            self._available = False
-            logger.warning("grammars are not tried before the engine compiles them: %s", error)
-        else:
-            _require(problem)
+            problem = await loop.run_in_executor(self._quick, self._trial.quick_problem, *spec)
+        except TakesLonger:
+            problem = await loop.run_in_executor(self._slow, self._trial.slow_problem, *spec)
+        _require(problem)
 
     def replace_validation(self) -> None:
-        """Has vLLM use `validate` in place of its own function, as long as grammars are tried."""
+        """Has vLLM use `validate` in place of its own function, but for grammars that were let through untried."""
         original = backend_xgrammar.validate_xgrammar_grammar
 
         def replaced(params: SamplingParams) -> None:
-            (validate if self._available else original)(params)
+            spec = _spec_in(params)
+            untried = spec is not None and self._trial.is_untried(*spec)
+            (original if untried else validate)(params)
 
         for module in (backend_xgrammar, *map(sys.modules.get, IMPORTERS)):
             if hasattr(module, VALIDATE):
@@ -117,6 +110,12 @@ class GrammarGuard:
 def _require(problem: str | None) -> None:
     if problem is not None:
         raise client_error(f"The grammar is rejected: {problem}", FIELD)
+
+
+def _spec_in(params: object) -> Spec | None:
+    """:returns: None: there is nothing to try."""
+    structured = params.structured_outputs if isinstance(params, SamplingParams) else None
+    return None if structured is None else spec_of(structured)
 
 
 def spec_of(structured: Any) -> Spec | None:

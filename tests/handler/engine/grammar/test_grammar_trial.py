@@ -19,7 +19,7 @@ import pytest
 import sample_model
 from handler.engine.grammar import trial_lane
 from handler.engine.grammar.grammar_trial import GrammarTrial
-from handler.engine.grammar.trial_lane import TakesLonger, TrialUnavailable
+from handler.engine.grammar.trial_lane import TakesLonger
 
 pytestmark = pytest.mark.engine
 
@@ -111,7 +111,7 @@ def test_the_end_of_a_child_that_has_tried_others_says_nothing_of_the_next(trial
     assert not child.is_running()
 
 
-def test_one_that_ends_the_whole_process_is_a_problem_and_the_next_is_tried_again(trial: GrammarTrial) -> None:
+def test_one_whose_process_is_killed_may_come_again_and_the_next_is_tried(trial: GrammarTrial) -> None:
     assert problem_of(trial, "regex", "cd") is None
     first, child = trial.process.pid, child_of(trial)
     assert first is not None
@@ -123,7 +123,7 @@ def test_one_that_ends_the_whole_process_is_a_problem_and_the_next_is_tried_agai
 
     killer = threading.Thread(target=kill)
     killer.start()
-    assert problem_of(trial, "ebnf", SLOW) == "the grammar library cannot compile it"
+    assert "again" in str(problem_of(trial, "ebnf", SLOW))
     killer.join()
     child.wait(60)  # it ends with its parent
     assert problem_of(trial, "regex", "cde") is None
@@ -164,7 +164,7 @@ def test_one_that_takes_long_lets_the_others_pass(trial: GrammarTrial) -> None:
         child = psutil.Process(trial.slow.pid)
         assert not slow.done()
         child.kill()
-        assert slow.result() == "the grammar library cannot compile it"
+        assert "again" in str(slow.result())
 
 
 def test_one_that_gets_no_processor_time_may_come_again(trial: GrammarTrial, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,10 +179,10 @@ def test_one_that_gets_no_processor_time_may_come_again(trial: GrammarTrial, mon
     assert problem_of(trial, "regex", "stalled") is None
 
 
-def test_where_no_process_starts_nothing_is_known() -> None:
+def test_where_no_process_starts_a_grammar_is_let_through() -> None:
     broken = GrammarTrial("/no/such/tokenizer", VOCABULARY)
-    with pytest.raises(TrialUnavailable):
-        problem_of(broken, "regex", "a")
+    assert problem_of(broken, "regex", "[") is None
+    assert broken.is_untried("regex", "[")
 
 
 def test_what_keeps_a_child_from_being_made_says_nothing_about_a_grammar(
@@ -207,5 +207,5 @@ def test_closing_ends_the_process() -> None:
     closed.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    with pytest.raises(TrialUnavailable):
-        problem_of(closed, "regex", "b")
+    assert problem_of(closed, "regex", "b") is None
+    assert closed.process.pid is None

@@ -1,0 +1,53 @@
+"""What becomes of grammars while the process that tries them cannot be started. No engine runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from handler.engine.grammar import trial_lane
+from handler.engine.grammar.grammar_trial import GrammarTrial
+
+pytestmark = pytest.mark.engine
+UNPARSABLE = "["
+REJECTING = """
+import socket
+from handler.engine.grammar.trial_process import serve
+control = socket.socket(fileno=0)
+control.sendall(b"ready")
+serve(control, lambda kind, spec: "rejected")
+"""
+
+
+def test_vllm_reads_what_was_let_through_and_a_new_grammar_is_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    vllm: Any = import_module("vllm.sampling_params")  # takes seconds
+    backend: Any = import_module("vllm.v1.structured_output.backend_xgrammar")
+    guards: Any = import_module("handler.engine.v1.grammar_guard")
+    for module in (backend, *map(sys.modules.get, guards.IMPORTERS)):
+        if hasattr(module, guards.VALIDATE):
+            monkeypatch.setattr(module, guards.VALIDATE, getattr(module, guards.VALIDATE))
+
+    def with_regex(regex: str) -> Any:
+        return vllm.SamplingParams(structured_outputs=vllm.StructuredOutputsParams(regex=regex))
+
+    trial = GrammarTrial("no tokenizer", 10)
+    guard = guards.GrammarGuard(trial)
+    guard.replace_validation()
+    try:
+        trial.process._command = (sys.executable, "-c", "")  # ends without having started
+        asyncio.run(guard.check(with_regex(UNPARSABLE)))
+
+        trial.process._command = (sys.executable, "-c", REJECTING)
+        monkeypatch.setattr(trial_lane, "RETRY_SECONDS", 0.0)
+        with pytest.raises(Exception, match="rejected"):
+            asyncio.run(guard.check(with_regex("a")))
+
+        guard.require_tried(with_regex(UNPARSABLE))  # the request that was let through goes on
+        with pytest.raises(ValueError, match="regex"):
+            getattr(backend, guards.VALIDATE)(with_regex(UNPARSABLE))
+    finally:
+        guard.close()
