@@ -68,6 +68,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "loglevel": "warning",
             "proc_name": "serve",
             "pre_fork": self._pre_fork,
+            "post_fork": self._post_fork,
             "child_exit": self._child_exit,
             "on_exit": self._on_exit,
             "worker_tmp_dir": IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None,  # gunicorn's heartbeat
@@ -113,6 +114,16 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         if self.config.preload_after > 0 and self.config.engine != "none":
             self._preload.settle()
             self._preload.begin()
+
+    def _post_fork(self, arbiter: Any, worker: Any) -> None:
+        """Has SIGTERM end the serving process. Called in it, before gunicorn's worker sets its own handlers.
+
+        Until now it had the master's handler, whose queue nobody reads here.
+        """
+        signal.signal(signal.SIGTERM, worker.handle_exit)
+        while not arbiter.SIG_QUEUE.empty():
+            if arbiter.SIG_QUEUE.get_nowait() == signal.SIGTERM:
+                worker.alive = False
 
     def _child_exit(self, arbiter: Any, worker: Any) -> None:
         """Ends the core of the engine after its serving process. Called in the master.

@@ -49,7 +49,7 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
     """
 
     service: Service
-    connections: Connections
+    connections: Connections | None = None
 
     def init_process(self) -> None:
         os.setpgid(0, 0)
@@ -63,15 +63,15 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
     def run(self) -> None:
         service = self.service
         router = RequestRouter(service, self.wsgi)
-        self.connections = Connections(service.loop, router.answer, service.observer, service.bodies)
+        self.connections = connections = Connections(service.loop, router.answer, service.observer, service.bodies)
         service.lifecycle.changed = self._publish
         self._publish()
         service.monitor = start_monitor(service.config.neuron_monitor)
         if service.observer.emf is not None:
             service.observer.emf.begin()
-        intake = ConnectionIntake(self.app.acceptor.channel, self.connections, service.lifecycle.fail)
+        intake = ConnectionIntake(self.app.acceptor.channel, connections, service.lifecycle.fail)
         service.loop.call(intake.begin)
-        service.loop.spawn(HeldRequests(service, self.connections).run())
+        service.loop.spawn(HeldRequests(service, connections).run())
         threading.Thread(target=start, args=(service,), name="start", daemon=True).start()
         if service.batches is not None:
             service.batches.start()
@@ -117,13 +117,15 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drains on SIGTERM: running requests may finish and new ones get a 503. Then the worker ends."""
-        if self.service.lifecycle.status.state is not ServingStatus.DRAINING:
+        if self.connections is None:  # nothing has begun: `run` ends at once
+            self.alive = False
+        elif self.service.lifecycle.status.state is not ServingStatus.DRAINING:
             self.service.lifecycle.drain()
             self.service.recovery.successor = lambda: False
-            threading.Thread(target=self._drain, name="drain", daemon=True).start()
+            threading.Thread(target=self._drain, args=(self.connections,), name="drain", daemon=True).start()
 
-    def _drain(self) -> None:
-        service, connections = self.service, self.connections
+    def _drain(self, connections: Connections) -> None:
+        service = self.service
         service.loop.call(connections.close_conversations)
         if not service.admission.wait_empty(service.config.drain):
             for engine in service.engines():
