@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, MutableMapping
@@ -42,6 +43,8 @@ def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     from container import standard_streams
 
+    # The kernel drops a signal without a handler if this is the first process of a container. gunicorn sets its own.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     standard_streams.never_raise()
     refuse_arguments(sys.argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)

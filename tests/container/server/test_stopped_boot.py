@@ -1,4 +1,4 @@
-"""SIGTERM while a serving process boots: it ends by itself, and the container with it. A real gunicorn."""
+"""SIGTERM while `serve` or a serving process boots: each ends by itself, and the container with it."""
 
 from __future__ import annotations
 
@@ -63,3 +63,17 @@ def test_a_serving_process_that_is_told_to_end_while_it_boots_does(moment: str) 
             served.kill()
     assert (output, served.returncode) == (f"stopped before {moment}\n", 0)
     assert "Traceback" not in log
+
+
+def test_serve_ends_with_status_0_before_there_is_a_server() -> None:
+    program = """
+import os, signal
+from container import serve
+from handler.config.loading import config_loader
+config_loader.load = lambda environ: os.kill(os.getpid(), signal.SIGTERM)
+serve.main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=WITHIN, check=False, cwd=Path(__file__).parents[3]
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
