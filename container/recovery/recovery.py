@@ -133,6 +133,21 @@ class Recovery:
         message = f"{reason}: {len(lost)} requests were in the engine, and {again} of them run again"
         event(logger, "engine_died", message, {"reason": reason, "requests": lost})
 
+    def pass_on(self, handed: HandedRequest) -> bool:
+        """Hands a request that has waited for this process's engine over to the next serving process.
+
+        :returns: whether the next one has it now. Otherwise none follows, or the channel is full.
+        """
+        if self._channel is None or not self.successor():
+            return False
+        try:
+            self._channel.send(handed.connection.fileno(), handed.request, handed.note)
+        except OSError as problem:
+            logger.warning("request %s cannot wait for another engine (%s)", handed.note.request_id, problem)
+            return False
+        handed.connection.close()
+        return True
+
     def receive(self) -> HandedRequest | None:
         """The next request that an earlier process has handed over."""
         return None if self._channel is None else self._channel.receive()

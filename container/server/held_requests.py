@@ -12,7 +12,7 @@ from container.http.connections import Connections
 from container.http.reply_head import closing_reply
 from container.recovery.request_channel import HandedRequest
 from container.service import Service
-from handler.errors import EndpointError, NotReady
+from handler.errors import EndpointError, EngineFailed, NotReady
 
 logger = logging.getLogger(__name__)
 # How often held requests are looked at, in seconds.
@@ -22,7 +22,8 @@ INTERVAL = 0.1
 class HeldRequests:
     """Holds each request until the engine is ready, its deadline passes, its client leaves, or the process drains.
 
-    A held request is admitted and counted, and so it is again when it is run. All methods run on the loop.
+    If the engine cannot start, the next serving process gets what is held, if there will be one. A held request is
+    admitted and counted, and so it is again when it is run. All methods run on the loop.
     """
 
     def __init__(self, service: Service, connections: Connections) -> None:
@@ -65,12 +66,12 @@ class HeldRequests:
             self._connections.take(handed.connection, handed)
         elif client_left(handed.connection):
             handed.connection.close()
-        elif not isinstance(problem, NotReady):
-            refuse(handed, problem)
         elif deadline.expires <= time.monotonic():
             refuse(handed, deadline.error())
-        else:
+        elif isinstance(problem, NotReady):
             return False
+        elif not isinstance(problem, EngineFailed) or not self._service.recovery.pass_on(handed):
+            refuse(handed, problem)
         self._service.admission.leave()
         return True
 

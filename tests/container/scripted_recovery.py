@@ -1,7 +1,8 @@
 """`GunicornServer` as it is, with its real worker and a scripted engine in each of its lives. Prints its port.
 
 Arguments: a directory, and how many restarts are allowed. `POST /scripted/die` ends the engine. A later life is ready
-once the directory has a file `go-N`, N being its number. In the first life the gate `second` is closed.
+once the directory has a file `go-N`, N being its number; with `fail-N` it cannot start. In the first life the gate
+`second` is closed.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ def start(state: ServingState) -> None:
     if life > 1:
         engine.open("second")
         while not (DIRECTORY / f"go-{life}").exists():
+            if (DIRECTORY / f"fail-{life}").exists():
+                state.lifecycle.fail("no device")
+                return
             time.sleep(POLL)
     state.engine = engine  # type: ignore[assignment]  # a stand-in
     state.lifecycle.ready()
@@ -72,7 +76,7 @@ def start(state: ServingState) -> None:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     worker.start = start  # type: ignore[attr-defined]  # the name under which it has imported it
-    engine_watchdog.LINGER = 0.05
+    engine_watchdog.LINGER = engine_watchdog.START_LINGER = 0.05
     config = EndpointConfig(
         model="scripted", port=0, engine_restarts=RESTARTS, enable_sessions=True, neuron_monitor=False
     )

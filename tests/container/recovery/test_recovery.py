@@ -180,6 +180,29 @@ def test_an_engine_that_dies_idle_is_replaced(endpoint: RecoveringEndpoint) -> N
     assert endpoint.ask(request("/invocations", {"prompt": "honest"}))[0] == 200
 
 
+def test_what_waits_is_answered_although_an_engine_in_between_cannot_start(tmp_path: Path) -> None:
+    endpoint = RecoveringEndpoint(tmp_path, 2)
+    (waiting,) = endpoint.begin(request("/invocations", {"prompt": SECOND}))
+    (tmp_path / "fail-2").touch()
+    endpoint.go(3)
+    endpoint.die()
+    status, body = whole(waiting)
+    assert (status, json.loads(body)["choices"][0]["text"]) == (200, "text")
+    assert endpoint.lives() == 3
+    endpoint.process.kill()
+    endpoint.process.communicate()
+
+
+def test_the_last_engine_that_cannot_start_ends_what_waits(tmp_path: Path) -> None:
+    endpoint = RecoveringEndpoint(tmp_path, 1)
+    (waiting,) = endpoint.begin(request("/invocations", {"prompt": SECOND}))
+    (tmp_path / "fail-2").touch()
+    endpoint.die()
+    status, body = whole(waiting)
+    assert (status, json.loads(body)["error"]["code"]) == (503, "engine_failed")
+    assert endpoint.process.wait(WITHIN) == 1
+
+
 def test_a_drain_ends_what_waits_for_the_next_engine(endpoint: RecoveringEndpoint) -> None:
     (waiting,) = endpoint.begin(request("/invocations", {"prompt": "<hold>"}))
     endpoint.die()

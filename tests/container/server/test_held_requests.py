@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import time
 from collections.abc import Iterator
+from typing import Never
 
 import pytest
 
@@ -78,6 +80,29 @@ def test_a_drain_ends_it(waiting: Waiting) -> None:
 
 
 def test_an_engine_that_cannot_come_back_ends_it(waiting: Waiting) -> None:
+    waiting.service.lifecycle.fail("no device")
+    assert waiting.ended()
+    assert waiting.refusal() == "engine_failed"
+
+
+def test_if_another_engine_follows_it_waits_for_that_one(waiting: Waiting) -> None:
+    waiting.service.recovery.successor = lambda: True
+    waiting.service.lifecycle.fail("the Neuron cores are still in use")
+    assert waiting.ended()
+    handed = waiting.channel.receive()
+    assert handed is not None
+    with handed.connection:
+        assert (handed.request, handed.note) == (b"POST", RequestNote("an-id", 0.0, waiting.deadline))
+        handed.connection.sendall(b"the reply")
+        assert waiting.client.recv(100) == b"the reply"
+
+
+def test_a_channel_without_room_ends_it(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Never:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    waiting.service.recovery.successor = lambda: True
+    monkeypatch.setattr(waiting.channel, "send", full)
     waiting.service.lifecycle.fail("no device")
     assert waiting.ended()
     assert waiting.refusal() == "engine_failed"
