@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from handler.errors import EndpointError
 
-# The stop string or the token id that ended the text. None for the model's own end token, and for a limit.
+# The stop string or the token id that ended the text. None for the tokenizer's end token, and for a limit. vLLM adds
+# the further end tokens of generation_config.json to the request's own.
 StopReason = int | str | None
 
 

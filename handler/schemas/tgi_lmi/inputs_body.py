@@ -114,6 +114,7 @@ class SharedParameters:
             seed=parameters.seed,
             prompt=prompt.ids if parameters.decoder_input_details else (),
             prompt_tokens=len(prompt.ids),
+            stop_token_ids=parameters.stop_token_ids or (),
         )
         reply = InputsReply(reply_options, TokenText(engine.prompts.tokenizer))
         logprobs = None

@@ -26,6 +26,7 @@ class ReplyOptions:
     :param prefix: put in front of the generated text: the prompt, with `return_full_text`.
     :param prompt: the token ids of the prompt, if its log probabilities are requested.
     :param prompt_tokens: the length of the prompt.
+    :param stop_token_ids: the end tokens that the request names.
     """
 
     tgi: bool
@@ -35,6 +36,7 @@ class ReplyOptions:
     seed: int | None
     prompt: Sequence[int]
     prompt_tokens: int
+    stop_token_ids: Sequence[int]
 
 
 class InputsReply(Reply):
@@ -74,7 +76,7 @@ class InputsReply(Reply):
             event["details"] = None
             if last and finish_reason is not None and self._options.details:
                 event["details"] = {
-                    "finish_reason": reason(finish_reason, stop_reason),
+                    "finish_reason": self._reason(finish_reason, stop_reason),
                     "generated_tokens": self._count,
                     "seed": self._options.seed,
                     "input_length": self._options.prompt_tokens,
@@ -106,7 +108,7 @@ class InputsReply(Reply):
             for place, (token, piece) in enumerate(zip(token_ids, pieces, strict=True))
         ]
         details: dict[str, object] = {
-            "finish_reason": reason(finish_reason or "length", stop_reason),
+            "finish_reason": self._reason(finish_reason or "length", stop_reason),
             "generated_tokens": len(token_ids),
             "seed": self._options.seed,
             "prefill": self._prefill(),
@@ -119,6 +121,14 @@ class InputsReply(Reply):
     def mean_logprob(self) -> float:
         """The mean log probability of the answer's tokens, by which `best_of` selects."""
         return sum(position[0].logprob for position in self._positions) / max(len(self._positions), 1)
+
+    def _reason(self, finish_reason: str, stop_reason: StopReason) -> str:
+        """vLLM's finish reason as TGI's. A token that the request does not name is an end token of the model."""
+        if finish_reason == "length":
+            return "length"
+        if isinstance(stop_reason, str) or stop_reason in self._options.stop_token_ids:
+            return "stop_sequence"
+        return "eos_token"
 
     def _texts(self, text: str, token_ids: Sequence[int]) -> list[str]:
         if len(token_ids) < 2:
@@ -159,13 +169,6 @@ class InputsReply(Reply):
             {"id": token, "text": piece, "logprob": None if position is None else position[0].logprob}
             for token, piece, position in zip(ids, self._tokens.pieces(ids), scores, strict=True)
         ]
-
-
-def reason(finish_reason: str, stop_reason: StopReason) -> str:
-    """vLLM's finish reason as TGI's. A stop without a stop reason is the model's own end token."""
-    if finish_reason == "length":
-        return "length"
-    return "eos_token" if stop_reason is None else "stop_sequence"
 
 
 class ListReply(MultipleReply):

@@ -111,12 +111,14 @@ def test_no_log_probability_is_null_and_never_one_of_an_earlier_step() -> None:
         ("stop", None, "eos_token"),
         ("stop", "x", "stop_sequence"),
         ("stop", 7, "stop_sequence"),
+        ("stop", 107, "eos_token"),  # of the model's generation_config.json, as Gemma's <end_of_turn>
     ],
 )
 def test_the_reason_of_the_end_in_tgis_words(finish: str, stop: int | str | None, told: str) -> None:
-    whole = json.loads(reply_to({"details": True}, WHOLE).whole("a", [97], finish, stop))
+    parameters = {"details": True, "stop_token_ids": [7]}
+    whole = json.loads(reply_to(parameters, WHOLE).whole("a", [97], finish, stop))
     assert whole["details"]["finish_reason"] == told
-    (event,) = events_of(reply_to({"details": True}, LMI).event("a", [97], finish, stop))
+    (event,) = events_of(reply_to(parameters, LMI).event("a", [97], finish, stop))
     assert event["details"]["finish_reason"] == told
 
 
