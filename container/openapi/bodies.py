@@ -14,7 +14,7 @@ from handler.batches.batches import BatchFields
 from handler.engine.api_routes import SPEECH, Route
 from handler.schemas.anthropic.message_fields import CountFields, MessageFields
 from handler.schemas.dispatch import BODIES
-from handler.schemas.openai.chat import ROLES, ChatFields
+from handler.schemas.openai.chat import ChatFields
 from handler.schemas.openai.completion import CompletionFields
 from handler.schemas.openai.vllm_path import PROMPTS
 from handler.schemas.request_fields import Body, unsupported
@@ -53,7 +53,7 @@ MESSAGE: Final[Schema] = {
     "type": "object",
     "required": ["role"],
     "properties": {
-        "role": {"enum": list(ROLES)},
+        "role": {"type": "string", "minLength": 1},
         "content": {"type": ["string", "array", "null"], "items": {"type": "object"}},
         "name": TEXT,
         "tool_calls": {"type": ["array", "null"], "items": {"type": "object"}},

@@ -175,7 +175,7 @@ def _plain_messages(document: Mapping[str, Any]) -> bool:
 
 def _plain(message: object) -> bool:
     """Whether a message is plain text. Also true for an invalid message, because the plain path has better errors."""
-    if not isinstance(message, dict) or message.get("role") not in chat.ROLES:
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return True
     if any(value not in (None, []) for key, value in message.items() if key not in PLAIN_KEYS):
         return False

@@ -17,7 +17,6 @@ from handler.schemas.openai.plain_reply import PlainReply
 from handler.schemas.openai.sampling_fields import Count, SamplingFields, convert, sampling
 from handler.schemas.reply import Call, encode, stream_usage
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
 # The arguments of transformers' apply_chat_template, which a request must not set.
 RESERVED_TEMPLATE_ARGUMENTS = frozenset(
     (
@@ -74,11 +73,14 @@ def check_template_arguments(arguments: Mapping[str, Any] | None) -> None:
 
 
 def message_of(index: int, message: Mapping[str, Any], param: str = "messages") -> dict[str, Any]:
-    """Checks one message. Its content is a text or a list of text parts."""
+    """Checks one message. Its content is a text or a list of text parts.
+
+    Its role is any text, as in vLLM. Chat templates have roles of their own (`ipython`, `document`), and reject others.
+    """
     where = f"{param}[{index}]"
     role = message.get("role")
-    if role not in ROLES:
-        raise InvalidField(f"{where}.role", f"it must be one of {', '.join(ROLES)}")
+    if not isinstance(role, str) or not role:
+        raise InvalidField(f"{where}.role", "it must be a text such as user or assistant")
     if message.get("tool_calls"):
         raise UnsupportedField(f"{where}.tool_calls", "send the tool calls as text")
     content = message.get("content")

@@ -93,7 +93,7 @@ def test_a_field_that_asks_for_more_takes_the_full_path(key: str, fields: dict[s
     assert not is_short(body)
 
 
-@pytest.mark.parametrize("messages", [PARTS, TOOL_TURN])
+@pytest.mark.parametrize("messages", [PARTS, TOOL_TURN, [{**PARTS[0], "role": "ipython"}]])
 def test_messages_with_more_than_text_take_the_full_path(messages: list[Any]) -> None:
     assert not is_short({"messages": messages})
 

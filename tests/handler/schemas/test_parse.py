@@ -86,6 +86,14 @@ def test_a_template_that_wants_parts_gets_them() -> None:
     assert chat_prompt(HELLO, engine) == "<Hello>"
 
 
+def test_a_role_of_the_templates_own_reaches_it() -> None:
+    messages = [*HELLO, {"role": "document", "content": "Rain."}]
+    for body in ({"messages": messages}, {"inputs": messages}):
+        call = dispatch.parse(body, STRICT)
+        assert isinstance(call, Call)
+        assert text_of(call.generation.prompt) == "[user] Hello\n[document] Rain.\n[assistant] "
+
+
 def test_an_assistant_turn_may_have_no_content() -> None:
     conversation = [*HELLO, {"role": "assistant", "content": None}]
     assert chat_prompt(conversation, add_generation_prompt=False) == "[user] Hello\n[assistant] \n"
@@ -97,7 +105,7 @@ def test_an_assistant_turn_may_have_no_content() -> None:
         ("Hello", "messages"),
         (["Hello"], "messages[0]"),
         ([{"content": "x"}], "messages[0].role"),
-        ([{"role": "robot", "content": "x"}], "messages[0].role"),
+        ([{"role": "", "content": "x"}], "messages[0].role"),
         ([{"role": ["user"], "content": "x"}], "messages[0].role"),
         ([*HELLO, {"role": "user"}], "messages[1].content"),
         ([{"role": "user", "content": 5}], "messages[0].content"),
@@ -200,9 +208,8 @@ JSON = st.recursive(
     lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=5), values, max_size=3),
     max_leaves=6,
 )
-MESSAGE = st.fixed_dictionaries(
-    {}, optional={"role": st.sampled_from([*chat.ROLES, "x"]) | JSON, "content": JSON, "name": JSON, "tool_calls": JSON}
-)
+ROLES = st.sampled_from(["system", "user", "assistant", "tool", "x"])
+MESSAGE = st.fixed_dictionaries({}, optional={"role": ROLES | JSON, "content": JSON, "name": JSON, "tool_calls": JSON})
 DOCUMENT = st.fixed_dictionaries(
     {},
     optional={
