@@ -16,7 +16,8 @@ from handler.schemas.anthropic.message_fields import (
 from handler.schemas.reply import encode
 
 Json = dict[str, Any]
-# Reasoning of earlier turns. Chat templates leave it out, too.
+# Reasoning of earlier turns and of the steps of a tool loop. The chat template decides which of it the model sees. What
+# another endpoint has redacted cannot be read here.
 THINKING: Final = ("thinking", "redacted_thinking")
 # Of a chat's efforts, the highest.
 EFFORTS: Final = {"xhigh": "high", "max": "high"}
@@ -78,9 +79,14 @@ def _messages(where: str, message: Mapping[str, Any]) -> list[Json]:
         for at, block in blocks
         if block["type"] not in (*THINKING, "tool_result" if role == "user" else "tool_use")
     ]
+    thinking = [(at, block) for at, block in blocks if block["type"] == "thinking" and role == "assistant"]
+    reasoning = "".join(_text(f"{at}.thinking", block.get("thinking")) for at, block in thinking)
+    chat_message: Json = {"role": role, "content": others or (None if calls else "")}
     if calls:
-        return [{"role": role, "content": others or None, "tool_calls": calls}]
-    return [*results, {"role": role, "content": others or ""}] if others or not results else results
+        chat_message["tool_calls"] = calls
+    if reasoning:
+        chat_message["reasoning"] = reasoning
+    return [*results, chat_message] if others or not results else results
 
 
 def _blocks(where: str, content: object) -> list[tuple[str, Mapping[str, Any]]]:

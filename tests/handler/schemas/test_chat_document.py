@@ -25,6 +25,7 @@ def test_a_tools_call_and_its_result_keep_their_id_and_their_order() -> None:
             "role": "assistant",
             "content": [
                 {"type": "thinking", "thinking": "hm", "signature": "x"},
+                {"type": "redacted_thinking", "data": "x"},
                 {"type": "text", "text": "I look."},
                 {"type": "tool_use", "id": "t1", "name": "ask", "input": {"city": "Ulm"}},
                 {"type": "tool_use", "id": "t2", "name": "ask", "input": {}},
@@ -52,6 +53,7 @@ def test_a_tools_call_and_its_result_keep_their_id_and_their_order() -> None:
                 {"id": each, "type": "function", "function": {"name": "ask", "arguments": arguments}}
                 for each, arguments in calls
             ],
+            "reasoning": "hm",
         },
         {"role": "tool", "tool_call_id": "t1", "content": "rain"},
         {"role": "tool", "tool_call_id": "t2", "content": ""},
