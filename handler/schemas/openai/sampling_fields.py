@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -96,8 +96,16 @@ def _inspect(fields: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(fields)
 
 
+@cache
+def _integers(fields: type[Any]) -> frozenset[str]:
+    """The names of the fields that are an integer, or null."""
+    return frozenset(name for name, kind in get_type_hints(fields).items() if int in (kind, *get_args(kind)))
+
+
 def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "", *, strict: bool = True) -> Fields:
     """The typed body. Unknown fields are ignored, unless they look like a misspelling.
+
+    An integer may be written as 16.0, as in vLLM: some clients' JSON has no other numbers.
 
     :param prefix: of the names in errors.
     :param strict: numbers and booleans may not be texts, as they are in a form.
@@ -106,10 +114,15 @@ def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "",
     """
     names = fields.__struct_fields__
     check_near_misses([name for name in document if name not in names and name not in meanings(Body.CHAT)], names)
+    whole = {
+        name: int(value)
+        for name, value in document.items()
+        if isinstance(value, float) and value.is_integer() and name in _integers(fields)
+    }
     with _INSPECTING:
         _inspect(fields)
     try:
-        return msgspec.convert(document, fields, strict=strict)
+        return msgspec.convert({**document, **whole}, fields, strict=strict)
     except msgspec.ValidationError as error:
         raise _invalid_field(str(error), prefix) from None
 

@@ -17,6 +17,7 @@ from handler.errors import ClientError, InvalidField, UnknownField
 from handler.schemas.openai.chat import ChatFields
 from handler.schemas.openai.completion import CompletionFields
 from handler.schemas.openai.sampling_fields import SamplingFields, StreamOptions, convert, sampling
+from handler.schemas.tgi_lmi.inputs_fields import Parameters
 
 TOO_BIG = 10**400
 
@@ -24,7 +25,7 @@ TOO_BIG = 10**400
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("max_tokens", [1, 2**63 - 1, None], [0, -1, 1.0, True, "5", 2**63, [1]]),
+        ("max_tokens", [1, 2**63 - 1, None], [0, -1, 1.5, 0.0, 1e300, True, "5", 2**63, [1]]),
         ("min_tokens", [0, 5, None], [-1, "1"]),
         ("temperature", [0, 0.7, 2, 5, None], [-0.1, "hot", True, TOO_BIG]),
         ("top_p", [0.001, 1, None], [0, 1.01, -1]),
@@ -35,9 +36,9 @@ TOO_BIG = 10**400
         ("presence_penalty", [-2, 0, 2, None], [-2.1, 2.1]),
         ("seed", [-(2**63), 0, 2**63 - 1, None], [2**63, -(2**63) - 1, 1.5, "1"]),
         ("stop", ["x", ["x", "y"], [], None], [1, [1], {"a": 1}]),
-        ("stop_token_ids", [[0, 5], [], None], [[-1], ["a"], 5]),
+        ("stop_token_ids", [[0, 5], [], None], [[-1], ["a"], [1.0], 5]),
         ("n", [1, None], [0, -1, "1"]),
-        ("stream", [True, False, None], ["true", 1, 0]),
+        ("stream", [True, False, None], ["true", 1, 0, 1.0]),
         ("stream_options", [{}, {"include_usage": True}, None], [{"include_usage": 1}, [], True]),
         ("model", ["x", "", None], [1, ["x"]]),
         ("ignore_eos", [True, False], [1, "no"]),
@@ -55,6 +56,12 @@ def test_types_and_bounds(name: str, good: list[object], bad: list[object]) -> N
         assert caught.value.status == 400
         assert "msgspec" not in caught.value.message
         assert "$" not in caught.value.message
+
+
+def test_an_integer_may_be_written_with_a_point() -> None:
+    fields = convert({"max_tokens": 16.0, "n": 1.0, "top_k": -1.0, "seed": 7.0, "top_p": 1.0}, SamplingFields)
+    assert [repr(value) for value in (fields.max_tokens, fields.n, fields.top_k, fields.seed)] == ["16", "1", "-1", "7"]
+    assert convert({"max_new_tokens": 16.0}, Parameters, "parameters.").max_new_tokens == 16
 
 
 @pytest.mark.parametrize(
