@@ -29,7 +29,14 @@ from typing import Any, Final
 
 from handler.engine.api_routes import ALIASES, SPEECH, Route, Traits
 from handler.engine.engine import Engine
-from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedMediaType, UnsupportedTask
+from handler.errors import (
+    InvalidBody,
+    InvalidField,
+    MissingField,
+    UnsupportedField,
+    UnsupportedMediaType,
+    UnsupportedTask,
+)
 from handler.schemas import request_fields
 from handler.schemas.anthropic.chat_document import chat_document
 from handler.schemas.anthropic.message_fields import VERSION_FIELD, CountFields, MessageFields, MessagesRoute, checked
@@ -112,6 +119,8 @@ def parse_route(
     """:raises ClientError: a field is wrong. The error names it."""
     if route not in SPEECH and isinstance(document.get(FILE), bytes):
         raise UnsupportedMediaType("multipart/form-data")
+    if route is Route.RESPONSES and document.get("prompt"):
+        raise UnsupportedField("prompt", "no templates are stored here: send the prompt itself as 'input'")
     body = BODIES.get(route, Body.ROUTES)
     serving = engine.serving if route in BODIES else engine.require_serving()
     more = speech.FIELDS if route in SPEECH else {"stream"}

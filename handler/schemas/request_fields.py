@@ -83,7 +83,8 @@ TABLE: Final = (
     FieldRow("chat_template_kwargs ~chat_template ~documents add_generation_prompt continue_final_message"),
     FieldRow("~mm_processor_kwargs", response="="),
     FieldRow(completion="~prompt_embeds"),
-    FieldRow("add_special_tokens stream_options", "="),
+    FieldRow("add_special_tokens", "="),
+    FieldRow("stream_options", "=", neutral=({"include_obfuscation": False},)),
     FieldRow("stream", "=", "=", "=", inputs="=", neutral=NO),
     FieldRow("~truncate_prompt_tokens", "=", "truncation", "", "truncate"),
     # How many tokens, and how they are sampled.

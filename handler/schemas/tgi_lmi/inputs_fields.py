@@ -28,7 +28,7 @@ class Parameters(SamplerFields, frozen=True, kw_only=True):
 
     max_new_tokens: Count | None = None
     do_sample: bool | None = None
-    stop: list[str] | None = None
+    stop: str | list[str] | None = None
     stop_sequences: list[str] | None = None
     include_stop_str_in_output: bool | None = None
     ignore_eos_token: bool | None = None

@@ -110,6 +110,8 @@ def test_every_name_is_honoured_or_rejected_or_listed(body: Body, stream: bool) 
         ),
         ("/v1/responses", {"max_tokens": 3}, "max_tokens", "'max_output_tokens'"),
         ("/v1/responses", {"response_format": {"type": "json_object"}}, "response_format", "'text'"),
+        ("/v1/responses", {"prompt": {"id": "pmpt_1"}}, "prompt", "'input'"),
+        ("/v1/responses", {"stream_options": {"include_usage": True}}, "stream_options", "leave it out"),
         ("/v1/messages", {"stop": ["a"]}, "stop", "'stop_sequences'"),
         ("/invocations", {"max_tokens": 5}, "max_tokens", "'parameters.max_new_tokens'"),
         ("/invocations", {"stop": ["a"]}, "stop", "'parameters.stop'"),
@@ -145,6 +147,8 @@ def test_values_that_ask_for_nothing_pass() -> None:
         for name in row.also.split():
             for value in (None, *row.neutral):
                 assert resolve(Body.CHAT, {name: value})[0] == {}, (name, value)
+    stream = {"input": "a", "stream": True}
+    assert resolve(Body.RESPONSE, {**stream, "stream_options": {"include_obfuscation": False}}) == (stream, ())
     for name, value in (("watermark", 0), ("num_beams", True), ("typical_p", False)):
         with pytest.raises(UnsupportedField):
             resolve(Body.CHAT, {name: value})
