@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+# As many tokens of a prompt as TGI and vLLM decode in front of the reply, at least.
+BEFORE: Final = 5
 
 
 def token_pieces(tokenizer: Any, text: str, ids: Sequence[int]) -> list[tuple[str, int]]:
@@ -49,14 +52,29 @@ class TokenText:
             self._special = frozenset(self._tokenizer.all_special_ids)
         return token_id in self._special
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Sequence[int], before: Sequence[int] = ()) -> list[str]:
         """The part of the text that belongs to each token. Special tokens are included.
 
         A token that ends within a character has no text. The token that completes the character has all of it.
+
+        :param before: the tokens in front of them. The decoder of some models, such as Llama 2, takes the blank off the
+            first token of a text.
         """
         if not getattr(self._tokenizer, "is_fast", False):
             return [self._tokenizer.decode([token]) for token in ids]
         from tokenizers.decoders import DecodeStream
 
-        stream = DecodeStream(skip_special_tokens=False)
-        return [stream.step(self._tokenizer.backend_tokenizer, token) or "" for token in ids]
+        backend, stream = self._tokenizer.backend_tokenizer, DecodeStream(skip_special_tokens=False)
+
+        def piece(token: int) -> str:
+            nonlocal stream
+            try:
+                return stream.step(backend, token) or ""
+            except Exception:  # of bytes that are no characters. vLLM begins anew, too
+                stream = DecodeStream(skip_special_tokens=False)
+                return stream.step(backend, token) or ""
+
+        for token in before[-BEFORE:]:
+            if not self.special(token):  # vLLM's text begins without them
+                piece(token)
+        return [piece(token) for token in ids]

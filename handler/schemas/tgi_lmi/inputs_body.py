@@ -112,8 +112,8 @@ class SharedParameters:
             details=details,
             top_n_tokens=parameters.top_n_tokens or 0,
             seed=parameters.seed,
-            prompt=prompt.ids if parameters.decoder_input_details else (),
-            prompt_tokens=len(prompt.ids),
+            prompt=prompt.ids,
+            prefill=bool(parameters.decoder_input_details),
             stop_token_ids=parameters.stop_token_ids or (),
         )
         reply = InputsReply(reply_options, TokenText(engine.prompts.tokenizer))

@@ -24,8 +24,8 @@ class ReplyOptions:
 
     :param tgi: whether it has TGI's form rather than LMI's.
     :param prefix: put in front of the generated text: the prompt, with `return_full_text`.
-    :param prompt: the token ids of the prompt, if its log probabilities are requested.
-    :param prompt_tokens: the length of the prompt.
+    :param prompt: the token ids of the prompt.
+    :param prefill: whether its log probabilities are requested.
     :param stop_token_ids: the end tokens that the request names.
     """
 
@@ -35,7 +35,7 @@ class ReplyOptions:
     top_n_tokens: int
     seed: int | None
     prompt: Sequence[int]
-    prompt_tokens: int
+    prefill: bool
     stop_token_ids: Sequence[int]
 
 
@@ -79,7 +79,7 @@ class InputsReply(Reply):
                     "finish_reason": self._reason(finish_reason, stop_reason),
                     "generated_tokens": self._count,
                     "seed": self._options.seed,
-                    "input_length": self._options.prompt_tokens,
+                    "input_length": len(self._options.prompt),
                 }
             events.append(event_of(event))
         self._positions = ()
@@ -102,7 +102,7 @@ class InputsReply(Reply):
         self, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason
     ) -> dict[str, object]:
         """TGI's details. A log probability is null if the device does not return it."""
-        pieces = self._tokens.pieces(token_ids)
+        pieces = self._tokens.pieces(token_ids, self._options.prompt)
         tokens = [
             self._token(token, piece, self._tokens.special(token), place)
             for place, (token, piece) in enumerate(zip(token_ids, pieces, strict=True))
@@ -163,7 +163,7 @@ class InputsReply(Reply):
         ]
 
     def _prefill(self) -> list[dict[str, object]]:
-        ids = self._options.prompt
+        ids = self._options.prompt if self._options.prefill else ()
         scores = self._prompt if len(self._prompt) == len(ids) else [None] * len(ids)
         return [
             {"id": token, "text": piece, "logprob": None if position is None else position[0].logprob}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from handler.engine.generation.generation import Position, Score
 from handler.errors import EngineFailed
 from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 from tests.handler.schemas.parsing_engine import ParsingEngine, events_of
-from tests.handler.scripted_tokenizer import BOS
+from tests.handler.scripted_tokenizer import BOS, ScriptedTokenizer
 
 ENGINE: Any = ParsingEngine()
 TGI, LMI = RequestOptions(inputs_schema="tgi", output_formatter="sse"), RequestOptions(output_formatter="sse")
@@ -127,6 +130,27 @@ def test_the_whole_reply_is_lmis_object_or_tgis_list() -> None:
     assert json.loads(reply_to({}, TGI).whole("x", [1], "stop", None)) == [{"generated_text": "abcx"}]
     without = reply_to({"return_full_text": False}, TGI).whole("x", [1], "stop", None)
     assert json.loads(without) == [{"generated_text": "x"}]
+
+
+class Stripping(ScriptedTokenizer):
+    """Decodes as Llama 2's tokenizer does: without the blank at the beginning of a text."""
+
+    is_fast = True
+
+    @cached_property
+    def backend_tokenizer(self) -> Tokenizer:
+        backend = Tokenizer(models.WordLevel({"<bos>": BOS, "▁abc": 0, "▁world": 1, "!": 2}, unk_token="<bos>"))
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+        backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+        return backend
+
+
+def test_the_texts_of_the_details_add_up_to_the_text() -> None:
+    engine: Any = ParsingEngine()
+    engine.prompts = replace(engine.prompts, tokenizer=Stripping())
+    reply = inputs.parse({"inputs": "abc", "parameters": {"details": True}}, engine, WHOLE).reply
+    whole = json.loads(reply.whole(" world!", [1, 2], "length", None))
+    assert [token["text"] for token in whole["details"]["tokens"]] == [" world", "!"]
 
 
 def test_the_details_in_full() -> None:
