@@ -1,6 +1,7 @@
-"""Shortens the log lines that vLLM's serving classes write for a client's errors.
+"""Shortens the log lines that vLLM's serving classes write for a client's errors, and for replies it cannot parse.
 
-vLLM logs a traceback for each of them. A client could fill the log, and its request's text would be in it.
+vLLM logs a traceback for each of them. A client could fill the log, and its request's text would be in it. Parsers log
+what the model wrote, too: the arguments of a tool call.
 """
 
 from __future__ import annotations
@@ -10,16 +11,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Loggers of vLLM that write lines about requests.
-PREFIXES = ("vllm.entrypoints.", "vllm.renderers.", "vllm.tool_parsers.", "vllm.reasoning.")
+PARSERS = ("vllm.tool_parsers.", "vllm.reasoning.", "vllm.parser.")
+PREFIXES = ("vllm.entrypoints.", "vllm.renderers.", *PARSERS)
+# They log why a parser cannot be loaded, and nothing of a reply (0.16.0 to 0.32.0).
+LOADERS = (
+    *("vllm.tool_parsers.abstract_tool_parser", "vllm.reasoning.abs_reasoning_parsers"),
+    "vllm.parser.parser_manager",
+)
 IGNORED_FIELDS = "vllm.entrypoints.openai.engine.protocol"
 
 
-class _NoTraceback(logging.Filter):
+class _ShortLines(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if not record.name.startswith(PREFIXES) or record.levelno < logging.WARNING:
             return True
         if record.name == IGNORED_FIELDS:
             return False
+        if record.name.startswith(PARSERS) and record.name not in LOADERS:
+            record.msg, record.args = "a problem with a request or a reply, whose text is left out", ()
         if record.exc_info:
             kind = record.exc_info[0]
             record.msg, record.args = "%s (%s)", (record.getMessage(), kind.__name__ if kind else "")
@@ -28,10 +37,10 @@ class _NoTraceback(logging.Filter):
 
 
 def shorten_errors() -> None:
-    """Makes vLLM's handlers print one line for a client's error, without the request's text."""
+    """Makes vLLM's handlers print one line for an error of a client or a parser, without the text that it is about."""
     for handler in logging.getLogger("vllm").handlers:
-        if not any(isinstance(installed, _NoTraceback) for installed in handler.filters):
-            handler.addFilter(_NoTraceback())
+        if not any(isinstance(installed, _ShortLines) for installed in handler.filters):
+            handler.addFilter(_ShortLines())
 
 
 @contextmanager

@@ -1,0 +1,53 @@
+"""What vLLM's lines about requests leave in the log."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from handler.engine.v1.serving import serving_log
+
+WRITTEN = "my card is 4111 1111"
+PARSER = "vllm.tool_parsers.seed_oss_tool_parser"
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """What vLLM's handler prints."""
+    printed = io.StringIO()
+    handler = logging.StreamHandler(printed)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(filename)s %(message)s"))
+    logging.getLogger("vllm").addHandler(handler)
+    serving_log.shorten_errors()
+    yield printed
+    logging.getLogger("vllm").removeHandler(handler)
+
+
+@pytest.mark.parametrize("name", [PARSER, "vllm.reasoning.x", "vllm.parser.x"])
+def test_what_a_model_wrote_is_not_in_the_log(log: io.StringIO, name: str) -> None:
+    logger = logging.getLogger(name)
+    logger.warning("Parsed value '%s' of parameter '%s' is not an integer", WRITTEN, "amount")
+    try:
+        raise ValueError(WRITTEN)
+    except ValueError as error:
+        logger.exception(f"Error in streaming tool calls: {error}")  # as a parser does
+    assert WRITTEN not in log.getvalue()
+    first, second = log.getvalue().splitlines()
+    assert first.startswith("WARNING test_serving_log.py")
+    assert second.endswith("(ValueError)")
+
+
+def test_why_a_parser_cannot_be_loaded_is(log: io.StringIO) -> None:
+    logging.getLogger("vllm.tool_parsers.abstract_tool_parser").error("Failed to load module '%s'", "mine")
+    assert log.getvalue().endswith("Failed to load module 'mine'\n")
+
+
+def test_a_clients_error_is_one_line(log: io.StringIO) -> None:
+    try:
+        raise ValueError(WRITTEN)
+    except ValueError:
+        logging.getLogger("vllm.entrypoints.x").exception("Error in preprocessing prompt inputs")
+    assert log.getvalue() == "ERROR test_serving_log.py Error in preprocessing prompt inputs (ValueError)\n"
