@@ -141,7 +141,7 @@ class Exchange:
         if self.sent or self.finished:
             self.break_off()
         else:
-            self.send(*error_reply(error, self.path))
+            self.send(*error_reply(error, self.path, of_message=self.record.of_message))
 
     def begin(self, status: int, headers: Iterable[Header], length: int | None = None) -> None:
         """Sets the status and the headers of a reply of several pieces. They are sent with the first piece.

@@ -18,9 +18,9 @@ from container.requests.error_responses import unexpected
 from container.requests.request_record import RequestRecord
 from container.service import Service
 from handler.errors import Draining, EndpointError
+from handler.schemas.anthropic.message_reply import error_body
 from handler.schemas.framing import body_size, reply_size
 from handler.schemas.json_body import decode
-from handler.schemas.reply import encode
 from handler.startup.lifecycle import ServingStatus
 
 
@@ -89,4 +89,4 @@ class WebSocketSession:
     def _send_error(self, error: EndpointError, record: RequestRecord) -> None:
         record.status = error.status
         record.failed(error)
-        self._socket.send(encode(error.document()).decode())
+        self._socket.send(error_body(error, of_message=record.of_message).decode())

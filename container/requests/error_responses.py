@@ -6,16 +6,18 @@ import logging
 
 from handler import errors
 from handler.schemas.anthropic.message_fields import MessagesRoute
-from handler.schemas.anthropic.message_reply import error_document
-from handler.schemas.reply import encode
+from handler.schemas.anthropic.message_reply import error_body
 
 logger = logging.getLogger(__name__)
 
 
-def error_reply(error: errors.EndpointError, path: str = "") -> tuple[int, list[tuple[str, str]], bytes]:
+def error_reply(
+    error: errors.EndpointError, path: str = "", *, of_message: bool = False
+) -> tuple[int, list[tuple[str, str]], bytes]:
     """The status, the headers and the body of the reply for an error.
 
-    :param path: of the request. Paths of the Messages API have its errors, all others OpenAI's.
+    :param path: of the request. Paths of the Messages API have its errors.
+    :param of_message: the body is one of the Messages API, whatever its path.
     """
     headers = [("Content-Type", "application/json")]
     retry_after = getattr(error, "retry_after", None)
@@ -23,7 +25,8 @@ def error_reply(error: errors.EndpointError, path: str = "") -> tuple[int, list[
         headers.append(("Retry-After", str(retry_after)))
     if isinstance(error, errors.MethodNotAllowed):
         headers.append(("Allow", ", ".join(error.allowed)))
-    return error.status, headers, encode(error_document(error) if path in list(MessagesRoute) else error.document())
+    of_message = of_message or path.rstrip("/") in list(MessagesRoute)
+    return error.status, headers, error_body(error, of_message=of_message)
 
 
 def unexpected(error: Exception) -> errors.ServerError:

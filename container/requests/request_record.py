@@ -57,6 +57,7 @@ class RequestRecord:
     :ivar body, body_digest: kept in case the engine dies: the body, or of a large one its digest.
     :ivar may_rerun: the next engine may run the request if this one dies before anything was sent.
     :ivar ignored: the fields of the body that have no effect.
+    :ivar of_message: the body is one of Anthropic's API.
     """
 
     environ: InitVar[Mapping[str, Any]]
@@ -81,6 +82,7 @@ class RequestRecord:
     body_digest: str = ""
     may_rerun: bool = False
     ignored: tuple[str, ...] = ()
+    of_message: bool = False
     method: str = field(init=False)
     attributes: dict[str, str] = field(init=False)
     headers: dict[str, str] = field(init=False)
@@ -98,7 +100,7 @@ class RequestRecord:
 
     def parsed(self, call: AnyCall) -> None:
         """Records the ids and prompt tokens of the call that the body was parsed to."""
-        self.stream, self.ignored = call.stream, ignored_fields(call)
+        self.stream, self.ignored, self.of_message = call.stream, ignored_fields(call), call.reply.of_message
         call = unframed(call)
         if isinstance(call, Call):
             self.request_id = call.generation.request_id

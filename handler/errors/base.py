@@ -23,6 +23,7 @@ class EndpointError(Exception):
     :param message: one or two sentences for the client: what is wrong, and what fixes it. One line: a control
         character becomes a space.
     :param param: the request field or the setting at fault, if there is one.
+    :ivar of_message: the body at fault is one of Anthropic's API, whose errors have a form of their own.
     """
 
     status: ClassVar[int] = 500
@@ -36,6 +37,7 @@ class EndpointError(Exception):
         self.message = one_line(message)
         super().__init__(self.message)
         self.param = param
+        self.of_message = False
 
     def document(self) -> dict[str, dict[str, str | None]]:
         """OpenAI's error object. It is the body of an error reply, and the last event of a stream that failed."""

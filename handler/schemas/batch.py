@@ -14,10 +14,11 @@ from typing import Any, Protocol
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
 from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
+from handler.schemas.anthropic.message_reply import error_body
 from handler.schemas.dispatch import Parse
 from handler.schemas.framing import body_size, ignored_fields, reply_size
 from handler.schemas.json_body import decode
-from handler.schemas.reply import AnyCall, RunningCall, encode
+from handler.schemas.reply import AnyCall, RunningCall
 
 # Each line has a reply, an empty one too: 3 MiB of empty lines would be 519 MiB of replies.
 MAX_LINES = 16_384
@@ -123,14 +124,14 @@ class Batch:
         if line.error is None:
             replies[line.index] = await self.run_sized(line.size, line.reply.whole, *line.output)
         else:
-            replies[line.index] = _error(line.error)
+            replies[line.index] = _error(line.error, of_message=line.reply.of_message)
         return True
 
 
-def _error(error: EndpointError) -> bytes:
+def _error(error: EndpointError, *, of_message: bool = False) -> bytes:
     if isinstance(error, EngineFailed | Draining):
         raise error
-    return encode(error.document())
+    return error_body(error, of_message=of_message)
 
 
 class LineSink:

@@ -30,6 +30,7 @@ from typing import Any, Final
 from handler.engine.api_routes import ALIASES, SPEECH, Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import (
+    EndpointError,
     InvalidBody,
     InvalidField,
     MissingField,
@@ -105,6 +106,14 @@ def parse_path(
     """:raises ClientError: a field of the body, of OpenAI's API or of Anthropic's, is wrong. The error names it."""
     if isinstance(path, Route):
         return parse_route(path, document, engine, headers)
+    try:
+        return _message(path, document, engine, headers)
+    except EndpointError as error:
+        error.of_message = True
+        raise
+
+
+def _message(path: MessagesRoute, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> AnyCall:
     fields, ignored = request_fields.resolve(Body.MESSAGE, document)
     if path is MessagesRoute.COUNT:
         counted = parse_route(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)

@@ -22,9 +22,13 @@ LINE_TYPES = frozenset((JSON_LINES, "application/x-jsonlines", "application/json
 
 
 class Reply(Protocol):
-    """The reply to one request, as one document or as a stream of events. Not shared between requests."""
+    """The reply to one request, as one document or as a stream of events. Not shared between requests.
+
+    :cvar of_message: it is one of Anthropic's API, and so is an error in its place.
+    """
 
     __slots__ = ()
+    of_message: ClassVar[bool] = False
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = f"{SSE}; charset=utf-8"
 

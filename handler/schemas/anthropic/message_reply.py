@@ -24,9 +24,14 @@ TYPES: Final[Mapping[int, str]] = {
 
 
 def error_document(error: EndpointError) -> dict[str, Any]:
-    """The body of an error reply, and the data of an error event. `param` and `code` are as in OpenAI's errors."""
+    """The error object of Anthropic's API, with its type. `param` and `code` are as in OpenAI's errors."""
     kind = TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     return {"type": "error", "error": {**error.document()["error"], "type": kind}}
+
+
+def error_body(error: EndpointError, *, of_message: bool) -> bytes:
+    """The body of an error reply, in the form of the API that the request is of."""
+    return encode(error_document(error) if of_message or error.of_message else error.document())
 
 
 DATA: Final = b"data: "
@@ -37,6 +42,7 @@ class MessageReply(Reply):
     """One message, whole or as events, from the reply to the chat."""
 
     __slots__ = ("_chat", "_events", "_opened")
+    of_message = True
 
     def __init__(self, chat: Reply) -> None:
         self._chat = chat
@@ -69,6 +75,7 @@ class CountReply(Reply):
     """The number of tokens of a body, from the reply of /tokenize."""
 
     __slots__ = ("_tokenization",)
+    of_message = True
 
     def __init__(self, tokenization: Reply) -> None:
         self._tokenization = tokenization

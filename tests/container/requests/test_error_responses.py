@@ -146,11 +146,12 @@ def test_a_full_endpoint_says_when_to_come_back(client: Client, service: Service
     eventually(lambda: service.admission.count == PLACES - 1)
 
 
-def test_messages_have_the_types_of_anthropics_errors(client: Client, service: Service) -> None:
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/"])
+def test_messages_have_the_types_of_anthropics_errors(client: Client, service: Service, path: str) -> None:
     """Anthropic's API reference, "Errors"."""
 
     def kind(**body: Any) -> tuple[int, str]:
-        reply = client.post("/v1/messages", **body)
+        reply = client.post(path, **body)
         assert reply.json is not None
         assert reply.json["type"] == "error"
         return reply.status_code, reply.json["error"]["type"]
@@ -165,6 +166,26 @@ def test_messages_have_the_types_of_anthropics_errors(client: Client, service: S
         service.admission.leave()
     service.lifecycle.drain()
     assert kind(json=body) == (503, "overloaded_error")
+
+
+MESSAGE: dict[str, Any] = {"anthropic_version": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "a"}]}
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/v1/messages/"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fields", [{"max_tokens": None}, {"messages": [{"role": "user", "content": "<refuse>"}]}])
+def test_a_message_has_them_wherever_it_comes(client: Client, path: str, stream: bool, fields: dict[str, Any]) -> None:
+    reply = client.post(path, json={**MESSAGE, "stream": stream, **fields})
+    assert reply.json is not None
+    assert (reply.status_code, reply.json["type"]) == (400, "error")
+
+
+def test_a_line_has_the_errors_of_its_own_api(client: Client) -> None:
+    refused = [{"role": "user", "content": "<refuse>"}]
+    bodies = [{**MESSAGE, "max_tokens": None}, {"messages": []}, {**MESSAGE, "messages": refused}]
+    lines = b"\n".join(json.dumps(body).encode() for body in bodies)
+    reply = client.post("/invocations", data=lines, headers={"Content-Type": "application/jsonlines"})
+    assert [json.loads(line).get("type") for line in reply.data.splitlines()] == ["error", None, "error"]
 
 
 @pytest.mark.parametrize("path", POSTS)
