@@ -95,7 +95,7 @@ def full_path(pick: Random) -> SoakRequest:
 
 def responses(pick: Random) -> SoakRequest:
     document = {"input": question(pick), "max_output_tokens": pick.randint(1, 32), "temperature": 0, "store": False}
-    return whole_or_streamed(pick, "responses", "/v1/responses", document, b'"output"', b"response.completed")
+    return whole_or_streamed(pick, "responses", "/v1/responses", document, b'"output"', b'"output_tokens"')
 
 
 def tokenize(pick: Random) -> SoakRequest:

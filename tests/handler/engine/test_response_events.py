@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+
+from handler.engine.api_routes import PLAIN, Route
+from handler.errors import UnsupportedField
 
 pytestmark = pytest.mark.engine
 
@@ -20,6 +25,15 @@ class Item(BaseModel):
 
 class Part(Item):
     content_index: int
+
+
+class Response(BaseModel):
+    status: str
+
+
+class End(BaseModel):
+    type: str = "response.completed"
+    response: Response
 
 
 class Error(BaseModel):
@@ -95,3 +109,45 @@ def test_the_first_events_come_with_the_third_or_at_the_end() -> None:
     kinds = [frame.split()[1] for frame in streamed([*opening, WRONG[0]], fix=True)]
     assert kinds == ["response.created", "response.in_progress", "response.output_item.added"]
     assert len(streamed(opening, fix=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [("completed", "response.completed"), ("incomplete", "response.incomplete")]
+)
+def test_the_last_event_says_whether_the_response_was_cut_off(status: str, kind: str) -> None:
+    (frame,) = streamed([End(response=Response(status=status))], fix=False)
+    assert frame.splitlines()[0] == f"event: {kind}"
+    assert json.loads(frame.partition("data: ")[2])["type"] == kind
+
+
+TOOLS = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "parser", "rejected"),
+    [
+        ({"tools": TOOLS}, "hermes", True),
+        ({"tools": TOOLS, "tool_choice": "required"}, None, True),
+        ({"tools": TOOLS, "tool_choice": "none"}, "hermes", False),
+        ({"tools": TOOLS}, None, False),  # the text is the reply, whole and streamed
+        ({"tools": TOOLS, "stream": False}, "hermes", False),
+        ({}, "hermes", False),
+    ],
+)
+def test_no_call_of_a_tool_is_streamed_as_text(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], parser: str | None, rejected: bool
+) -> None:
+    from handler.engine.v1.serving import response_events
+    from handler.engine.v1.serving.serving_classes import VllmServing
+
+    responses = SimpleNamespace(
+        use_harmony=False, parser=SimpleNamespace(tool_parser_cls=parser), create_responses=lambda: None
+    )
+    state: Any = SimpleNamespace(openai_serving_models=SimpleNamespace(), openai_serving_responses=responses)
+    llm: Any = None
+    serving, body = VllmServing(llm, state, PLAIN), {"input": "a", "stream": True, **fields}
+    monkeypatch.setattr(response_events, "STREAMS_CALLS", False)
+    with pytest.raises(UnsupportedField, match="leave 'stream' out") if rejected else nullcontext():
+        serving.request(Route.RESPONSES, body, {})
+    monkeypatch.setattr(response_events, "STREAMS_CALLS", True)
+    assert serving.request(Route.RESPONSES, body, {})

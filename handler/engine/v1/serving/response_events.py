@@ -1,6 +1,6 @@
-"""Writes the events of a streamed response (/v1/responses), and fixes their indexes.
+"""Writes the events of a streamed response (/v1/responses), and fixes their indexes and the last one's type.
 
-Two defects of vLLM 0.16 make clients and requests fail.
+Four defects of vLLM 0.16 make clients and requests fail.
 
 It increases `content_index` after a part has begun, and gives the message after a reasoning item the same
 `output_index` as the reasoning (vllm/entrypoints/openai/responses/serving.py, _process_simple_streaming_events). A
@@ -9,19 +9,39 @@ client that uses the indexes, as openai's `responses.stream` does, fails with an
 
 It builds the first two events from a response in which `text.format.schema` has its Python name, `schema_`
 (responses/serving.py, `model_dump`). OpenAI's types reject that, so no stream with a JSON schema begins.
+
+It streams the call of a tool as text with its markup, and has the call as an item in the last event only. Such a stream
+is rejected. Later versions have events for calls (responses/streaming_events.py).
+
+It says of a response that the limit of tokens has cut off that it is completed (0.16.0 to 0.32.0).
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic import BaseModel
-from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest, ResponsesResponse
 
+from handler.errors import UnsupportedField
+
+STREAMS_CALLS = importlib.util.find_spec("vllm.entrypoints.openai.responses.streaming_events") is not None
+COMPLETED, INCOMPLETE = "response.completed", "response.incomplete"
 BEGINS = "response.output_item.added"
 # vLLM sends these before the engine has accepted the request.
 OPENING = ("response.created", "response.in_progress")
+
+
+def check_tools(request: ResponsesRequest, serving: Any) -> None:
+    """:raises UnsupportedField: the stream would have the call of a tool as text, whose whole reply is an item."""
+    if STREAMS_CALLS or serving.use_harmony or not request.stream or not request.tools or serving.parser is None:
+        return
+    parsed = serving.parser.tool_parser_cls is not None if request.tool_choice == "auto" else True
+    if parsed and request.tool_choice != "none":
+        fix = "this vLLM streams the call of a tool as text: leave 'stream' out, or send 'tool_choice': 'none'"
+        raise UnsupportedField("tools", fix)
 
 
 async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
@@ -39,6 +59,8 @@ async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
             if kind is None:  # an ErrorResponse
                 yield f"data: {event.model_dump_json()}\n\n"
                 return
+            if kind == COMPLETED and event.response.status == "incomplete":
+                kind = event.type = INCOMPLETE
             items += kind == BEGINS
             if fix:
                 fix_indexes(event, items - 1)

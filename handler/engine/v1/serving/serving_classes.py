@@ -105,8 +105,11 @@ class VllmServing:
             raise InvalidBody(
                 f"a part of it does not have the structure that the API requires ({type(error).__name__})"
             ) from None
-        if route is Route.RESPONSES and not self._state.openai_serving_responses.use_harmony:
-            response_items.check(getattr(request, "input", None))
+        if isinstance(request, ResponsesRequest):
+            responses = self._state.openai_serving_responses
+            response_events.check_tools(request, responses)
+            if not responses.use_harmony:
+                response_items.check(request.input)
         if route is Route.DETOKENIZE:
             check_ids("tokens", getattr(request, "tokens", ()), int(self._llm.model_config.get_vocab_size()) - 1)
         kept = {name: headers[name] for name in HEADERS if name in headers}
