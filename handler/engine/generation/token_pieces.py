@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-# As many tokens of a prompt as TGI and vLLM decode in front of the reply, at least.
+# As many tokens of a prompt as TGI decodes in front of the reply. vLLM decodes 4 or more.
 BEFORE: Final = 5
 
 
