@@ -122,7 +122,7 @@ def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "",
     with _INSPECTING:
         _inspect(fields)
     try:
-        return msgspec.convert({**document, **whole}, fields, strict=strict)
+        return msgspec.convert({**document, **whole} if whole else document, fields, strict=strict)
     except msgspec.ValidationError as error:
         raise _invalid_field(str(error), prefix) from None
 
