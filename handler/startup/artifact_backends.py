@@ -24,6 +24,7 @@ from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, 
 from handler.artifacts.identity.canonical_json import digest
 from handler.artifacts.identity.checkpoint_identity import identify, identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
+from handler.artifacts.lease.acquisition import OnMiss
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
@@ -68,6 +69,9 @@ class ArtifactBackend:
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
         return (graph_key(inputs),)
+
+    def on_miss(self, plan: EnginePlan) -> OnMiss:
+        return OnMiss(self.config.on_miss)
 
     def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """The cache of single graphs that a compile uses. None if this software manages none."""
@@ -153,6 +157,15 @@ class NativeBackend(CacheBackend):
     @property
     def cache(self) -> NativeCache:
         return NativeCache(self.config.scratch / "native-cache")
+
+    def on_miss(self, plan: EnginePlan) -> OnMiss:
+        """With a variable of FORBID a compile fails, and its failure would be recorded for instances that may compile.
+
+        The variable is not part of the key, so they have the same one.
+        """
+        forbidden = any(plan.env.get(name, "").strip() not in ("", "0") for name in FORBID)
+        chosen = super().on_miss(plan)
+        return OnMiss.FAIL if forbidden and chosen is OnMiss.COMPILE else chosen
 
     def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""

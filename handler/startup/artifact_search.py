@@ -17,7 +17,7 @@ from pathlib import Path
 
 from handler.artifacts.compile_caches.neff_cache import NeffCache
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries, OnMiss
+from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries
 from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import restore, source_of
@@ -66,7 +66,7 @@ class StoreStart:
         target = config.scratch / "artifacts" / keys[0].digest[:32]
         deadline = time.monotonic() + config.artifact_deadline
         options = AcquisitionOptions(
-            OnMiss(config.on_miss),
+            self.backend.on_miss(self.plan),
             config.artifact_lease,
             min(POLL, config.artifact_lease / POLLS),
             _machine(self.state),

@@ -58,15 +58,24 @@ MODEL_CONFIG = _by_name(
 ENVIRONMENT = _by_name(
     {
         "is a work directory, which is the same on every machine for the NEFF cache": "BASE_COMPILE_WORK_DIR",
-        _WHERE: "NEURON_COMPILED_ARTIFACTS NEURON_COMPILE_CACHE_URL VLLM_CACHE_ROOT VLLM_CONFIG_ROOT "
-        "TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR HF_HOME HF_HUB_CACHE TMPDIR",
-        "selects the cores; their number is the degree of parallelism": "NEURON_RT_VISIBLE_CORES NEURON_RT_NUM_CORES",
-        _LOGS: "NEURON_RT_LOG_LEVEL VLLM_LOGGING_LEVEL",
+        _WHERE: "NEURON_COMPILED_ARTIFACTS NEURON_COMPILE_CACHE_URL NEURON_LIBTORCH_CACHE_ROOT "
+        "NEURON_LIBTORCH_REMOTE_CACHE VLLM_CACHE_ROOT VLLM_CONFIG_ROOT TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR "
+        "HF_HOME HF_HUB_CACHE TMPDIR",
+        "selects the cores; their number is the degree of parallelism": "NEURON_RT_VISIBLE_CORES NEURON_RT_NUM_CORES "
+        "NEURON_VISIBLE_DEVICES",
+        _LOGS: "NEURON_RT_LOG_LEVEL NEURON_RT_LOG_LOCATION NEURON_RT_INSPECT_ENABLE NEURON_CPP_LOG_LEVEL "
+        "VLLM_NEURON_LOG_LEVEL VLLM_LOGGING_LEVEL",
+        "limits how long something may take": "NEURON_RT_EXEC_TIMEOUT NEURON_LIBTORCH_COMPILATION_TIMEOUT "
+        "VLLM_NEURON_COMPILATION_TIMEOUT VLLM_NEURON_BARRIER_TIMEOUT VLLM_NEURON_WORKER_TERMINATION_TIMEOUT "
+        "VLLM_ENGINE_READY_TIMEOUT_S VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
+        "forbids a compile, so the graphs are those of a start without it": "NEURON_LIBTORCH_ASSERT_CACHE_HIT "
+        "VLLM_NEURON_ASSERT_CACHE_HIT VLLM_NEURON_DISABLE_WARMUP_COMPILE",
         "is an address": "MASTER_ADDR MASTER_PORT NEURON_RT_ROOT_COMM_ID",
         "is the field lnc of the key": "NEURON_LOGICAL_NC_CONFIG",
         "is the field platform of the key": "NEURON_PLATFORM_TARGET_OVERRIDE",
         "has the same graphs compiled on a host without devices": "VLLM_NEURON_CPU_COMPILE",
-        "controls threads of the host": "OMP_NUM_THREADS VLLM_CPU_OMP_THREADS_BIND",
+        "controls threads and processes of the host": "OMP_NUM_THREADS VLLM_CPU_OMP_THREADS_BIND "
+        "NEURON_LIBTORCH_PARALLEL_COMPILE_WORKERS VLLM_NEURON_PARALLEL_COMPILE_WORKERS",
         "is the memory for the KV cache, an input of the graph": "VLLM_CPU_KVCACHE_SPACE",
     }
 )

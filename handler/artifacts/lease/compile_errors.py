@@ -75,7 +75,7 @@ class NoEntry(ArtifactError):
     def __init__(self, store: str, miss: str) -> None:
         super().__init__(
             f"{store} does not have the artifacts for this configuration. {miss} Publish them there, or set "
-            "ENDPOINT_ON_MISS to 'compile'."
+            "ENDPOINT_ON_MISS to 'compile' and no variable that forbids a compile (NEURON_LIBTORCH_ASSERT_CACHE_HIT)."
         )
 
 

@@ -19,7 +19,7 @@ from neuron_stand_in.settings import StandInSettings
 import sample_model
 from container.routes import ping as health
 from container.service import Service
-from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore
+from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender, RealClock
 from handler.artifacts.restore.restore_target import RestoreContents, RestoreTarget
 from handler.config.endpoint_config import EndpointConfig
@@ -27,6 +27,7 @@ from handler.engine.engine import Engine
 from handler.model.companions import Companions, fetch_companions
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup import artifact_search as artifacts
+from handler.startup.artifact_backends import FORBID
 from handler.startup.artifact_search import engine_by_artifacts
 from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import RestoreTimedOut
@@ -91,6 +92,19 @@ def test_the_native_plugins_graphs_are_kept_and_found(tmp_path: Path) -> None:
     assert (first.compiled, second.compiled) == ([3], [0])
     assert second.service.artifacts.hits == 1
     assert first.service.artifacts.misses == 1
+
+
+@pytest.mark.parametrize("variable", FORBID)
+def test_an_endpoint_that_must_not_compile_starts_from_the_store_and_records_no_failure(
+    tmp_path: Path, variable: str
+) -> None:
+    guarded, free, again = (Machine(tmp_path, name, "native-0.24") for name in ("one", "two", "three"))
+    guarded.plan = again.plan = replace(guarded.plan, env={variable: "1"})
+    with pytest.raises(NoEntry, match=FORBID[0]):
+        guarded.start(guarded.native)
+    free.start(free.native)
+    again.start(again.native)
+    assert (guarded.compiled, free.compiled, again.compiled) == ([], [3], [0])
 
 
 def test_an_entry_of_the_native_plugin_holds_what_its_compile_made_and_nothing_else(tmp_path: Path) -> None:

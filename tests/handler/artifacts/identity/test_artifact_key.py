@@ -15,6 +15,7 @@ from handler.artifacts.identity import key_exclusions
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
 from handler.artifacts.identity.canonical_json import canonical, digest
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
+from handler.config.dialects.neuron_variables import PASSED_ON
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
@@ -128,6 +129,15 @@ DIFFERENT: list[tuple[tuple[str, ...], Any]] = [
     (("plan", "env", "NEURON_CC_FLAGS"), "-O2 --model-type transformer"),
     (("plan", "env", "NEURON_CC_FLAGS"), "--model-type transformer -O1"),
     (("plan", "env", "SOMETHING_NEW"), "1"),
+    # Settings of the runtime, of debugging and of the warm-up that decide what is compiled, or may.
+    *(
+        (("plan", "env", name), "1")
+        for name in (
+            *("NEURON_RT_VIRTUAL_CORE_SIZE", "NEURON_RT_STOCHASTIC_ROUNDING_EN", "NEURON_SCRATCHPAD_PAGE_SIZE"),
+            *("NEURON_FUSE_SOFTMAX", "NEURON_LIBTORCH_DISABLE_COMPILE_CACHE", "VLLM_NEURON_BACKEND"),
+            *("VLLM_NEURON_DEBUG_MODE", "VLLM_NEURON_DISABLE_NKI_KERNELS", "VLLM_NEURON_SKIP_DECODE_WARMUP"),
+        )
+    ),
     (("environ", "XLA_HANDLE_SPECIAL_SCALAR"), "0"),
     (("environ", "XLA_ANYTHING"), "1"),
     (("environ", "UNSAFE_FP8FNCAST"), "1"),
@@ -153,6 +163,19 @@ CONTENT: list[tuple[str, ...]] = [
 ]
 
 
+# What an operator changes on an endpoint that has its artifacts: to find a fault, for another host, or so that it never
+# compiles. Their suffixes say it, and a new variable of such a name must be examined.
+HOST_ONLY = (
+    "_LOG_LEVEL",
+    "_LOG_LOCATION",
+    "_TIMEOUT",
+    "_COMPILE_WORKERS",
+    "_CACHE_ROOT",
+    "_REMOTE_CACHE",
+    "_CACHE_HIT",
+)
+
+
 def name(value: Any) -> str:
     return ".".join(value) if isinstance(value, tuple) else repr(value)[:40]
 
@@ -168,6 +191,18 @@ def test_what_changes_the_graph_changes_both_keys(path: tuple[str, ...], new: An
     other_graph, other_weights = keys(change(INPUTS, path, new))
     assert other_graph != graph
     assert other_weights != weights
+
+
+@given(st.dictionaries(st.sampled_from([*key_exclusions.ENVIRONMENT]), st.text(max_size=8)))
+def test_no_excluded_variables_change_a_key_together(variables: dict[str, str]) -> None:
+    """In the plan, where an owner's settings are, or in the process's environment."""
+    assert keys(change(INPUTS, ("plan", "env"), {**INPUTS.plan.env, **variables})) == keys(INPUTS)
+    assert keys(change(INPUTS, ("environ",), {**INPUTS.environ, **variables})) == keys(INPUTS)
+
+
+@pytest.mark.parametrize("variable", [name for name in PASSED_ON if name.endswith(HOST_ONLY)])
+def test_what_only_the_host_notices_does_not_change_a_key(variable: str) -> None:
+    assert keys(change(INPUTS, ("plan", "env", variable), "1")) == keys(INPUTS)
 
 
 @pytest.mark.parametrize("path", CONTENT, ids=name)
