@@ -3,13 +3,14 @@
 Without a store, what NxD Inference compiles is kept in the scratch directory. By itself its loader compiles beside the
 model, which is read-only on SageMaker, at every start (vllm-project/vllm-neuron,
 worker/neuronx_distributed_model_loader.py; the fork's too). It also loads any directory without a check, so the
-directory's name is the artifacts' key, and a directory that a killed compile left is removed.
+directory is named by the artifacts' key, and a directory that a killed compile left is removed.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,23 +23,29 @@ from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCac
 from handler.artifacts.external.external_artifacts import describe
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
 from handler.artifacts.identity.canonical_json import digest
-from handler.artifacts.identity.checkpoint_identity import identify, identify_companions
+from handler.artifacts.identity.checkpoint_identity import identify, identify_at, identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 from handler.artifacts.lease.acquisition import OnMiss
+from handler.artifacts.restore.model_paths import CONFIG, ModelPaths
 from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
+from handler.json_value import mapping
 from handler.model.companions import Companions
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.fork import SUFFIX
+from handler.neuron.lines.lora import adapter_file
 from handler.processes import current_environment
 from handler.storage.directory_objects import DirectoryObjects
 
+logger = logging.getLogger(__name__)
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
 # With these, a graph that the cache does not have is an error. Version 0.21 reads the second name of the first one.
 FORBID = ("NEURON_LIBTORCH_ASSERT_CACHE_HIT", "VLLM_NEURON_ASSERT_CACHE_HIT", "VLLM_NEURON_DISABLE_WARMUP_COMPILE")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,12 @@ class ArtifactBackend:
     config: EndpointConfig
     model: Path
     companions: Companions
+
+    @property
+    def paths(self) -> ModelPaths:
+        """The paths that artifacts of another place must name on this machine."""
+        companions = self.companions
+        return ModelPaths(str(self.model), companions.draft, companions.quantized, adapter_file(self.config))
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         """Everything that determines the artifacts of a plan.
@@ -61,7 +74,7 @@ class ArtifactBackend:
             raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
         content = _sharded(plan)
-        checkpoint = identify(DirectoryObjects(self.model), content=content)
+        checkpoint = identify_at(str(self.model), "ENDPOINT_MODEL", content=content)
         companions = identify_companions(self.companions, self.config.scratch, content=content)
         versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), current_environment()
         return KeyInputs(plan, versions, platform, checkpoint, environ, *companions)
@@ -196,10 +209,10 @@ class CpuBackend(CacheBackend):
 
 
 def _sharded(plan: EnginePlan) -> bool:
-    return plan.section("override_neuron_config").get("save_sharded_checkpoint") is True
-
-
-logger = logging.getLogger(__name__)
+    """Whether the plugin saves shards, of the model or of one part of a multimodal model."""
+    override = plan.section("override_neuron_config")
+    parts = (override, *(mapping(override.get(name)) for name in MULTIMODAL_KEYS))
+    return any(bool(part.get("save_sharded_checkpoint")) for part in parts)
 
 
 def compiles_in_scratch(config: EndpointConfig, plan: EnginePlan) -> bool:
@@ -215,12 +228,19 @@ def with_scratch_artifacts(
     if not compiles_in_scratch(config, plan):
         return plan
     backend = artifact_backend(config, plan, Path(model.path), companions)
-    # A hub id has no files yet: its plan, which names it, is the key.
-    key = backend.keys(backend.key_inputs(plan))[0].digest if model.size else digest(plan.document())
-    directory = config.scratch / "compiled" / key[:32]
+    # The last key is the weights' one if shards are saved: those of another checkpoint are never loaded.
+    key = backend.keys(backend.key_inputs(plan))[-1].digest
+    revision = plan.engine_args.get("revision")
+    directory = config.scratch / "compiled" / digest([key, revision])[:32]
     artifacts = describe(DirectoryObjects(directory)) if directory.is_dir() else None
-    if artifacts is not None and artifacts.loadable:
+    # A branch of a hub model moves, and the shards do not say which commit they are from.
+    moves = not model.size and _sharded(plan) and not COMMIT.fullmatch(str(revision))
+    if moves:
+        logger.warning("the shards of %s are written again at each start: set its revision to a commit", model.path)
+    if artifacts is not None and artifacts.loadable and not moves:
         logger.info("loading what an earlier start compiled: %s", directory)
+        # The loader reads the checkpoint from the path in this file. A graph may be from another checkpoint's start.
+        backend.paths.rewrite(directory, [CONFIG], directory / f".{CONFIG}")
     else:
         shutil.rmtree(directory, ignore_errors=True)
         kept = "they are lost with this instance: ENDPOINT_ARTIFACT_STORE would keep them"

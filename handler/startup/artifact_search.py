@@ -19,7 +19,6 @@ from handler.artifacts.compile_caches.neff_cache import NeffCache
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries
 from handler.artifacts.lease.leased_compile import LeasedCompile
-from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest_signature import signer
@@ -28,7 +27,6 @@ from handler.json_value import Json
 from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.current_machine import this_machine
-from handler.neuron.lines.lora import adapter_file
 from handler.processes import current_environment
 from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
 from handler.startup.progress_display import shown
@@ -59,7 +57,7 @@ class StoreStart:
     after: ExitStack = field(default_factory=ExitStack)
     _waits_since: float | None = None
 
-    def run(self, paths: ModelPaths) -> Engine | None:
+    def run(self) -> Engine | None:
         """Restores the artifacts and starts an engine with them, or starts one that compiles and saves them."""
         config = self.state.config
         keys = self.backend.keys(self.backend.key_inputs(self.plan))
@@ -82,7 +80,7 @@ class StoreStart:
                         if isinstance(turn, LeasedCompile):
                             turn.run(partial(self._compile, turn.missing[0]), target)
                         else:
-                            self._restore(turn, target, paths, deadline)
+                            self._restore(turn, target, deadline)
                             restored = True
             except Exception as error:
                 if self.engine is None:
@@ -102,11 +100,11 @@ class StoreStart:
         with explained_start_failure():
             return self.start(self.backend.to_load(self.plan, target))
 
-    def _restore(self, entries: Entries, target: Path, paths: ModelPaths, deadline: float) -> None:
+    def _restore(self, entries: Entries, target: Path, deadline: float) -> None:
         self.state.lifecycle.stage("restore artifacts")
         with shown(self.state.lifecycle, "restore artifacts") as progress:
             source = source_of(self.store)
-            done = restore(entries, source, target, paths=paths, progress=progress, deadline=deadline)
+            done = restore(entries, source, target, paths=self.backend.paths, progress=progress, deadline=deadline)
         self.state.artifacts.restored(done)
 
     def _compile(self, key: ArtifactKey, directory: Path) -> None:
@@ -152,8 +150,7 @@ def engine_by_artifacts(
     """
     backend = artifact_backend(state.config, plan, model, companions)
     state.lifecycle.stage("find artifacts")
-    paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(state.config))
-    return StoreStart(state, plan, backend, open_store(state), start).run(paths)
+    return StoreStart(state, plan, backend, open_store(state), start).run()
 
 
 def engine_with_neff_cache(

@@ -83,13 +83,11 @@ def identify_companions(
     :param content: whether their content is digested, which only the key of weights needs.
     :raises SettingError: a companion is broken.
     """
-    adapters = {
-        name: _of(path, "lora_modules", content=content, configured=True) for name, path in companions.adapters.items()
-    }
-    draft = companions.draft and _of(companions.draft, "speculative_model", content=content, configured=True)
+    adapters = {name: identify_at(path, "lora_modules", content=content) for name, path in companions.adapters.items()}
+    draft = companions.draft and identify_at(companions.draft, "speculative_model", content=content)
     quantized = None
     if companions.quantized is not None and _is_input(companions, Path(companions.quantized), scratch):
-        quantized = _of(companions.quantized, "quantized_checkpoints_path", content=content, configured=False)
+        quantized = identify_at(companions.quantized, "quantized_checkpoints_path", content=content, configured=False)
     return adapters, draft or None, quantized
 
 
@@ -98,9 +96,13 @@ def _is_input(companions: Companions, path: Path, scratch: Path) -> bool:
     return path.exists() and (downloaded or not path.absolute().is_relative_to(scratch.absolute()))
 
 
-def _of(where: str, setting: str, *, content: bool, configured: bool) -> CheckpointIdentity:
+def identify_at(where: str, setting: str, *, content: bool, configured: bool = True) -> CheckpointIdentity:
+    """The identity of a directory or a file on this machine, as `identify`, or of a hub id.
+
+    A hub id is identified by its name, so a new revision is not noticed.
+    """
     path = Path(where)
-    if not path.exists():  # a hub id: identified by its name, so a new revision is not noticed
+    if not path.exists():
         return CheckpointIdentity({"hub": where}, "", {"hub": where})
     directory, only = (path, None) if path.is_dir() else (path.parent, path.name)
     return identify(DirectoryObjects(directory), setting, content=content, configured=configured, only=only)

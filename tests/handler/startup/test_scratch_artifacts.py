@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,14 +11,17 @@ import pytest
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
+from handler.json_value import Json
 from handler.model.companions import Companions
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
+from handler.startup import artifact_backends
 from handler.startup.artifact_backends import with_scratch_artifacts
 from handler.startup.checked_plan import checked_plan, with_model
 from tests.handler.artifacts.artifact_files import write_artifacts
 
 NAME = "NEURON_COMPILED_ARTIFACTS"
+SHARDED = {"ENDPOINT_SAVE_SHARDED_CHECKPOINT": "true"}
 SAMPLE = Model(str(sample_model.path()), ("sample",), 1)
 
 
@@ -75,6 +79,68 @@ def test_a_hub_model_has_a_directory_too(tmp_path: Path) -> None:
     config = settings(tmp_path)
     one = directory(started(config, Model("org/one", ("one",), 0)), tmp_path)
     assert one != directory(started(config, Model("org/two", ("two",), 0)), tmp_path)
+
+
+def fine_tune(directory: Path) -> Model:
+    """A model of the same shape with other weights."""
+    shutil.copytree(SAMPLE.path, directory)
+    weights = next(directory.glob("*.safetensors"))
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 255
+    weights.write_bytes(content)
+    return Model(str(directory), ("tuned",), 1)
+
+
+def test_another_checkpoint_of_the_same_shape_never_gets_these_shards(tmp_path: Path) -> None:
+    config, tuned = settings(tmp_path, **SHARDED), fine_tune(tmp_path / "tuned")
+    assert directory(started(config), tmp_path) != directory(started(config, tuned), tmp_path)
+
+
+def test_the_shards_of_a_multimodal_model_have_the_checkpoint_in_their_key(tmp_path: Path) -> None:
+    """Its keys are one level down."""
+    config, tuned = settings(tmp_path), fine_tune(tmp_path / "tuned")
+    for sharded, same in ((False, True), (True, False)):
+        override: dict[str, Json] = {"text_neuron_config": {"save_sharded_checkpoint": sharded}}
+        plan = EnginePlan("nxdi-0.16", {"additional_config": {"override_neuron_config": override}})
+        one, two = (
+            directory(with_scratch_artifacts(config, with_model(plan, model), model, Companions()), tmp_path)
+            for model in (SAMPLE, tuned)
+        )
+        assert (one == two) is same
+
+
+def test_another_checkpoint_of_the_same_shape_shares_the_graph_and_is_loaded_from_its_own_path(tmp_path: Path) -> None:
+    config, tuned = settings(tmp_path), fine_tune(tmp_path / "tuned")
+    compiled = directory(started(config), tmp_path)
+    shutil.copytree(write_artifacts(tmp_path / "compiled-by-the-plugin"), compiled)
+    assert directory(started(config, tuned), tmp_path) == compiled
+    assert json.loads((compiled / "neuron_config.json").read_text())["_name_or_path"] == tuned.path
+
+
+HUB = Model("org/one", ("one",), 0)
+
+
+def test_a_hub_model_is_compiled_again_by_other_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = directory(started(settings(tmp_path), HUB), tmp_path)
+    assert directory(started(settings(tmp_path), HUB), tmp_path) == before
+    monkeypatch.setattr(artifact_backends, "neuron_versions", lambda: {"neuronx-cc": "2.99"})
+    assert directory(started(settings(tmp_path), HUB), tmp_path) != before
+
+
+@pytest.mark.parametrize(("revision", "kept"), [("main", False), ("a" * 40, True)])
+def test_shards_of_a_hub_model_are_kept_for_a_commit_and_not_for_a_branch(
+    tmp_path: Path, revision: str, kept: bool
+) -> None:
+    config = settings(tmp_path, HF_REVISION=revision, **SHARDED)
+    shards = directory(started(config, HUB), tmp_path)
+    shutil.copytree(write_artifacts(tmp_path / "compiled-by-the-plugin"), shards)
+    assert directory(started(config, HUB), tmp_path) == shards
+    assert shards.exists() is kept
+
+
+def test_another_commit_of_a_hub_model_never_gets_these_shards(tmp_path: Path) -> None:
+    one, two = (settings(tmp_path, HF_REVISION=letter * 40, **SHARDED) for letter in "ab")
+    assert directory(started(one, HUB), tmp_path) != directory(started(two, HUB), tmp_path)
 
 
 @pytest.mark.parametrize(
