@@ -111,17 +111,20 @@ class StoreStart:
         lifecycle, backend = self.state.lifecycle, self.backend
         backend.prepare()
         cache = backend.neff_cache(self.plan, self.store, key)
-        self.after.enter_context(_shared_graphs(self.state, cache))
-        began = time.monotonic()
-        lifecycle.label("compile")
-        try:
-            with diagnosed_start():
-                self.engine = self.start(backend.to_compile(self.plan, directory))
-        finally:
-            lifecycle.label("")
-            self.state.artifacts.compiled(time.monotonic() - began)
-        backend.collect(directory)
-        lifecycle.stage("publish artifacts")
+        with ExitStack() as attempt:
+            # A failed attempt saves its graphs at once: the next one clears the cache and brings them from the store.
+            attempt.enter_context(_shared_graphs(self.state, cache))
+            began = time.monotonic()
+            lifecycle.label("compile")
+            try:
+                with diagnosed_start():
+                    self.engine = self.start(backend.to_compile(self.plan, directory))
+            finally:
+                lifecycle.label("")
+                self.state.artifacts.compiled(time.monotonic() - began)
+            backend.collect(directory)
+            lifecycle.stage("publish artifacts")
+            self.after.enter_context(attempt.pop_all())
 
     def _record(self, event: Mapping[str, Json]) -> None:
         self.state.artifacts.record(event)

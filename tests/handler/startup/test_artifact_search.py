@@ -142,6 +142,21 @@ def test_graphs_that_a_failed_compile_finished_are_not_compiled_again(
     assert second.compiled == [1]
 
 
+def test_a_second_attempt_goes_on_from_the_graphs_that_the_first_one_finished(tmp_path: Path) -> None:
+    """They are in the store by then: the second attempt may be killed together with this process."""
+    machine = Machine(tmp_path, "one", "native-0.24")
+
+    def crashes_once(plan: EnginePlan) -> Engine:
+        if not machine.compiled:
+            machine.native(plan, GRAPHS[:2])
+            raise RuntimeError("Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}")
+        assert len(list((tmp_path / "store" / "neff" / "modules").rglob("*.json"))) == 2
+        return machine.native(plan)
+
+    assert machine.start(crashes_once) is ENGINE
+    assert machine.compiled == [2, 1]
+
+
 def test_a_poisoned_graph_does_not_outlive_the_start_that_made_it(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "one")
     cache = tmp_path / "one" / "neff-cache" / "neuronxcc-1.0" / "MODULE_1+a"
