@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import active_children
@@ -19,6 +20,18 @@ STATUS = re.compile(r": (-?\d+)")
 # The names of local variables, in vLLM's frames, that hold the process manager (0.11 to 0.16) or the process (0.9).
 HOLDERS = ("proc_manager", "local_engine_manager", "engine_manager", "engine_process")
 REAPED_WITHIN = 1.0
+POLL = 0.02
+
+
+class CoreEnded(Exception):
+    """An engine's core has ended, and with it what waited for it.
+
+    :param statuses: of its processes; empty if they are not known.
+    """
+
+    def __init__(self, statuses: Sequence[int]) -> None:
+        self.statuses = list(statuses)
+        super().__init__(f"the engine's process {described(statuses, 0)}")
 
 
 def from_outside(statuses: Sequence[int], oom_kills: int) -> bool:
@@ -71,6 +84,14 @@ def core_watched(died: Callable[[str], object]) -> Iterator[None]:
         over.set()
 
 
+def reaped(exit_statuses: Callable[[], list[int]]) -> list[int]:
+    """The statuses of a core that has ended. The system has them a moment after its pipes are closed."""
+    deadline = time.monotonic() + REAPED_WITHIN
+    while not (statuses := exit_statuses()) and time.monotonic() < deadline:
+        time.sleep(POLL)
+    return statuses
+
+
 def core_exits(error: BaseException) -> list[int]:
     """The exit statuses of a core's processes after a start that failed. Empty if none is known.
 
@@ -78,6 +99,8 @@ def core_exits(error: BaseException) -> list[int]:
     `wait_for_engine_startup`). It notices the end of a process by its closed pipe, a moment earlier. The traceback's
     frames still hold the process objects, which have the status by then.
     """
+    if isinstance(error, CoreEnded):
+        return error.statuses
     reported = [int(status) for cores in CORES.findall(str(error)) for status in STATUS.findall(cores)]
     # vLLM's own shutdown ends the other processes by SIGTERM, so the statuses in its message are preferred.
     return reported or _statuses_in_frames(error.__traceback__)

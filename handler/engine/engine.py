@@ -148,6 +148,10 @@ class Engine:
     def dead(self) -> bool:
         return self._adapter.is_dead()
 
+    def end_of_core(self) -> core_end.CoreEnded | None:
+        """How the core of a dead engine has ended. None: the engine is not dead."""
+        return core_end.CoreEnded(core_end.reaped(self._adapter.exit_statuses)) if self.dead() else None
+
     def was_killed(self) -> bool:
         """Whether somebody has killed the dead engine's core. False: it has ended by itself, or that is not known."""
         return core_end.from_outside(*self._end())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -102,3 +102,19 @@ def launch(
     engine.max_sequences = config.max_sequences
     engine.buckets = planned_buckets(plan, config, limits.max_model_len, engine.slots)
     return engine
+
+
+@contextmanager
+def stopped_on_failure(engine: Engine) -> Iterator[None]:
+    """Within it, a failure ends the engine. If its core has ended by then, that is the failure.
+
+    :raises CoreEnded: the core has ended.
+    """
+    try:
+        yield
+    except BaseException as error:
+        ended = engine.end_of_core()
+        engine.stop()
+        if ended is None:
+            raise
+        raise ended from error

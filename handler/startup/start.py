@@ -12,10 +12,10 @@ from handler.artifacts.restore.restore_target import SETTING, require_scratch
 from handler.config.dialects.container_variables import BASE
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
-from handler.engine.launch import import_vllm, launch
+from handler.engine.launch import import_vllm, launch, stopped_on_failure
 from handler.engine.waiting_process import WaitingProcess
 from handler.engine.warmup import warm_up
-from handler.errors import EndpointError, SettingError
+from handler.errors import Draining, EndpointError, SettingError
 from handler.model.companions import Companions, fetch_companions
 from handler.model.model_source import Model, fetch_model
 from handler.neuron.engine_plan import EnginePlan, compiles_only
@@ -32,7 +32,7 @@ from handler.startup.artifact_search import engine_by_artifacts, engine_with_nef
 from handler.startup.checked_plan import checked_plan, require_line, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, names_requirements, prepared_code
 from handler.startup.external_artifacts_loading import with_external_artifacts
-from handler.startup.lifecycle import COMPILED
+from handler.startup.lifecycle import COMPILED, ServingStatus
 from handler.startup.multi_model.memory_budget import need_of
 from handler.startup.multi_model.model_registry import ModelRegistry
 from handler.startup.multi_model.model_start import start as start_model
@@ -176,7 +176,20 @@ def _start_engine(
 
 
 def _launch_engine(state: ServingState, companions: Companions, steps: StartSteps, plan: EnginePlan) -> Engine:
-    """Launches an engine with a plan, warms it up and gives it its adapters."""
+    """Launches an engine with a plan, warms it up and gives it its adapters. A failure leaves no engine behind.
+
+    :raises Draining: after SIGTERM. The end of the core is then no failure of a compile.
+    """
+    try:
+        return _warm_engine(state, companions, steps, plan)
+    except Exception as error:
+        state.engine = None
+        if state.lifecycle.status.state is ServingStatus.DRAINING:
+            raise Draining from error
+        raise
+
+
+def _warm_engine(state: ServingState, companions: Companions, steps: StartSteps, plan: EnginePlan) -> Engine:
     config, lifecycle = state.config, state.lifecycle
     use_environment(plan)
     engine = state.engine = launch(
@@ -185,12 +198,13 @@ def _launch_engine(state: ServingState, companions: Companions, steps: StartStep
     if compiles_only(plan.env):
         return engine
     load = partial(load_adapters, engine, plan, config, companions.moved, lifecycle.stage)
-    if plan.line != "cpu":
-        load()  # The NxDI plugin's engine ends at a request without an adapter, so the warm-up needs them.
-    lifecycle.stage("warm up")
-    warm_up(engine)
-    if plan.line == "cpu":
-        load()
+    with stopped_on_failure(engine):
+        if plan.line != "cpu":
+            load()  # The NxDI plugin's engine ends at a request without an adapter, so the warm-up needs them.
+        lifecycle.stage("warm up")
+        warm_up(engine)
+        if plan.line == "cpu":
+            load()
     state.admission.limit = max_in_flight(config, engine.slots)
     if config.multi_model:
         state.models = _model_registry(state, plan)

@@ -14,10 +14,13 @@ import signal
 from collections.abc import Sequence
 
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled
+from handler.engine.core_end import CoreEnded
 from handler.start_failure import in_one_line
 
-# The exceptions that the core printed. The last one is the cause.
-RAISED = re.compile(r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init)(\S.*)$")
+# The exceptions that the core printed. The last one is the cause. vLLM's client prints two that name none.
+RAISED = re.compile(
+    r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init|EngineCore enc)(\S.*)$"
+)
 # A resource of this machine is exhausted. The same compile may succeed on another machine, or on this one later.
 EXHAUSTED = re.compile(
     r"\[?F137\]?|forcibly killed|No space left on device|Cannot allocate memory|Read-only file system|MemoryError"
@@ -73,6 +76,8 @@ def _name(number: int) -> str:
 
 def _without_exception(error: BaseException, statuses: Sequence[int]) -> str:
     """Returns the reason of a failure for which the core printed no exception."""
-    if statuses and SILENT in str(error):
+    if statuses and (isinstance(error, CoreEnded) or SILENT in str(error)):
         return f"the engine's process ended with status {statuses[0]} and printed no reason"
+    if isinstance(error, CoreEnded):
+        return str(error)
     return f"{type(error).__name__}: {in_one_line(error)}"

@@ -13,7 +13,7 @@ from handler.config.loading.config_loader import load
 from handler.custom_code.code_source import find_code
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
-from handler.engine.launch import launch
+from handler.engine.launch import launch, stopped_on_failure
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
@@ -123,10 +123,7 @@ def start(loop: LoopThread, prepared: PreparedModel) -> Engine:
 
 def _launch(loop: LoopThread, prepared: PreparedModel) -> Engine:
     engine = launch(prepared.plan, prepared.config, loop, further=True)
-    try:
+    with stopped_on_failure(engine):
         engine.failure = model_errors.ModelFailed(prepared.name, "its process ended")
         warm_up(engine)
-    except BaseException:
-        engine.stop()
-        raise
     return engine

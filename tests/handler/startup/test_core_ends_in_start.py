@@ -1,0 +1,152 @@
+"""The core ends while an endpoint or a further model starts. Real start and engine; vLLM and its core are scripted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import sample_model
+from container.service import Service
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.engine import Engine
+from handler.engine.event_loop import LoopThread
+from handler.engine.generation.request_limits import RequestLimits
+from handler.errors import EngineFailed
+from handler.startup import start as startup
+from handler.startup.lifecycle import ServingStatus
+from handler.startup.multi_model import model_start
+from handler.startup.multi_model.model_errors import ModelLoadFailed, ModelsFull
+from tests.handler.engine.scripted_vllm import CONTEXT, ScriptedVllm
+from tests.handler.loops import end_loop, on_loop
+from tests.handler.scripted_tokenizer import VOCAB_SIZE
+
+
+class EndingVllm(ScriptedVllm):
+    """Its core ends at the first request.
+
+    :ivar status: of the core.
+    :ivar said: what the core prints.
+    :ivar meanwhile: is called when the core ends.
+    """
+
+    status = -9
+    said = b""
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    async def add(self, *arguments: Any) -> str:
+        os.write(2, self.said)
+        self.dead, self.exits = True, [self.status]
+        self.meanwhile()
+        raise EngineFailed("its process ended")
+
+
+class Launches:
+    """Takes the place of `launch`."""
+
+    def __init__(self, loop: LoopThread) -> None:
+        self.loop = loop
+        self.vllms: list[EndingVllm] = []
+        self.script: dict[str, Any] = {}
+
+    def __call__(self, *arguments: object, **named: object) -> Engine:
+        vllm: Any = on_loop(self.loop, EndingVllm)
+        vars(vllm).update(self.script)
+        self.vllms.append(vllm)
+        return Engine(vllm, self.loop, ["sample"], 5.0, RequestLimits(CONTEXT, VOCAB_SIZE))
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launches]:
+    launches = Launches(LoopThread.start("test-loop"))
+    for name in ("use_environment", "import_vllm"):
+        monkeypatch.setattr(startup, name, lambda *_, **__: None)
+    monkeypatch.setattr(startup, "WaitingProcess", lambda environment: SimpleNamespace(end=lambda: None))
+    monkeypatch.setattr(startup, "_freeze_garbage_collector", lambda: None)
+    monkeypatch.setattr(model_start, "use_environment", lambda plan: None)
+    for module in (startup, model_start):
+        monkeypatch.setattr(module, "launch", launches)
+    yield launches
+    end_loop(launches.loop)
+
+
+def started(launches: Launches, scratch: Path, *, drained: bool = False, **settings: Any) -> Service:
+    """:param drained: SIGTERM comes before the core ends."""
+    config = EndpointConfig(model=str(sample_model.path()), line="cpu", scratch=scratch, **settings)
+    service = Service.of(config, loop=launches.loop)
+    if drained:
+        launches.script["meanwhile"] = service.lifecycle.drain
+    startup.start(service)
+    return service
+
+
+def test_a_core_that_is_killed_in_the_warm_up_gives_its_signal_and_the_fix(launches: Launches, tmp_path: Path) -> None:
+    service = started(launches, tmp_path)
+    status = service.lifecycle.status
+    assert (status.state, status.stage) == (ServingStatus.FAILED, "warm up")
+    assert "SIGKILL" in status.reason
+    assert "more memory" in status.reason
+    assert "try again" not in status.reason, "nothing replaces it"
+    assert launches.vllms[0].stopped
+    assert service.engine is None
+
+
+@pytest.mark.parametrize(
+    "printed_by_the_client", [b"", b"EngineDeadError: EngineCore encountered an issue. See (above)\n"]
+)
+def test_what_the_core_printed_last_is_the_reason(
+    launches: Launches, tmp_path: Path, printed_by_the_client: bytes
+) -> None:
+    launches.script = {"status": 1, "said": b"RuntimeError: the sampler is broken\n" + printed_by_the_client}
+    assert "RuntimeError: the sampler is broken" in started(launches, tmp_path).lifecycle.status.reason
+
+
+def test_a_core_that_printed_nothing_gives_its_status(launches: Launches, tmp_path: Path) -> None:
+    launches.script = {"status": 3}
+    assert "status 3" in started(launches, tmp_path).lifecycle.status.reason
+
+
+def test_a_compile_that_ends_in_the_warm_up_is_tried_again_and_then_remembered(
+    launches: Launches, tmp_path: Path
+) -> None:
+    launches.script = {"status": -11}
+    store = f"file://{tmp_path}/store"
+    first = started(launches, tmp_path / "one", artifact_store=store)
+    assert "SIGSEGV" in first.lifecycle.status.reason
+    assert len(launches.vllms) == 2, "a crash may not happen again"
+    assert all(vllm.stopped for vllm in launches.vllms)
+    second = started(launches, tmp_path / "two", artifact_store=store)
+    assert "SIGSEGV" in second.lifecycle.status.reason
+    assert "not tried again" in second.lifecycle.status.reason
+    assert len(launches.vllms) == 2
+
+
+def test_a_compile_that_sigterm_ends_is_not_remembered_as_a_failure(launches: Launches, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    started(launches, tmp_path / "one", drained=True, artifact_store=store)
+    assert len(launches.vllms) == 1, "the process ends, so nothing is tried again"
+    launches.script = {"status": 3}
+    second = started(launches, tmp_path / "two", artifact_store=store)
+    assert "status 3" in second.lifecycle.status.reason, "it has compiled itself"
+
+
+def loaded(launches: Launches) -> Engine:
+    prepared: Any = SimpleNamespace(name="one", plan=None, config=None)
+    return model_start.start(launches.loop, prepared)
+
+
+def test_a_further_models_core_that_is_killed_in_the_warm_up_asks_for_room(launches: Launches) -> None:
+    with pytest.raises(ModelsFull, match="SIGKILL") as caught:
+        loaded(launches)
+    assert caught.value.status == 507
+    assert launches.vllms[0].stopped
+
+
+def test_a_further_models_core_that_breaks_in_the_warm_up_gives_its_reason(launches: Launches) -> None:
+    launches.script = {"status": 1, "said": b"RuntimeError: the sampler is broken\n"}
+    with pytest.raises(ModelLoadFailed, match="the sampler is broken"):
+        loaded(launches)
