@@ -154,6 +154,7 @@ class EngineAdapter(Protocol):
         """Loads an adapter into the engine's memory.
 
         :raises ValueError: vLLM rejects it. The message is one line.
+        :raises EngineFailed: the core has ended.
         """
         ...
 

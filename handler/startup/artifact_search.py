@@ -29,6 +29,7 @@ from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.current_machine import this_machine
 from handler.processes import current_environment
 from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
+from handler.startup.lifecycle import PUBLISH
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
 from handler.startup.start_diagnosis import StartEngine, diagnosed_start, explained_start_failure
@@ -122,8 +123,8 @@ class StoreStart:
             finally:
                 lifecycle.label("")
                 self.state.artifacts.compiled(time.monotonic() - began)
+            lifecycle.stage(PUBLISH)
             backend.collect(directory)
-            lifecycle.stage("publish artifacts")
             self.after.enter_context(attempt.pop_all())
 
     def _record(self, event: Mapping[str, Json]) -> None:

@@ -12,7 +12,9 @@ from typing import Final
 
 from handler.errors import Draining, EngineFailed, NotReady
 
-# The last stage of a compile without devices: the artifacts are in the store, and no request is served.
+# The stage in which what was compiled is saved, and the last one of a compile without devices, which serves no request.
+# Neither needs the engine any more.
+PUBLISH: Final = "publish artifacts"
 COMPILED: Final = "compiled"
 
 

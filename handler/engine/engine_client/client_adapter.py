@@ -227,22 +227,25 @@ class ClientAdapter:
         return LoRARequest(lora_name=name, lora_int_id=identity, lora_path=path)
 
     async def add_lora(self, request: Any) -> None:
-        await _of_core(self.client.add_lora(request))
+        await self._answered(self.client.add_lora(request))
 
     async def pin_lora(self, identity: int) -> None:
-        await _of_core(self.client.pin_lora(identity))
+        await self._answered(self.client.pin_lora(identity))
 
     async def remove_lora(self, identity: int) -> None:
         await self.client.remove_lora(identity)
 
-
-async def _of_core(answer: Awaitable[object]) -> None:
-    """:raises ValueError: with what the core has raised. vLLM wraps it into a plain Exception."""
-    try:
-        await answer
-    except Exception as error:
-        text = str(error).partition("method failed:")[2].strip() or type(error).__name__
-        raise ValueError(text.splitlines()[0].rstrip(".")[:300]) from None
+    async def _answered(self, answer: Awaitable[object]) -> None:
+        """:raises ValueError: with what the core has raised. vLLM wraps it into a plain Exception.
+        :raises EngineFailed: the core has ended.
+        """
+        try:
+            await answer
+        except self.dead as error:
+            raise self.as_endpoint_error(error) from None
+        except Exception as error:
+            text = str(error).partition("method failed:")[2].strip() or type(error).__name__
+            raise ValueError(text.splitlines()[0].rstrip(".")[:300]) from None
 
 
 def _position(entry: Mapping[int, Any]) -> Position:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +10,9 @@ import pytest
 from container.server import engine_watchdog as module
 from container.server.engine_watchdog import watch_engine
 from container.service import Service
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import EngineFailed
-from handler.startup.lifecycle import ServingStatus
+from handler.startup.lifecycle import COMPILED, PUBLISH, ServingStatus
 from tests.container.http_client import http_client
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.waiting import WITHIN, eventually
@@ -135,3 +136,84 @@ def test_while_it_drains_a_dead_engine_is_still_seen(
     engine.is_dead = True
     assert watched.ended.wait(WITHIN)
     assert service.lifecycle.status.state is ServingStatus.FAILED
+
+
+class Starting:
+    """A start that has its engine, and the watchdog, whose turns are counted."""
+
+    def __init__(self, engine: ScriptedEngine, config: EndpointConfig, stage: str) -> None:
+        self.service = Service.of(config, loop=engine.loop)
+        self.service.engine = engine  # type: ignore[assignment]  # a stand-in
+        self.service.lifecycle.stage(stage)
+        self.turns = 0
+        self.ended = threading.Event()
+        arguments = (self.service, self.ended.set, self._turn)
+        threading.Thread(target=watch_engine, args=arguments, daemon=True).start()
+
+    def _turn(self) -> None:
+        self.turns += 1
+
+    def looked(self) -> None:
+        """Returns after the watchdog has looked several times."""
+        end = self.turns + 5
+        eventually(lambda: self.turns >= end)
+
+    def state(self) -> ServingStatus:
+        return self.service.lifecycle.status.state
+
+
+@pytest.fixture
+def starting(
+    service: Service, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str, float], Starting]]:
+    monkeypatch.setattr(module, "INTERVAL", 0.005)
+    starts: list[Starting] = []
+
+    def start(stage: str, explained_within: float) -> Starting:
+        for name, seconds in {"EXPLAINED_WITHIN": explained_within, "LINGER": 0.0, "START_LINGER": 0.0}.items():
+            monkeypatch.setattr(module, name, seconds)
+        starts.append(Starting(engine, service.config, stage))
+        return starts[-1]
+
+    yield start
+    for each in starts:
+        each.service.lifecycle.ready()
+        each.service.lifecycle.fail("the test is over")
+        assert each.ended.wait(WITHIN)
+
+
+def test_an_engine_that_dies_in_a_start_that_does_not_notice_it_fails_the_start(
+    starting: Callable[[str, float], Starting], engine: ScriptedEngine
+) -> None:
+    start = starting("load inference.py", 0.0)
+    start.looked()
+    assert start.state() is ServingStatus.STARTING, "it lives"
+    engine.is_dead = True
+    assert start.ended.wait(WITHIN)
+    assert start.service.lifecycle.status.reason.startswith("load inference.py: the engine's process")
+    assert engine.stopped
+
+
+def test_a_start_that_says_itself_why_its_engine_died_is_not_interrupted(
+    starting: Callable[[str, float], Starting], engine: ScriptedEngine
+) -> None:
+    start = starting("warm up", WITHIN)
+    engine.is_dead = True
+    start.looked()
+    assert start.state() is ServingStatus.STARTING
+    start.service.lifecycle.fail("the sampler is broken")
+    assert start.ended.wait(WITHIN)
+    assert start.service.lifecycle.status.reason == "the sampler is broken"
+
+
+@pytest.mark.parametrize("stage", [PUBLISH, COMPILED])
+def test_what_was_compiled_is_saved_although_the_engine_is_dead(
+    starting: Callable[[str, float], Starting], engine: ScriptedEngine, stage: str
+) -> None:
+    start = starting(stage, 0.0)
+    engine.is_dead = True
+    start.looked()
+    assert start.state() is ServingStatus.STARTING
+    start.service.lifecycle.ready()
+    assert start.ended.wait(WITHIN)
+    assert start.service.lifecycle.served, "another process follows it, which loads what was saved"

@@ -65,6 +65,11 @@ def test_what_came_before_the_cores_death_is_pushed_before_the_error(told: dict[
     assert heard["failed"]
 
 
+def test_who_waits_for_an_answer_of_the_core_hears_of_its_death(told: dict[str, Any]) -> None:
+    """As a start that loads an adapter."""
+    assert told["waited for"] == "EngineDeadError"
+
+
 def test_every_gap_between_tokens_is_counted(told: dict[str, Any]) -> None:
     gaps = (len(told["ids"]) - 1) * len(KINDS)
     assert [told["behind"]["gaps"], told["in time"]["gaps"], told["dead"]["gaps"]] == [gaps, gaps, 2 * len(KINDS)]

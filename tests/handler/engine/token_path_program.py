@@ -341,8 +341,10 @@ async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     names = kinds(story)
     for token in ids[:3]:
         story.send(dict.fromkeys(names, token))
+    answer = story.llm.engine_core.utility_results[1] = asyncio.get_running_loop().create_future()
     story.core.send(DEAD)
     found["dead"] = await story.heard()
+    found["waited for"] = type(answer.exception()).__name__ if answer.done() else None
     await story.end()
     return found
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,13 +16,14 @@ from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
+from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import EngineFailed
 from handler.startup import start as startup
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.multi_model import model_start
 from handler.startup.multi_model.model_errors import ModelLoadFailed, ModelsFull
-from tests.handler.engine.scripted_vllm import CONTEXT, ScriptedVllm
+from tests.handler.engine.scripted_vllm import CONTEXT, FACTS, ScriptedVllm
 from tests.handler.loops import end_loop, on_loop
 from tests.handler.scripted_tokenizer import VOCAB_SIZE
 
@@ -29,16 +31,30 @@ from tests.handler.scripted_tokenizer import VOCAB_SIZE
 class EndingVllm(ScriptedVllm):
     """Its core ends at the first request.
 
+    :ivar serves: the core answers requests, and ends at an adapter.
     :ivar status: of the core.
     :ivar said: what the core prints.
     :ivar meanwhile: is called when the core ends.
     """
 
+    serves = False
     status = -9
     said = b""
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
-    async def add(self, *arguments: Any) -> str:
+    async def add(self, generation: Generation, params: Any, sink: Sink, lora: object = None) -> str:
+        if not self.serves:
+            self._end()
+        sink.push("", [1], "length", None)
+        return generation.request_id
+
+    async def add_lora(self, request: Any) -> None:
+        self._end()
+
+    def lora_request(self, *arguments: Any) -> Any:
+        return arguments
+
+    def _end(self) -> NoReturn:
         os.write(2, self.said)
         self.dead, self.exits = True, [self.status]
         self.meanwhile()
@@ -108,6 +124,17 @@ def test_what_the_core_printed_last_is_the_reason(
 def test_a_core_that_printed_nothing_gives_its_status(launches: Launches, tmp_path: Path) -> None:
     launches.script = {"status": 3}
     assert "status 3" in started(launches, tmp_path).lifecycle.status.reason
+
+
+def test_a_core_that_ends_while_it_loads_an_adapter_is_not_the_adapters_fault(
+    launches: Launches, tmp_path: Path
+) -> None:
+    launches.script = {"serves": True, "facts": replace(FACTS, adapters=(4, 8))}
+    modules = {"one": str(sample_model.adapter_path())}
+    status = started(launches, tmp_path, enable_lora=True, lora_modules=modules).lifecycle.status
+    assert status.stage == "load adapters"
+    assert "SIGKILL" in status.reason
+    assert "Fix the adapter" not in status.reason
 
 
 def test_a_compile_that_ends_in_the_warm_up_is_tried_again_and_then_remembered(

@@ -94,6 +94,9 @@ class TokenPath:
             self._open = False
             self._loop.remove_reader(self._fd)
             self._processor.propagate_error(error)
+            for answer in self._client.utility_results.values():  # vLLM lets them wait for ever
+                if not answer.done():
+                    answer.set_exception(error)
             self.statistics.record()
 
     def _readable(self) -> None:
