@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import wait
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from types import TracebackType
+from typing import Any, TypeVar
+
+from handler.engine.event_loop import LoopThread
+
+Result = TypeVar("Result")
 
 INTERVAL = 0.5
 # Seconds in which vLLM itself may say why its core has ended.
@@ -54,34 +58,25 @@ def described(statuses: Sequence[int], oom_kills: int) -> str:
     return f"was ended by {signal.Signals(number).name}{likely}"
 
 
-@contextmanager
-def core_watched(died: Callable[[str], object]) -> Iterator[None]:
-    """Watches the processes that are started within the block.
+def started(loop: LoopThread, start: Coroutine[Any, Any, Result]) -> Result:
+    """Runs what starts an engine, as long as the processes that it starts live.
 
     vLLM looks after its core until that says that it is ready. Then it waits up to ten minutes for a message that a
     core which was killed in that moment never sends (0.16.0 to 0.29.0, v1/engine/core_client.py, MPClient.__init__).
-    That wait cannot be ended from outside, but its process can.
+    The thread that waits cannot be ended, but nobody has to wait for it.
 
-    :param died: called once, in another thread, with the reason, if one of them has ended and the block goes on.
+    :raises CoreEnded: one of them has ended, and vLLM itself has not said so.
     """
-    before, over = set(active_children()), threading.Event()
-
-    def watch() -> None:
-        started = set(before)
-        while not over.wait(INTERVAL):
-            statuses = [process.exitcode for process in started - before if process.exitcode is not None]
-            started.update(active_children())
-            if statuses:
-                if not over.wait(GRACE):
-                    died(f"start engine: its process {described([int(status) for status in statuses], 0)}")
-                return
-
-    watcher = threading.Thread(target=watch, name="core-watch", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
+    before = set(active_children())
+    processes = set(before)
+    engine = loop.spawn(start)
+    while not wait((engine,), INTERVAL).done:
+        statuses = [process.exitcode for process in processes - before if process.exitcode is not None]
+        processes.update(active_children())
+        if statuses and not wait((engine,), GRACE).done:
+            engine.cancel()
+            raise CoreEnded(statuses)
+    return engine.result()
 
 
 def reaped(exit_statuses: Callable[[], list[int]]) -> list[int]:

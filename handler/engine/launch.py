@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.contract import EngineGeneration, EngineSettings
-from handler.engine.core_end import core_watched
+from handler.engine.core_end import started
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.fast_import import without_collection
@@ -57,7 +57,6 @@ def launch(
     *,
     further: bool = False,
     imports: Callable[[], WaitingProcess | None] = import_vllm,
-    died: Callable[[str], object] = lambda reason: None,
 ) -> Engine:
     """Imports vLLM, starts the engine core and waits until it accepts requests. 20 to 60 s on CPU.
 
@@ -68,8 +67,8 @@ def launch(
     :param further: this process has other engines already.
     :param imports: returns when vLLM is imported. Another thread may do that already. It may return a process that
         becomes the engine core.
-    :param died: as `core_watched`'s.
     :raises SettingError: vLLM's parser rejects an engine argument.
+    :raises CoreEnded: the core has ended, and vLLM has not noticed.
     :raises Exception: any error that vLLM raises when it cannot start.
     """
     stage("import vLLM")
@@ -87,8 +86,8 @@ def launch(
         further=further,
     )
     stage("start engine")
-    with nullcontext() if waiting is None else waiting.becomes_core(), core_watched(died):
-        adapter = loop.run(vllm.start(arguments, settings))
+    with nullcontext() if waiting is None else waiting.becomes_core():
+        adapter = started(loop, vllm.start(arguments, settings))
     facts = adapter.facts
     limits = RequestLimits(
         facts.context,

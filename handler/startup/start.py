@@ -192,9 +192,7 @@ def _launch_engine(state: ServingState, companions: Companions, steps: StartStep
 def _warm_engine(state: ServingState, companions: Companions, steps: StartSteps, plan: EnginePlan) -> Engine:
     config, lifecycle = state.config, state.lifecycle
     use_environment(plan)
-    engine = state.engine = launch(
-        plan, config, state.loop, lifecycle.stage, imports=partial(steps.result, CORE), died=lifecycle.fail
-    )
+    engine = state.engine = launch(plan, config, state.loop, lifecycle.stage, imports=partial(steps.result, CORE))
     if compiles_only(plan.env):
         return engine
     load = partial(load_adapters, engine, plan, config, companions.moved, lifecycle.stage)

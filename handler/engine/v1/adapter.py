@@ -28,6 +28,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.contract import EngineSettings
+from handler.engine.core_end import CoreEnded, reaped
 from handler.engine.engine_client import engine_arguments, engine_metrics, model_inspection
 from handler.engine.engine_client.client_adapter import ClientAdapter
 from handler.engine.engine_client.client_error import REFUSALS
@@ -85,14 +86,19 @@ async def start(arguments: AsyncEngineArgs, settings: EngineSettings) -> V1Adapt
     known = accelerators(vllm.__version__)
     if known is None:
         logger.warning("vLLM %s is not known here: it is used by its public interface alone", vllm.__version__)
+    processes = EngineProcesses.since(before)
     try:
-        adapter = V1Adapter(llm, EngineProcesses.since(before), settings, known or Accelerators())
+        adapter = V1Adapter(llm, processes, settings, known or Accelerators())
         adapter.metrics_registry = registry
         serving_start = _serving_start()
         if serving_start is not None:
             adapter.serving = await serving_start.start(
                 llm, arguments, settings.front_end, settings.max_output, parts=adapter.parts
             )
+    except EngineDeadError as error:
+        ended = CoreEnded(await to_thread(reaped, processes.exit_statuses))
+        llm.shutdown()
+        raise ended from error
     except BaseException:
         llm.shutdown()
         raise

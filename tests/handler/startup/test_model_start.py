@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import shutil
+import signal
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +19,17 @@ import sample_model
 from container.routes.picker_metrics import picker_metrics
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
+from handler.engine import core_end, launch
 from handler.engine.engine_client import engine_metrics
+from handler.engine.event_loop import LoopThread
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
+from handler.startup.multi_model import model_start
 from handler.startup.multi_model.memory_budget import CORE, GIB, MemoryNeed, need_of, room
-from handler.startup.multi_model.model_errors import InvalidModel, ModelsUnsupported
+from handler.startup.multi_model.model_errors import InvalidModel, ModelsFull, ModelsUnsupported
 from handler.startup.multi_model.model_start import prepare, whole_model
 from handler.startup.start import starts_without_model
+from tests.handler.loops import end_loop
 
 MULTI = {"SAGEMAKER_MULTI_MODEL": "true"}
 
@@ -175,3 +183,35 @@ def test_the_cache_of_an_earlier_engines_plan_is_not_that_of_a_later_one(
 ) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "7")  # the plan's: the endpoint was started without it
     assert prepare(EndpointConfig(), "one", model).plan.env["VLLM_CPU_KVCACHE_SPACE"] == "1"
+
+
+def test_a_core_that_dies_just_after_it_is_up_ends_the_load_at_once(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM would wait ten minutes for it, or for ever, and so would every other load."""
+
+    async def start(arguments: object, settings: object) -> None:
+        core = multiprocessing.get_context("spawn").Process(target=signal.pause)
+        core.start()
+        while core not in seen:
+            await asyncio.sleep(0)
+        core.kill()
+        await asyncio.Event().wait()
+
+    def looked() -> list[BaseProcess]:
+        seen.update(children := multiprocessing.active_children())
+        return children
+
+    seen: set[BaseProcess] = set()
+    monkeypatch.setattr(core_end, "active_children", looked)
+    monkeypatch.setattr(core_end, "GRACE", 0.1)
+    vllm = SimpleNamespace(parse=lambda *_: SimpleNamespace(served_model_name=["one"]), start=start)
+    monkeypatch.setattr(launch, "generation", lambda: vllm)
+    monkeypatch.setattr(model_start, "launch", partial(launch.launch, imports=lambda: None))
+    monkeypatch.setattr(model_start, "use_environment", lambda plan: None)
+    loop = LoopThread.start("test-loop")
+    try:
+        with pytest.raises(ModelsFull, match="SIGKILL"):
+            model_start.start(loop, prepare(EndpointConfig(), "one", model))
+    finally:
+        end_loop(loop)
