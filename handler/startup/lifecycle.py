@@ -133,8 +133,10 @@ class Lifecycle:
         self.changed()
 
     def fail(self, reason: str) -> None:
+        """Ends the start, or the serving, with a reason. A start that SIGTERM has ended is no failure: it drains."""
         with self._lock:
-            if self.status.state is ServingStatus.FAILED:
+            state = self.status.state
+            if state is ServingStatus.FAILED or (state is ServingStatus.DRAINING and not self.served):
                 return
             self.status = Status(ServingStatus.FAILED, self.status.stage, time.monotonic(), reason=reason)
         self.changed()

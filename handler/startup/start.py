@@ -66,7 +66,8 @@ def start(state: ServingState) -> None:
         lifecycle.fail(error.message)
     except BaseException as error:
         # The engine's core has printed its own error. A traceback is for readers of the log, not for clients.
-        logger.exception("the start failed")
+        if lifecycle.status.state is not ServingStatus.DRAINING:
+            logger.exception("the start failed")
         lifecycle.fail(f"{lifecycle.status.stage}: {type(error).__name__}: {in_one_line(error)}")
 
 

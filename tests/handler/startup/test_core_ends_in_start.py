@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import EngineFailed
 from handler.startup import start as startup
-from handler.startup.lifecycle import ServingStatus
+from handler.startup.lifecycle import Lifecycle, ServingStatus
 from handler.startup.multi_model import model_start
 from handler.startup.multi_model.model_errors import ModelLoadFailed, ModelsFull
 from tests.handler.engine.scripted_vllm import CONTEXT, FACTS, ScriptedVllm
@@ -159,6 +160,27 @@ def test_a_compile_that_sigterm_ends_is_not_remembered_as_a_failure(launches: La
     launches.script = {"status": 3}
     second = started(launches, tmp_path / "two", artifact_store=store)
     assert "status 3" in second.lifecycle.status.reason, "it has compiled itself"
+
+
+@pytest.mark.parametrize("step", ["warm_up", "fetch_model"])
+def test_sigterm_in_a_start_is_a_drain_and_no_failure(
+    launches: Launches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    """The worker ends the core, and whatever the start does then fails."""
+
+    def ended(*_: object) -> None:
+        service.lifecycle.drain()
+        raise OSError("the process is ending")
+
+    config = EndpointConfig(model=str(sample_model.path()), line="cpu", scratch=tmp_path)
+    failures: list[str] = []
+    service = Service.of(config, Lifecycle(failed=failures.append), launches.loop)
+    monkeypatch.setattr(startup, step, ended)
+    with caplog.at_level(logging.INFO):
+        startup.start(service)
+    assert service.lifecycle.status.state is ServingStatus.DRAINING
+    assert failures == []
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def loaded(launches: Launches) -> Engine:

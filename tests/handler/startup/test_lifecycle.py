@@ -98,6 +98,15 @@ def test_a_failure_while_draining_is_the_graver_news() -> None:
     assert told.life.served
 
 
+def test_a_start_that_fails_while_it_drains_has_not_failed() -> None:
+    told = Told()
+    told.life.stage("warm up")
+    told.life.drain()
+    told.life.fail("its process ended")
+    assert told.life.status.state is ServingStatus.DRAINING
+    assert told.failures == []
+
+
 def test_a_listener_may_ask_the_lifecycle_itself() -> None:
     seen: list[ServingStatus] = []
     life = Lifecycle(failed=lambda reason: seen.append(life.status.state))
