@@ -2,19 +2,27 @@
 
 The plugin loads the directory in NEURON_COMPILED_ARTIFACTS without a check. It verifies no digest, ignores the
 configuration if it differs, and crashes on a truncated file. So a difference, or a file that cannot be loaded, ends the
-start here, with an error that names the field or the file. The plugin compiles into a directory that is empty.
+start here, with an error that names the field or the file.
+
+A directory that is missing or empty is compiled into. The plugin fills a directory inside it, whose files are moved up
+once the engine is warm. So the next start does not take what a killed compile has left for artifacts. The directory
+itself cannot be replaced by a finished one, because it may be a volume.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import platform
+import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from handler.artifacts.external.cross_check import cross_check
-from handler.artifacts.external.external_artifacts import NOT_VOUCHED, describe
+from handler.artifacts.external.external_artifacts import CONFIG, NOT_VOUCHED, describe
 from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
 from handler.artifacts.restore.restore_target import require_scratch
 from handler.config.finding import Finding, Severity
@@ -25,11 +33,15 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.processes import alive
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
 
 logger = logging.getLogger(__name__)
+DIRECTORY = "NEURON_COMPILED_ARTIFACTS"
+# The directory of a running compile, with the host and the process that compiles.
+COMPILING = ".compiling-"
 
 
 def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan:
@@ -47,7 +59,7 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     if config.on_miss != "fail" and _is_free(directory, config.compiled_artifacts):
         require_scratch(directory, setting)
         logger.info("%s is empty: the engine compiles, and saves its artifacts there", directory)
-        return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
+        return replace(plan, env={**plan.env, DIRECTORY: str(_compile_directory(directory))})
     state.lifecycle.stage("fetch artifacts")
     target = config.scratch / "external-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
     with shown(state.lifecycle, "fetch artifacts") as progress:
@@ -61,14 +73,47 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     model_config = facts.config if facts else None
     differences = cross_check(artifacts.config, plan, lnc=int(lnc) if lnc else None, model_config=model_config)
     _raise_errors(differences, setting)
-    return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
+    return replace(plan, env={**plan.env, DIRECTORY: str(directory)})
+
+
+def keep_compiled(plan: EnginePlan) -> None:
+    """Moves what an engine has compiled up to the directory that the setting names. Call once the engine is warm."""
+    compiled = Path(plan.env.get(DIRECTORY, ""))
+    if not compiled.name.startswith(COMPILING):
+        return
+    try:
+        if _is_free(compiled.parent, str(compiled.parent)):
+            for path in sorted(compiled.iterdir(), key=lambda path: path.name == CONFIG):
+                path.rename(compiled.parent / path.name)
+        else:
+            logger.warning("another process has compiled into %s meanwhile: its artifacts stay", compiled.parent)
+        shutil.rmtree(compiled)
+    except OSError as error:
+        logger.warning(
+            "the engine serves what it compiled, but it could not be moved to %s: %s", compiled.parent, error
+        )
 
 
 def _is_free(directory: Path, source: str) -> bool:
-    """Whether a setting names a directory on this machine that does not exist, or is empty."""
+    """Whether a setting names a directory on this machine that does not exist, or has at most unfinished compiles."""
     if source.startswith("s3://") or source.endswith(ARCHIVES):
         return False
-    return not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+    return not directory.exists() or (
+        directory.is_dir() and all(path.name.startswith(COMPILING) for path in directory.iterdir())
+    )
+
+
+def _compile_directory(directory: Path) -> Path:
+    """Creates the directory of this process's compile. Removes those of dead processes of this host first."""
+    begins = f"{COMPILING}{platform.node()}-"
+    for other in directory.iterdir():
+        owner = re.fullmatch(re.escape(begins) + r"(\d+)", other.name)
+        if owner and (int(owner[1]) == os.getpid() or not alive(int(owner[1]))):
+            logger.warning("an earlier compile into %s was interrupted, and begins again", directory)
+            shutil.rmtree(other)
+    compiling = directory / f"{begins}{os.getpid()}"
+    compiling.mkdir()
+    return compiling
 
 
 def _raise_errors(findings: Sequence[Finding], setting: str) -> None:

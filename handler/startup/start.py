@@ -31,7 +31,7 @@ from handler.startup.artifact_backends import compiles_in_scratch, with_scratch_
 from handler.startup.artifact_search import engine_by_artifacts, engine_with_neff_cache
 from handler.startup.checked_plan import checked_plan, require_line, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, names_requirements, prepared_code
-from handler.startup.external_artifacts_loading import with_external_artifacts
+from handler.startup.external_artifacts_loading import keep_compiled, with_external_artifacts
 from handler.startup.lifecycle import COMPILED, ServingStatus
 from handler.startup.multi_model.memory_budget import need_of
 from handler.startup.multi_model.model_registry import ModelRegistry
@@ -91,6 +91,7 @@ def _start_with_model(state: ServingState) -> None:
             plan = companions.rewritten(with_model(plan, model))
             plan = with_external_artifacts(state, plan)
             _start_engine(state, plan, model, companions, steps)
+            keep_compiled(plan)
             if compiles_only(plan.env):
                 return
     finally:

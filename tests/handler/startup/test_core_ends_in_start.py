@@ -15,15 +15,18 @@ import pytest
 import sample_model
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import EngineFailed
+from handler.neuron.engine_plan import EnginePlan
 from handler.startup import start as startup
 from handler.startup.lifecycle import Lifecycle, ServingStatus
 from handler.startup.multi_model import model_start
 from handler.startup.multi_model.model_errors import ModelLoadFailed, ModelsFull
+from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.engine.scripted_vllm import CONTEXT, FACTS, ScriptedVllm
 from tests.handler.loops import end_loop, on_loop
 from tests.handler.scripted_tokenizer import VOCAB_SIZE
@@ -70,7 +73,9 @@ class Launches:
         self.vllms: list[EndingVllm] = []
         self.script: dict[str, Any] = {}
 
-    def __call__(self, *arguments: object, **named: object) -> Engine:
+    def __call__(self, plan: EnginePlan | None, *arguments: object, **named: object) -> Engine:
+        if plan is not None and "NEURON_COMPILED_ARTIFACTS" in plan.env:
+            write_artifacts(Path(plan.env["NEURON_COMPILED_ARTIFACTS"], "as-compiled"))
         vllm: Any = on_loop(self.loop, EndingVllm)
         vars(vllm).update(self.script)
         self.vllms.append(vllm)
@@ -181,6 +186,22 @@ def test_sigterm_in_a_start_is_a_drain_and_no_failure(
     assert service.lifecycle.status.state is ServingStatus.DRAINING
     assert failures == []
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_what_was_compiled_into_an_empty_directory_is_there_once_the_engine_is_warm(
+    launches: Launches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup, "require_line", lambda *_: None)
+    directory = tmp_path / "compiled"
+    environ = {"ENDPOINT_LINE": "nxdi-0.16", "ENDPOINT_INSTANCE": "ml.trn1.32xlarge", "ENDPOINT_SCRATCH": str(tmp_path)}
+    config = load({**environ, "NEURON_COMPILED_ARTIFACTS": str(directory)}, model=str(sample_model.path()))
+    startup.start(Service.of(config, loop=launches.loop))
+    assert not (directory / "as-compiled").exists(), "the warm-up has failed"
+    launches.script = {"serves": True}
+    service = Service.of(config, loop=launches.loop)
+    startup.start(service)
+    assert service.lifecycle.status.state is ServingStatus.READY
+    assert [path.name for path in directory.iterdir()] == ["as-compiled"]
 
 
 def loaded(launches: Launches) -> Engine:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
-from handler.startup.external_artifacts_loading import with_external_artifacts
+from handler.startup.external_artifacts_loading import keep_compiled, with_external_artifacts
 from tests.handler.artifacts.artifact_files import write_artifacts
 
 NAME = "NEURON_COMPILED_ARTIFACTS"
@@ -73,9 +75,53 @@ def test_a_directory_that_is_missing_or_empty_is_compiled_into(tmp_path: Path, t
     directory = tmp_path / "parent" / "compiled"
     if there:
         directory.mkdir(parents=True)
-    found = with_external_artifacts(service(directory, tmp_path), plan())
-    assert found.env[NAME] == str(directory)
-    assert list(directory.iterdir()) == []
+    compiled = with_external_artifacts(service(directory, tmp_path), plan())
+    compile_into(Path(compiled.env[NAME]), tmp_path)
+    keep_compiled(compiled)
+    assert {path.name for path in directory.iterdir()} == {"neuron_config.json", "model.pt", "weights"}
+    assert with_external_artifacts(service(directory, tmp_path), plan()).env[NAME] == str(directory)
+
+
+def compile_into(directory: Path, place: Path) -> None:
+    """As the plugin does."""
+    shutil.copytree(write_artifacts(place / "by-the-plugin"), directory, dirs_exist_ok=True)
+
+
+@pytest.mark.parametrize("left", ["nothing", "neuron_config.json", "model.pt", "weights"])
+def test_a_compile_that_was_killed_is_begun_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """NxDI writes the three in this order."""
+    directory = tmp_path / "compiled"
+    killed = Path(with_external_artifacts(service(directory, tmp_path), plan()).env[NAME])
+    compile_into(killed, tmp_path)
+    for name in ("weights", "model.pt", "neuron_config.json"):
+        if name == left:
+            break
+        path = killed / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)  # no process has such a number
+    again = Path(with_external_artifacts(service(directory, tmp_path), plan()).env[NAME])
+    assert list(again.iterdir()) == []
+    monkeypatch.undo()
+    with_external_artifacts(service(directory, tmp_path), plan())
+    assert "interrupted" in caplog.text
+    assert not again.exists()
+
+
+def test_who_compiles_second_leaves_the_artifacts_of_the_first(tmp_path: Path) -> None:
+    """Two instances have the same volume."""
+    directory = tmp_path / "compiled"
+    second = with_external_artifacts(service(directory, tmp_path), plan())
+    write_artifacts(tmp_path / "first")
+    for path in (tmp_path / "first").iterdir():
+        path.rename(directory / path.name)
+    (directory / "model.pt").touch()
+    before = (directory / "model.pt").stat().st_ino
+    compile_into(Path(second.env[NAME]), tmp_path)
+    keep_compiled(second)
+    assert (directory / "model.pt").stat().st_ino == before
+    assert {path.name for path in directory.iterdir()} == {"neuron_config.json", "model.pt", "weights"}
 
 
 def test_a_directory_that_cannot_be_written_names_the_setting(tmp_path: Path) -> None:
