@@ -98,7 +98,7 @@ class StoreStart:
             return self.engine
         if compiles_only(self.plan.env):
             return None
-        with explained_start_failure():
+        with explained_start_failure(self.state.lifecycle):
             return self.start(self.backend.to_load(self.plan, target))
 
     def _restore(self, entries: Entries, target: Path, deadline: float) -> None:
@@ -163,7 +163,7 @@ def engine_with_neff_cache(
     """Starts an engine for a hub id, whose artifacts have no key. Single graphs are still restored and saved."""
     backend = artifact_backend(state.config, plan, model, companions)
     cache = backend.neff_cache(plan, open_store(state), None)
-    with _shared_graphs(state, cache), explained_start_failure():
+    with _shared_graphs(state, cache), explained_start_failure(state.lifecycle):
         return start(backend.cached(plan))
 
 

@@ -169,7 +169,7 @@ def _start_engine(
     config = state.config
     start_engine = partial(_launch_engine, state, companions, steps)
     if not config.artifact_store or config.compiled_artifacts or plan.line == OPTIMUM:
-        with explained_start_failure():
+        with explained_start_failure(state.lifecycle):
             start_engine(with_scratch_artifacts(config, plan, model, companions))
     elif model.size and not plan.line.endswith(SUFFIX):
         engine_by_artifacts(state, plan, Path(model.path), companions, start_engine)

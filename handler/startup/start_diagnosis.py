@@ -27,6 +27,7 @@ from handler.errors import EndpointError, StartFailed
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory
 from handler.start_failure import fix_for
+from handler.startup.lifecycle import Lifecycle
 
 StartEngine = Callable[[EnginePlan], Engine]
 MOST_BYTES = 256 * 1024
@@ -51,8 +52,8 @@ def diagnosed_start() -> Iterator[None]:
 
 
 @contextmanager
-def explained_start_failure() -> Iterator[None]:
-    """Start an engine within it. A failure becomes StartFailed, with the core's last error or signal, and the fix."""
+def explained_start_failure(lifecycle: Lifecycle) -> Iterator[None]:
+    """Start an engine within it. A failure becomes StartFailed: the stage, the core's last error or signal, the fix."""
     kills = host_memory.oom_kills()
     try:
         with diagnosed_start():
@@ -60,9 +61,9 @@ def explained_start_failure() -> Iterator[None]:
     except CompileKilled as failure:
         number = getattr(signal.Signals, failure.signal, signal.SIGKILL)
         why = f"the engine's process {core_end.described([-number], host_memory.oom_kills() - kills)}"
-        raise StartFailed("start engine", f"{why}. Use an instance with more memory.") from failure
+        raise StartFailed(lifecycle.status.stage, f"{why}. Use an instance with more memory.") from failure
     except CompileFailed as failure:
-        raise StartFailed("start engine", f"{failure.reason}. {fix_for(failure.reason)}") from failure
+        raise StartFailed(lifecycle.status.stage, f"{failure.reason}. {fix_for(failure.reason)}") from failure
 
 
 class OutputTail:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -109,8 +110,8 @@ def started(launches: Launches, scratch: Path, *, drained: bool = False, **setti
 def test_a_core_that_is_killed_in_the_warm_up_gives_its_signal_and_the_fix(launches: Launches, tmp_path: Path) -> None:
     service = started(launches, tmp_path)
     status = service.lifecycle.status
-    assert (status.state, status.stage) == (ServingStatus.FAILED, "warm up")
-    assert "SIGKILL" in status.reason
+    assert status.state is ServingStatus.FAILED
+    assert re.search("'warm up'.*SIGKILL", status.reason)
     assert "more memory" in status.reason
     assert "try again" not in status.reason, "nothing replaces it"
     assert launches.vllms[0].stopped

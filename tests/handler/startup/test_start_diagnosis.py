@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from handler.errors import SettingError, StartFailed
+from handler.startup.lifecycle import Lifecycle
 from handler.startup.start_diagnosis import MOST_BYTES, explained_start_failure, output_tail
 
 SILENT = "Engine core initialization failed. See root cause above. Failed core proc(s): {}"
@@ -21,7 +22,7 @@ def test_a_killed_core_is_reported_with_its_signal() -> None:
         proc_manager = SimpleNamespace(processes=[SimpleNamespace(pid=1, exitcode=-9, join=lambda seconds: None)])
         raise RuntimeError(SILENT, proc_manager.processes)
 
-    with pytest.raises(StartFailed, match=r"ended by SIGKILL.*more memory"), explained_start_failure():
+    with pytest.raises(StartFailed, match=r"ended by SIGKILL.*more memory"), explained_start_failure(Lifecycle()):
         start()
 
 
@@ -30,13 +31,13 @@ def test_the_last_error_that_the_core_printed_is_the_reason() -> None:
         os.write(1, b"ValueError: head_dim is 33\n")  # as the core does, which inherits the descriptor
         raise RuntimeError(SILENT)
 
-    with pytest.raises(StartFailed, match="ValueError: head_dim is 33"), explained_start_failure():
+    with pytest.raises(StartFailed, match="ValueError: head_dim is 33"), explained_start_failure(Lifecycle()):
         start()
 
 
 def test_an_error_with_its_own_fix_is_unchanged() -> None:
     error = SettingError("dtype", "it is unknown", "Set bfloat16.")
-    with pytest.raises(SettingError) as caught, explained_start_failure():
+    with pytest.raises(SettingError) as caught, explained_start_failure(Lifecycle()):
         raise error
     assert caught.value is error
 
