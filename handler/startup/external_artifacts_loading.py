@@ -25,6 +25,7 @@ from handler.artifacts.external.cross_check import cross_check
 from handler.artifacts.external.external_artifacts import CONFIG, NOT_VOUCHED, describe
 from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
 from handler.artifacts.restore.restore_target import require_scratch
+from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
@@ -64,6 +65,17 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     target = config.scratch / "external-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
     with shown(state.lifecycle, "fetch artifacts") as progress:
         directory = fetch_external_artifacts(config.compiled_artifacts, target, setting, of_bytes(progress))
+    try:
+        _require_usable(directory, config, plan, setting)
+    except SettingErrors:
+        if directory == target:  # the next start fetches what has replaced them
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+    return replace(plan, env={**plan.env, DIRECTORY: str(directory)})
+
+
+def _require_usable(directory: Path, config: EndpointConfig, plan: EnginePlan, setting: str) -> None:
+    """:raises SettingErrors: as `with_external_artifacts`."""
     artifacts = describe(DirectoryObjects(directory))
     logger.info("the external artifacts at %s cannot be checked for: %s", artifacts.where, "; ".join(NOT_VOUCHED))
     _raise_errors(artifacts.findings, setting)
@@ -73,7 +85,6 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     model_config = facts.config if facts else None
     differences = cross_check(artifacts.config, plan, lnc=int(lnc) if lnc else None, model_config=model_config)
     _raise_errors(differences, setting)
-    return replace(plan, env={**plan.env, DIRECTORY: str(directory)})
 
 
 def keep_compiled(plan: EnginePlan) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tarfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +70,18 @@ def test_a_truncated_graph_stops_the_start(tmp_path: Path) -> None:
     graph.write_bytes(graph.read_bytes()[:-40])
     with pytest.raises(SettingErrors, match=r"model\.pt"):
         with_external_artifacts(service(directory, tmp_path), plan())
+
+
+def test_an_archive_that_was_replaced_as_the_error_advises_is_unpacked_again(tmp_path: Path) -> None:
+    directory = write_artifacts(tmp_path / "compiled")
+    graph = (directory / "model.pt").read_bytes()
+    archive = tmp_path / "model.tar.gz"
+    for content, usable in ((graph[:-40], False), (graph, True)):
+        (directory / "model.pt").write_bytes(content)
+        with tarfile.open(archive, "w:gz") as file:
+            file.add(directory, ".")
+        with nullcontext() if usable else pytest.raises(SettingErrors, match=r"model\.pt"):
+            with_external_artifacts(service(archive, tmp_path), plan())
 
 
 @pytest.mark.parametrize("there", [True, False])
