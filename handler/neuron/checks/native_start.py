@@ -75,7 +75,8 @@ LANGUAGE_ONLY: Final = "mm_language_model_only"
 ENVIRON_CHECK: Final = "fail_on_environ_validation"
 V2_RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
 # Directories of the compiler's cache (AWS Neuron documentation, vLLM Neuron, "Compilation cache").
-CACHES: Final = ("NEURON_LIBTORCH_CACHE_ROOT", "NEURON_LIBTORCH_REMOTE_CACHE")
+CACHE_ROOT: Final = "NEURON_LIBTORCH_CACHE_ROOT"
+CACHES: Final = (CACHE_ROOT, "NEURON_LIBTORCH_REMOTE_CACHE")
 # Variables that version 0.21 reads with one prefix, and later versions with the other.
 OLD, NEW = "VLLM_NEURON_", "NEURON_LIBTORCH_"
 RENAMED: Final = (
@@ -207,6 +208,9 @@ def variables(context: CheckContext) -> Iterator[Finding]:
     for name in (name for name in CACHES if "://" in env.get(name, "")):
         why = f"{env[name][:60]} is no directory, and the compiler would write into one of that name on this machine"
         yield error("cache-directory", name, why, "Give a directory (NFS or FSx). For S3, use ENDPOINT_ARTIFACT_STORE.")
+    if context.config.artifact_store and CACHE_ROOT in env:
+        why = "the store keeps what is compiled below VLLM_CACHE_ROOT, and would find nothing there after the compile"
+        yield error("cache-directory", CACHE_ROOT, why, "Remove it, or ENDPOINT_ARTIFACT_STORE.")
     read, unread = (OLD, NEW) if context.line.name == "native-0.21" else (NEW, OLD)
     for name in RENAMED:
         if unread + name in env:

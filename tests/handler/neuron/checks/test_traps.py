@@ -331,6 +331,11 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
         "cache-directory",
         "NEURON_LIBTORCH_REMOTE_CACHE",
     ),
+    (
+        {"neuron_env": {"NEURON_LIBTORCH_CACHE_ROOT": "/fsx/cache"}, "artifact_store": "s3://bucket/store"},
+        "cache-directory",
+        "NEURON_LIBTORCH_CACHE_ROOT",
+    ),
     ({"neuron_config": {"tp_degree": 8}}, "unknown-neuron-key", "tp_degree"),
     (
         {"engine_args": {"additional_config": {"max_prompt_length": 9}}},
