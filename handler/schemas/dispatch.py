@@ -118,7 +118,12 @@ def _message(path: MessagesRoute, document: Mapping[str, Any], engine: Engine, h
     if path is MessagesRoute.COUNT:
         counted = parse_route(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)
         return with_ignored(WrappedCall(counted, CountReply(counted.reply)), ignored)
-    chat = parse_route(Route.CHAT, chat_document(checked(fields, MessageFields)), engine, headers)
+    document = chat_document(checked(fields, MessageFields))
+    if engine.serving is None:  # plain text only: the reasoning of earlier turns is left out
+        document["messages"] = [
+            {name: value for name, value in message.items() if name != "reasoning"} for message in document["messages"]
+        ]
+    chat = parse_route(Route.CHAT, document, engine, headers)
     return with_ignored(WrappedCall(chat, MessageReply(chat.reply)), ignored)
 
 

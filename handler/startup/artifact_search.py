@@ -23,6 +23,7 @@ from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest_signature import signer
 from handler.engine.engine import Engine
+from handler.errors.base import one_line
 from handler.json_value import Json
 from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan, compiles_only
@@ -88,6 +89,8 @@ class StoreStart:
                     raise
                 # The engine is warm and serves. The next start must compile again.
                 logger.warning("the engine serves what it compiled, but the artifacts could not be saved: %s", error)
+                problem = f"{type(error).__name__}: {one_line(str(error))}"
+                self._record({"event": "artifact_not_published", "code": "not_saved", "problem": problem})
             except BaseException:
                 if self.engine is not None:
                     self.engine.stop()

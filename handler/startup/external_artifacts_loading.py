@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from fcntl import LOCK_EX, LOCK_NB, flock
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 from handler.artifacts.external.cross_check import cross_check
 from handler.artifacts.external.external_artifacts import CONFIG, NOT_VOUCHED, describe
@@ -34,14 +34,13 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
-from handler.processes import alive
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
 
 logger = logging.getLogger(__name__)
 DIRECTORY = "NEURON_COMPILED_ARTIFACTS"
-# The directory of a running compile, with the host and the process that compiles.
+# Begins the name of the directory of a running compile.
 COMPILING = ".compiling-"
 
 
@@ -115,16 +114,29 @@ def _is_free(directory: Path, source: str) -> bool:
 
 
 def _compile_directory(directory: Path) -> Path:
-    """Creates the directory of this process's compile. Removes those of dead processes of this host first."""
-    begins = f"{COMPILING}{platform.node()}-"
+    """Creates the directory of this process's compile. Removes those of processes that have ended first.
+
+    A process holds the lock of its directory until it ends. Names tell nothing: containers share host names and pids.
+    """
     for other in directory.iterdir():
-        owner = re.fullmatch(re.escape(begins) + r"(\d+)", other.name)
-        if owner and (int(owner[1]) == os.getpid() or not alive(int(owner[1]))):
+        if _lock(other):
             logger.warning("an earlier compile into %s was interrupted, and begins again", directory)
             shutil.rmtree(other)
-    compiling = directory / f"{begins}{os.getpid()}"
+    compiling = directory / f"{COMPILING}{uuid4().hex[:8]}"
     compiling.mkdir()
+    _lock(compiling)
     return compiling
+
+
+def _lock(directory: Path) -> bool:
+    """Locks a directory until this process has ended. False if another process has, or the file system cannot tell."""
+    descriptor = os.open(directory, os.O_DIRECTORY)
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return False
+    return True
 
 
 def _raise_errors(findings: Sequence[Finding], setting: str) -> None:

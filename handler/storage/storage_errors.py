@@ -159,13 +159,23 @@ class UnsafeArchive(LocatedError):
 
 
 class SignatureRefused(LocatedError):
-    """A signing key is configured, and this entry is not signed with it. `model.pt` is executable code."""
+    """A signing key is configured, and this entry is not signed with it. `model.pt` is executable code.
+
+    :ivar unsigned: nobody has signed it. So a compile replaces it, which never replaces what another key has signed.
+    """
 
     code = "artifact_signature_refused"
-    text = (
-        "{where} is rejected: {problem}. A start with ENDPOINT_ON_MISS=compile replaces it. "
-        "Or configure the key that signed it."
-    )
+    text = "{where} is rejected: {problem}."
+    unsigned = False
+
+    def __init__(self, where: str, problem: str, *, unsigned: bool = False) -> None:
+        fix = (
+            "A start with ENDPOINT_ON_MISS=compile replaces it"
+            if unsigned
+            else "Configure the key that signed it, or delete it with `neuron-endpoint store rm`"
+        )
+        super().__init__(where, f"{problem}. {fix}")
+        self.unsigned = unsigned
 
 
 class DigestMismatch(ArtifactError):

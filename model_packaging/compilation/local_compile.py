@@ -74,13 +74,14 @@ def compile_here(
             "SAGEMAKER_BIND_TO_PORT": str(port),
             "ENDPOINT_SCRATCH": scratch,
             **environ,
+            "ENDPOINT_LOG_FORMAT": "json",  # a text has no events
         }
         log = Path(scratch) / "serve.log"
         with _started(command, variables, log) as process:
             _follow(process, port, log, tell)
         after = _entries(store)
         new = tuple(entry for name, entry in after.items() if name not in before)
-        if not new and (problem := _not_published(log)):
+        if problem := _not_published(log):
             raise CompileEnded(problem, None, ())
     return CompiledArtifacts(new, time.monotonic() - began)
 

@@ -124,7 +124,7 @@ class Acquisition:
         found. So take turns in a loop until one has come to its end.
 
         :raises NoEntry: there is no entry, and the policy is to fail.
-        :raises SignatureRefused: the entry is not signed with the configured key, and the policy is to fail.
+        :raises SignatureRefused: the entry is signed with another key, or not at all and the policy is not to compile.
         :raises FailedBefore: the compile failed recently, on this instance or another.
         :raises AcquireTimedOut: the deadline passed.
         :raises EntryDamaged: an object is missing for the second time, is cut short, or has another content.
@@ -214,11 +214,11 @@ class Acquisition:
         return tuple(entry for _, entry in looked_up if entry is not None), missing
 
     def _entry(self, key: ArtifactKey) -> Manifest | None:
-        """The entry of a key. One with a refused signature counts as none if it is to be replaced by a compile."""
+        """The entry of a key. One that nobody has signed counts as none if it is to be replaced by a compile."""
         try:
             return self._store.find(key.digest, key.kind)
         except SignatureRefused as error:
-            if self._options.on_miss is OnMiss.FAIL:
+            if not error.unsigned or self._options.on_miss is not OnMiss.COMPILE:
                 raise
             if key.digest not in self._refused:
                 self._refused.add(key.digest)

@@ -164,7 +164,7 @@ def _message(body: bytes) -> bytes:
 def _mac_of(signature: Signature | None, algorithm: str, where: str) -> str:
     """:raises SignatureRefused: there is no signature with this algorithm."""
     if signature is None:
-        raise SignatureRefused(where, "it is not signed")
+        raise SignatureRefused(where, "it is not signed", unsigned=True)
     if signature.algorithm != algorithm:
         raise SignatureRefused(where, f"it is signed with {signature.algorithm[:40]!r} and not {algorithm!r}")
     return signature.value

@@ -61,8 +61,8 @@ def publish(
     A `weights` entry contains the shards (`weights/*.safetensors`), a `graph` entry everything else.
 
     :param progress: called with the bytes done and the total.
-    :param replace: replace a usable entry as well, for example one with damaged objects. An entry that is broken, or
-        not signed with the signer's key, is always replaced.
+    :param replace: replace a usable entry as well, for example one with damaged objects. An entry that is broken,
+        or not signed although there is a signer, is always replaced.
     :raises ChangedFile: a process still writes to the directory.
     :raises UnsafePath: the directory contains a link or a device.
     """
@@ -163,8 +163,11 @@ def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | N
             winner = decode(present, objects.location(name).uri, signer)
             if not replace:
                 return winner
-        except (InvalidManifest, SignatureRefused):
-            pass  # no reader with this key can use it, so it is replaced
+        except InvalidManifest:
+            pass  # no reader can use it, so it is replaced
+        except SignatureRefused as error:
+            if not (error.unsigned or replace):
+                raise
         objects.put(name, body, if_match=etag)
     return manifest
 

@@ -40,6 +40,7 @@ class _Late:
         """The tokens whose text has come with this step. All of them at the end, which a stop string may cut off."""
         logprobs = choice.logprobs or [None] * len(choice.token_ids)
         for token, entry in zip(choice.token_ids, logprobs, strict=True):
+            self.detokenizer.token_ids.append(token)  # the slow one decodes the last of these
             self.tokens.append((token, len(self.detokenizer.decode_next(token)), entry))
         self.text += choice.text
         finished = choice.finish_reason is not None
@@ -77,7 +78,10 @@ class SingleTokens:
         late = self._late.get(choice.index)
         if late is None:
             request: Any = SimpleNamespace(
-                request_id=output.request_id, prompt_token_ids=output.prompt_token_ids, sampling_params=self._params
+                request_id=output.request_id,
+                prompt_token_ids=output.prompt_token_ids,
+                prompt_embeds=None,
+                sampling_params=self._params,
             )
             late = _Late(IncrementalDetokenizer.from_new_request(self._tokenizer, request))
             self._late[choice.index] = late

@@ -190,12 +190,16 @@ def test_after_a_signing_key_is_set_a_start_compiles_and_replaces_what_is_not_si
 ) -> None:
     start.run()
     second.store = ArtifactStore(objects, SecretSigner(b"k" * 32))
-    with pytest.raises(SignatureRefused, match=r"not signed.*ENDPOINT_ON_MISS=compile replaces it"):
-        second.run(on_miss=OnMiss.FAIL)
+    for on_miss in (OnMiss.FAIL, OnMiss.WAIT):
+        with pytest.raises(SignatureRefused, match=r"not signed.*ENDPOINT_ON_MISS=compile replaces it"):
+            second.run(on_miss=on_miss)
     assert second.run().published
     assert [event["key"] for event in second.told("artifact_signature_refused")] == [GRAPH.digest, WEIGHTS.digest]
     assert "not signed" in str(second.told("artifact_signature_refused")[0]["problem"])
     assert not second.run(on_miss=OnMiss.FAIL).compiled
+    start.store = ArtifactStore(objects, SecretSigner(b"w" * 32))  # a typing error, or another team's
+    with pytest.raises(SignatureRefused, match=r"not the configured key.*Configure the key that signed it"):
+        start.run()
 
 
 def test_on_miss_wait_takes_what_another_publishes(start: Start, second: Start, time: ManualTime) -> None:

@@ -220,12 +220,11 @@ def test_with_a_key_only_what_it_signed_is_read(objects: ObjectStore, directory:
         signed.find(KEY, "graph")
 
 
-@pytest.mark.parametrize("earlier", [None, SecretSigner(b"o" * 32)], ids=["unsigned", "another key"])
-def test_a_publication_replaces_an_entry_that_is_not_signed_with_its_key(
-    objects: ObjectStore, directory: Path, earlier: SecretSigner | None
-) -> None:
-    ArtifactStore(objects, earlier).publish(directory, ingredients())
+def test_a_publication_replaces_an_entry_that_nobody_has_signed(objects: ObjectStore, directory: Path) -> None:
+    ArtifactStore(objects).publish(directory, ingredients())
     signed = ArtifactStore(objects, SecretSigner(b"k" * 32))
     published = signed.publish(directory, ingredients(lnc=1))
+    with pytest.raises(SignatureRefused, match="Configure the key that signed it"):
+        ArtifactStore(objects, SecretSigner(b"o" * 32)).publish(directory, ingredients())
     assert signed.find(KEY, "graph") == published
     assert published.fields == {"lnc": 1}
