@@ -20,10 +20,13 @@ def log() -> Iterator[io.StringIO]:
     printed = io.StringIO()
     handler = logging.StreamHandler(printed)
     handler.setFormatter(logging.Formatter("%(levelname)s %(filename)s %(message)s"))
-    logging.getLogger("vllm").addHandler(handler)
+    handlers = (logging.StreamHandler(io.StringIO()), handler)
+    for each in handlers:
+        logging.getLogger("vllm").addHandler(each)
     serving_log.shorten_errors()
     yield printed
-    logging.getLogger("vllm").removeHandler(handler)
+    for each in handlers:
+        logging.getLogger("vllm").removeHandler(each)
 
 
 @pytest.mark.parametrize("name", [PARSER, "vllm.reasoning.x", "vllm.parser.x"])

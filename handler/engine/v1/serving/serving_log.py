@@ -18,13 +18,15 @@ LOADERS = (
     *("vllm.tool_parsers.abstract_tool_parser", "vllm.reasoning.abs_reasoning_parsers"),
     "vllm.parser.parser_manager",
 )
+SHORTENED = "shortened"
 IGNORED_FIELDS = "vllm.entrypoints.openai.engine.protocol"
 
 
 class _ShortLines(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        if not record.name.startswith(PREFIXES) or record.levelno < logging.WARNING:
+        if not record.name.startswith(PREFIXES) or record.levelno < logging.WARNING or hasattr(record, SHORTENED):
             return True
+        setattr(record, SHORTENED, True)  # several handlers get the same record
         if record.name == IGNORED_FIELDS:
             return False
         if record.name.startswith(PARSERS) and record.name not in LOADERS:
