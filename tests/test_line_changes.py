@@ -37,10 +37,8 @@ def test_arguments_variables_and_keys_that_differ_are_listed_with_our_files(tmp_
     arguments, variables, keys = done.stdout.split("## ")[1:]
     assert "removed: 4\n- calculate_kv_scales" in arguments
     assert "- kv_cache_dtype (with int4_per_token_head" in arguments
-    assert (
-        "removed: 1\n- VLLM_NEURON_COMPILATION_TIMEOUT: handler/artifacts/identity/key_exclusions.py, handler/config/dialects/neuron_variables.py"
-        in variables
-    )
+    files = "handler/artifacts/identity/key_exclusions.py, handler/config/dialects/neuron_variables.py"
+    assert f"removed: 1\n- VLLM_NEURON_COMPILATION_TIMEOUT: {files}" in variables
     assert "added: 1\n- NEURON_LIBTORCH_COMPILATION_TIMEOUT" in variables
     assert "removed: 1\n- NeuronConfig.max_logprobs" in keys
     assert "added: 1\n- NeuronConfig.trace_cache (bool)\n" in keys
