@@ -60,6 +60,9 @@ class RequestParser:
 
     What belongs to no body is bounded, in a head and behind it: trailers and the extensions of chunks.
 
+    llhttp reads no body of a request that offers an upgrade, and takes it for the next request
+    (MagicStack/httptools#124). Java's HttpClient offers one with each request.
+
     :ivar begun: bytes of a request have arrived, and its head is not complete.
     """
 
@@ -70,9 +73,17 @@ class RequestParser:
     def _begin(self) -> None:
         self._parser = httptools.HttpRequestParser(self)
         self._reset()
-        self._other = False
+        self._other = self._repeating = False
+
+    def _begin_body(self, framing: bytes) -> None:
+        """Reads a body with a parser of its own. Its request's head has been told."""
+        self._parser, self._unread, self._repeating = httptools.HttpRequestParser(self), b"", True
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
+        self._repeating = False
 
     def _reset(self) -> None:
+        # The header that frames a body which llhttp does not read, because its request offers an upgrade.
+        self._unread = b""
         self._target = b""
         self._headers: dict[str, str] = {}
         self._fields = 0
@@ -98,7 +109,10 @@ class RequestParser:
                 if other:
                     self._receiver.other_protocol(rest)
                     return
-                self._begin()
+                if self._unread:
+                    self._begin_body(self._unread)
+                else:
+                    self._begin()
             except httptools.HttpParserCallbackError as error:
                 raise error.__context__ or InvalidRequest("it is not HTTP/1.1") from None
             except httptools.HttpParserError as error:
@@ -113,9 +127,11 @@ class RequestParser:
         del self._parser, self._receiver
 
     def on_message_begin(self) -> None:
-        self.begun = True
+        self.begun = not self._repeating
 
     def on_url(self, url: bytes) -> None:
+        if self._repeating:
+            return
         self._target += url
         if len(self._target) > MAX_LINE:
             raise LineTooLong
@@ -139,6 +155,8 @@ class RequestParser:
         self._headers[variable] = text
 
     def on_headers_complete(self) -> None:
+        if self._repeating:
+            return
         parser, headers = self._parser, self._headers
         version = parser.get_http_version()
         if version not in VERSIONS:
@@ -166,13 +184,16 @@ class RequestParser:
         if len(length) > MAX_DIGITS:
             raise InvalidRequest("its 'Content-Length' is not a number of bytes")
         self._in_body, self.begun, self._arrived = True, False, 0
+        has_body = coding is not None or int(length) > 0
+        if parser.should_upgrade() and has_body:
+            self._unread = b"Transfer-Encoding: chunked" if coding else b"Content-Length: " + length.encode()
         self._receiver.head_complete(
             RequestHead(
                 environ,
                 int(length) if coding is None else None,
                 parser.should_keep_alive(),
-                expectation is not None and version == "1.1" and (coding is not None or int(length) > 0),
-                parser.should_upgrade() and headers.get("HTTP_UPGRADE", "").lower() == "websocket",
+                expectation is not None and version == "1.1" and has_body,
+                parser.should_upgrade() and not has_body and headers.get("HTTP_UPGRADE", "").lower() == "websocket",
             )
         )
 
@@ -181,6 +202,8 @@ class RequestParser:
         self._receiver.body_arrived(body)
 
     def on_message_complete(self) -> None:
+        if self._unread:
+            return  # its body follows
         self._reset()
         self._other = self._receiver.request_complete()
 

@@ -153,6 +153,25 @@ def test_what_follows_a_handshake_that_nobody_takes_is_a_request() -> None:
     assert found.whole == 2
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_the_body_of_a_request_that_offers_an_upgrade_is_no_request(size: int) -> None:
+    """Java's HttpClient offers one over plain HTTP. The offer is not taken."""
+    offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c")
+    smuggled = b"GET /page/settings HTTP/1.1\r\nHost: x\r\n\r\n"
+    chunked = b"%x\r\n%b\r\n0\r\nX-Trailer: 1\r\n\r\n" % (len(smuggled), smuggled)
+    requests = [
+        post(*offer, f"Content-Length: {len(smuggled)}") + smuggled,
+        post(*offer, "Transfer-Encoding: chunked") + chunked,
+        post(*offer),
+        post(*UPGRADE, f"Content-Length: {len(smuggled)}") + smuggled,
+        post("Content-Length: 2") + b"ab",
+    ]
+    sent = b"".join(requests)
+    found = received(*(sent[at : at + size] for at in range(0, len(sent), size)))
+    assert [(head.environ["REQUEST_METHOD"], head.upgrades) for head in found.heads] == [("POST", False)] * 5
+    assert (found.whole, found.bodies) == (5, [smuggled, smuggled, b"", smuggled, b"ab"])
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
