@@ -67,6 +67,9 @@ def llm_inference_service(work: Workload) -> list[Members]:
         "model_uri": work.model if "://" in work.model else f"hf://{work.model}",
         "selector": {"app.kubernetes.io/name": work.name, "kserve.io/component": "workload"},
         "env": [*_environment(work), {"name": "SAGEMAKER_BIND_TO_PORT", "value": str(LLM_PORT)}],
+        "scrape": _scrape(LLM_PORT),
+        # KServe merges its template into this pod. It has an exec there, and Kubernetes refuses two kinds in one hook.
+        "prestop": {"exec": {"command": ["/bin/sleep", str(DEREGISTRATION)]}},
     }
     return _manifests(work, "llm_service", kserve)
 
@@ -176,10 +179,9 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "serves": True,
         "restart": None,
         "env": _environment(work),
-        # The annotations that a Prometheus with the usual configuration reads.
-        "scrape": {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(PORT)},
+        "scrape": _scrape(PORT),
         "grace": DEREGISTRATION + ceil(work.drain) + ENDING,
-        "deregistration": DEREGISTRATION,
+        "prestop": {"sleep": {"seconds": DEREGISTRATION}},
         "start_probes": ceil(size.startup / PROBE_PERIOD),
         "progress_deadline": PULLING + size.startup,
         "cpus": str(size.cpus),
@@ -219,6 +221,11 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "gateway_namespace": gateway_namespace or None,
         "picker_labels": {"app.kubernetes.io/name": f"{work.name}-picker"},
     }
+
+
+def _scrape(port: int) -> dict[str, str]:
+    """The annotations that a Prometheus with the usual configuration reads."""
+    return {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(port)}
 
 
 def _query(work: Workload, pods: str) -> str:

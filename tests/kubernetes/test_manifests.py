@@ -16,7 +16,14 @@ from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import main
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 from model_packaging.deployment.definition.request import ScalingRequest
-from model_packaging.kubernetes.manifests import as_text, compile_job, deployment, hyperpod_endpoint, node_group
+from model_packaging.kubernetes.manifests import (
+    as_text,
+    compile_job,
+    deployment,
+    hyperpod_endpoint,
+    llm_inference_service,
+    node_group,
+)
 from model_packaging.kubernetes.pod_size import CORES, DEVICES, PodSize, pod_size
 from model_packaging.kubernetes.workload import Workload
 from tests.kubernetes.examples import EXAMPLES, FOLDER, IMAGE, STORE, example
@@ -282,6 +289,15 @@ def test_hyperpod_gets_the_settings_in_a_variable() -> None:
     assert environment["HF_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "chat", "key": "HF_TOKEN"}
     pod = documents(work)["Deployment"]["spec"]["template"]["spec"]
     assert worker["resources"] == pod["containers"][0]["resources"]
+
+
+def test_the_pod_of_a_llm_service_keeps_one_hook_when_kserve_merges_its_own_into_it() -> None:
+    service = llm_inference_service(workload(model="org/model"))[-1]["spec"]
+    (container,) = service["template"]["containers"]
+    # KServe 0.20, config/llmisvcconfig/config-llm-template.yaml. It merges mappings; ours replace its values and lists.
+    merged = {"exec": {"command": ["/bin/sleep", "15"]}} | container["lifecycle"]["preStop"]
+    assert merged == {"exec": {"command": ["/bin/sleep", "5"]}}
+    assert service["annotations"]["prometheus.io/port"] == str(container["ports"][0]["containerPort"])
 
 
 @pytest.mark.parametrize(
