@@ -52,7 +52,8 @@ def inference_service(work: Workload) -> list[Members]:
     kserve = {
         "container": "kserve-container",  # KServe requires this name
         "autoscaler": "keda" if work.scaling else "none",
-        "query": _query(work, f"{work.name}-predictor-.*"),
+        # A long name leaves no room for the second hyphen: Kubernetes cuts what precedes its five random characters.
+        "query": _query(work, f"{work.name}-predictor-[a-z0-9]+-?[a-z0-9]{{5}}"),
         "selector": {"serving.kserve.io/inferenceservice": work.name},
     }
     return _manifests(work, "kserve", kserve)
@@ -118,6 +119,7 @@ def node_group(work: Workload, nodes: int) -> list[Members]:
         "env": leader,
         "nodes": nodes,
         "worker": worker_pod,
+        "query": _query(work, f"{work.name}-[0-9]+"),
         "selector": {"app.kubernetes.io/name": work.name, "leaderworkerset.sigs.k8s.io/worker-index": "0"},
         "target": {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": work.name},
     }
@@ -212,7 +214,7 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "by_adapter": scaling is not None and not work.prometheus,
         "by_keda": scaling is not None and bool(work.prometheus),
         "prometheus": work.prometheus,
-        "query": _query(work, f"{work.name}-.*"),
+        "query": _query(work, f"{work.name}-[a-z0-9]+-[a-z0-9]{{5}}"),
         "minimum": work.fewest,
         "maximum": scaling.maximum if scaling else work.fewest,
         "concurrency": f"{scaling.concurrency:g}" if scaling else None,
@@ -229,6 +231,10 @@ def _scrape(port: int) -> dict[str, str]:
 
 
 def _query(work: Workload, pods: str) -> str:
+    """PromQL for the requests in flight of this workload, not of one whose name begins the same.
+
+    :param pods: a pattern of the workload's pods. Prometheus matches it against the whole name.
+    """
     namespace = f',namespace="{work.namespace}"' if work.namespace else ""
     return f'sum(endpoint_requests_in_flight{{pod=~"{pods}"{namespace}}})'
 

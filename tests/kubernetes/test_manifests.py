@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import main
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 from model_packaging.deployment.definition.request import ScalingRequest
+from model_packaging.kubernetes import manifests
 from model_packaging.kubernetes.manifests import (
     as_text,
     compile_job,
@@ -277,6 +279,24 @@ def test_several_replicas() -> None:
     assert target["averageValue"] == "8000m"
     for document in scaled.values():
         assert problems(document) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "pods"),
+    [
+        ("deployment", ["chat-7d9f8c6b5-abcde"]),
+        ("hyperpod_endpoint", ["chat-7d9f8c6b5-abcde"]),
+        ("inference_service", ["chat-predictor-7d9f8c6b5-abcde", "chat-predictor-7dabcde"]),
+        ("node_group", ["chat-0", "chat-12"]),
+    ],
+)
+def test_the_query_counts_the_workloads_own_pods_only(kind: str, pods: list[str]) -> None:
+    prometheus = WORKSPACE[1] if kind == "hyperpod_endpoint" else KEDA[1]
+    work = workload(scaling=ScalingRequest(1, 2, 4.0), prometheus=prometheus)
+    made = node_group(work, 2) if kind == "node_group" else getattr(manifests, kind)(work)
+    (pattern,) = set(re.findall(r'pod=~\\?"([^"\\]+)', json.dumps(made)))
+    of_others = ["chat-70b-7d9f8c6b5-abcde", "chat-70b-0", "chat-70b-0-1", "chat-70b-predictor-7d9f8c6b5-abcde"]
+    assert [pod for pod in [*pods, *of_others] if re.fullmatch(pattern, pod)] == pods
 
 
 def test_hyperpod_gets_the_settings_in_a_variable() -> None:
