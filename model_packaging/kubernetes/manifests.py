@@ -200,7 +200,6 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "device_group": size.device_group,
         "lnc": size.lnc,
         "node_class": work.node_class,
-        "family": work.instance.name.partition(".")[0] if work.instance else None,
         "static_nodes": ceil((scaling.maximum if scaling else work.replicas) * nodes / pods_of_node)
         if claimed
         else None,

@@ -31,7 +31,7 @@ class Workload:
     :param dra: devices and EFA interfaces by a ResourceClaimTemplate, instead of the device plugins' resources.
     :param efa: EFA interfaces of each pod.
     :param gateway: `name` or `namespace/name` of the Gateway that routes to the pods by an InferencePool.
-    :param node_class: Karpenter's EC2NodeClass, for a NodePool of the instance's family.
+    :param node_class: Karpenter's EC2NodeClass, for a NodePool of the instance type.
     :param storage_class: of a volume for the artifact store that all pods share.
     """
 

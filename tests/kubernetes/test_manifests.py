@@ -299,6 +299,17 @@ def test_the_query_counts_the_workloads_own_pods_only(kind: str, pods: list[str]
     assert [pod for pod in [*pods, *of_others] if re.fullmatch(pattern, pod)] == pods
 
 
+def test_karpenters_nodes_are_those_that_the_pods_select() -> None:
+    trn2 = find("trn2.48xlarge")
+    found = documents(workload(size=size(trn2.name, 4), instance=trn2, dra=True, node_class="neuron"))
+    pool = found["NodePool"]["spec"]
+    assert problems(found["NodePool"]) == []
+    (types,) = [rule for rule in pool["template"]["spec"]["requirements"] if rule["key"].endswith("instance-type")]
+    # A fixed number of nodes is made before any pod asks: of the family it could be the cheapest, which no pod fits.
+    assert {types["key"]: types["values"][0]} == found["Deployment"]["spec"]["template"]["spec"]["nodeSelector"]
+    assert {"nodes": "0", "reasons": ["Drifted"]} in pool["disruption"]["budgets"]
+
+
 def test_hyperpod_gets_the_settings_in_a_variable() -> None:
     work = workload(settings="max_num_seqs: 4\n", environment={"HF_TOKEN": "hf_VerySecret"})
     account, endpoint = hyperpod_endpoint(work)
