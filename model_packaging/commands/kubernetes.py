@@ -74,8 +74,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
     variables = dict(options["variables"])
     if model:
-        variables["ENDPOINT_MODEL"] = model
-        variables.update(_graphs(model))
+        variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}
     spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}
     config, plan, memory = _examined(
         {**variables, **spread}, options["document"], None if instance is None else instance.name
@@ -154,14 +153,26 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
     return config, examination.plan, examination.memory
 
 
-def _graphs(package: str) -> dict[str, str]:
-    """Returns the setting that names the package's graphs in S3: its own settings name them below /opt/ml/model."""
+def _graphs(package: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the setting that names the package's graphs in S3: its own settings name them below /opt/ml/model.
+
+    :raises SettingError: the package has graphs, and an option asks for others. Its settings forbid to compile them.
+    """
+    from handler.errors import SettingError
+
     if not package.startswith("s3://"):
         return {}
     from model_packaging.package.assembly import COMPILED, STORE
     from model_packaging.package.sources import items
 
     tops = {item.path.partition("/")[0] for item in items(package, "MODEL")}
+    for option, others in (
+        ("--store-class", options["storage_class"]),
+        ("--compile-job", options["kind"] == "compile_job"),
+    ):
+        if others and not tops.isdisjoint((COMPILED, STORE)):
+            fix = f"Leave {option} out, or give the model that was packed."
+            raise SettingError(option, f"{package[:80]} has its own graphs, and its starts compile none", fix)
     root = package.rstrip("/")
     if COMPILED in tops:
         return {"ENDPOINT_COMPILED_ARTIFACTS": f"{root}/{COMPILED}/"}

@@ -43,6 +43,15 @@ def test_a_packages_graphs_are_named_by_their_place_in_s3(s3: Any, bucket: str, 
         assert env["ENDPOINT_COMPILED_ARTIFACTS"] == f"{to}compiled/"
     else:
         assert env["ENDPOINT_ARTIFACT_STORE"] == f"{to}artifacts"
+    # An own store is not replaced by the package's. Options that leave the package's graphs aside are refused.
+    mine = ("--set", f"ENDPOINT_ARTIFACT_STORE=s3://{bucket}/mine")
+    chosen = environment(run("kubernetes", "chat", to, "--cpu", *mine, *IMAGE))
+    assert chosen["ENDPOINT_ARTIFACT_STORE"] == f"s3://{bucket}/mine"
+    for option in (("--store-class", "efs"), ("--compile-job",)):
+        refused = run("kubernetes", "chat", to, "--cpu", *mine, *option, *IMAGE)
+        assert refused.exit_code != 0
+        assert f"{option[0]}: " in refused.stderr
+        assert "has its own graphs" in refused.stderr
 
 
 @pytest.mark.slow
