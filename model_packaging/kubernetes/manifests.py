@@ -136,7 +136,9 @@ def compile_job(work: Workload) -> list[Members]:
         fix = "Give --set ENDPOINT_ARTIFACT_STORE=s3://bucket/prefix, or --store-class."
         raise SettingError("--compile-job", "the artifacts of the job need a store", fix)
     arguments = ["neuron-endpoint", "compile", work.model, "--store", store, "--env"]
-    job = {"args": arguments, "serves": False, "restart": "Never", "several": False}
+    # Not the endpoint's name: its budget, InferencePool and Service would count this pod as one that serves.
+    labels = {**_labels(work), "app.kubernetes.io/name": f"{work.name}-compile"}
+    job = {"args": arguments, "serves": False, "restart": "Never", "several": False, "pod_labels": labels}
     return _manifests(work, "compile_job", job)
 
 
@@ -167,7 +169,7 @@ def _values(work: Workload, nodes: int = 1) -> Members:
     gateway_namespace, _, gateway = (work.gateway or "").rpartition("/")
     return {
         "name": work.name,
-        "labels": {"app.kubernetes.io/name": work.name, "app.kubernetes.io/part-of": "neuron-endpoint"},
+        "labels": _labels(work),
         "selector": {"app.kubernetes.io/name": work.name},
         "namespace": work.namespace,
         "role": work.role,
@@ -222,6 +224,10 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "gateway_namespace": gateway_namespace or None,
         "picker_labels": {"app.kubernetes.io/name": f"{work.name}-picker"},
     }
+
+
+def _labels(work: Workload) -> dict[str, str]:
+    return {"app.kubernetes.io/name": work.name, "app.kubernetes.io/part-of": "neuron-endpoint"}
 
 
 def _scrape(port: int) -> dict[str, str]:

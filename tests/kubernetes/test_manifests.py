@@ -194,6 +194,16 @@ def test_the_job_runs_a_command_that_exists() -> None:
         compile_job(workload(model="org/model"))
 
 
+def test_nothing_of_the_endpoint_selects_the_pod_of_the_job() -> None:
+    work = workload(environment={"ENDPOINT_ARTIFACT_STORE": "s3://bucket/store"}, replicas=2, gateway="main")
+    labels = compile_job(work)[-1]["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        documents(work)["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        documents(work)["InferencePool"]["spec"]["selector"]["matchLabels"],
+    ]
+    assert not [selector for selector in selectors if selector.items() <= labels.items()]
+
+
 @pytest.mark.parametrize(
     ("instance", "degree", "env", "resource", "count"),
     [
