@@ -102,6 +102,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         prometheus=options["prometheus"],
         drain=config.drain,
         role=options["role"],
+        transfers="kv_transfer_config" in plan.engine_args,
         **{key: options[key] for key in ("dra", "efa", "gateway", "node_class", "storage_class")},
     )
 

@@ -172,6 +172,7 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "labels": _labels(work),
         "selector": {"app.kubernetes.io/name": work.name},
         "namespace": work.namespace,
+        "transfers": work.transfers,
         "role": work.role,
         "settings": work.settings,
         "image": work.image,

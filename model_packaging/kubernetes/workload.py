@@ -33,6 +33,7 @@ class Workload:
     :param gateway: `name` or `namespace/name` of the Gateway that routes to the pods by an InferencePool.
     :param node_class: Karpenter's EC2NodeClass, for a NodePool of the instance type.
     :param storage_class: of a volume for the artifact store that all pods share.
+    :param transfers: its KV connector exchanges the cache with other pods.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Workload:
     gateway: str | None = None
     node_class: str | None = None
     storage_class: str | None = None
+    transfers: bool = False
 
     def __post_init__(self) -> None:
         for setting, name in (("NAME", self.name), ("--namespace", self.namespace)):

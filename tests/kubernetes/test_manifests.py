@@ -280,6 +280,22 @@ def test_the_network_is_closed_but_for_the_port_and_what_a_start_needs() -> None
     assert [port["port"] for rule in anywhere for port in rule["ports"]] == [53, 53, 443]
 
 
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_prefill_and_decode_reach_each_others_side_channel(side: str) -> None:
+    recipe = next(file for file in FILES if file.stem == f"qwen3-32b-{side}-trn2.48xlarge")
+    with published_models():
+        printed_documents = list(yaml.safe_load_all(printed(recipe, "deployment").stdout))
+    (policy,) = [document for document in printed_documents if document["kind"] == "NetworkPolicy"]
+    (pod,) = [each["spec"]["template"] for each in printed_documents if each["kind"] == "Deployment"]
+    assert problems(policy) == []
+    # The ports of the two sides differ, so a rule has none. It is for the project's pods of one namespace only.
+    rules = [policy["spec"]["ingress"][-1].pop("from"), policy["spec"]["egress"][-1].pop("to")]
+    assert (policy["spec"]["ingress"][-1], policy["spec"]["egress"][-1]) == ({}, {})
+    for (peer,) in rules:
+        assert peer.keys() == {"podSelector"}
+        assert peer["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
 def test_several_replicas() -> None:
     assert "PodDisruptionBudget" not in documents(workload())
     assert documents(workload(replicas=3))["Deployment"]["spec"]["replicas"] == 3
