@@ -136,6 +136,12 @@ def test_nothing_captures_data(fake: FakeAws, aws: Aws) -> None:
         assert "DataCapture" not in json.dumps(resources(wanted(variant)).config)
 
 
+def test_a_component_starts_on_as_many_instances_as_scaling_keeps() -> None:
+    request = wanted("component", instances=1, scaling=ScalingRequest(2, 4, 16.0))
+    (variant,) = resources(request).config["ProductionVariants"]
+    assert variant["InitialInstanceCount"] == variant["ManagedInstanceScaling"]["MinInstanceCount"] == 2
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_same_again_creates_nothing(fake: FakeAws, aws: Aws, variant: str) -> None:
     deploy(aws, wanted(variant))

@@ -88,6 +88,7 @@ def _config(request: DeploymentRequest, model: str) -> Members:
     members: Members = {"ProductionVariants": [variant]}
     if request.component:
         if request.scaling:
+            variant["InitialInstanceCount"] = max(request.instances, request.scaling.minimum)
             variant["ManagedInstanceScaling"] = {
                 "Status": "ENABLED",
                 "MinInstanceCount": request.scaling.minimum,
