@@ -322,6 +322,7 @@ def test_the_query_counts_the_workloads_own_pods_only(kind: str, pods: list[str]
     made = node_group(work, 2) if kind == "node_group" else getattr(manifests, kind)(work)
     (pattern,) = set(re.findall(r'pod=~\\?"([^"\\]+)', json.dumps(made)))
     of_others = ["chat-70b-7d9f8c6b5-abcde", "chat-70b-0", "chat-70b-0-1", "chat-70b-predictor-7d9f8c6b5-abcde"]
+    of_others += ["chat-predictor-70b-predictor-7d9f8c6b5-abcde"]
     assert [pod for pod in [*pods, *of_others] if re.fullmatch(pattern, pod)] == pods
 
 
