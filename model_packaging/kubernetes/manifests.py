@@ -101,6 +101,7 @@ def hyperpod_endpoint(work: Workload) -> list[Members]:
         "resources": container["resources"],
         "probes": {name: container[name] for name in ("startupProbe", "readinessProbe", "livenessProbe")},
         "target_value": work.scaling.concurrency if work.scaling else None,
+        "query": _query(work, f"{work.name}-.*"),  # how the operator names the pods is not documented
     }
     return _manifests(work, "hyperpod", hyperpod)
 

@@ -311,14 +311,12 @@ def test_several_replicas() -> None:
     ("kind", "pods"),
     [
         ("deployment", ["chat-7d9f8c6b5-abcde"]),
-        ("hyperpod_endpoint", ["chat-7d9f8c6b5-abcde"]),
         ("inference_service", ["chat-predictor-7d9f8c6b5-abcde", "chat-predictor-7dabcde"]),
         ("node_group", ["chat-0", "chat-12"]),
     ],
 )
 def test_the_query_counts_the_workloads_own_pods_only(kind: str, pods: list[str]) -> None:
-    prometheus = WORKSPACE[1] if kind == "hyperpod_endpoint" else KEDA[1]
-    work = workload(scaling=ScalingRequest(1, 2, 4.0), prometheus=prometheus)
+    work = workload(scaling=ScalingRequest(1, 2, 4.0), prometheus=KEDA[1])
     made = node_group(work, 2) if kind == "node_group" else getattr(manifests, kind)(work)
     (pattern,) = set(re.findall(r'pod=~\\?"([^"\\]+)', json.dumps(made)))
     of_others = ["chat-70b-7d9f8c6b5-abcde", "chat-70b-0", "chat-70b-0-1", "chat-70b-predictor-7d9f8c6b5-abcde"]
