@@ -23,7 +23,8 @@ class CallSink(ABC):
     :ivar ended: done when the call has ended, in any way.
     :ivar left_reason: how the client left before the end.
     :ivar tokens: output tokens so far. None without a reply.
-    :ivar first_token, last_token: monotonic seconds; of a stream only. `last_token` is set at the end.
+    :ivar first_token, last_token: monotonic seconds; of a stream only. `last_token` comes with the
+        finish reason: a stream that ended early has none.
     """
 
     reply: Reply
@@ -83,8 +84,9 @@ class StreamSink(CallSink):
         self.tokens = (self.tokens or 0) + len(token_ids)
         event = self.reply.event(text, token_ids, finish_reason, stop_reason)
         if self.first_token is None or finish_reason is not None:
-            self.last_token = time.monotonic()
-            self.first_token = self.first_token or self.last_token
+            now = time.monotonic()
+            self.first_token = self.first_token or now
+            self.last_token = None if finish_reason is None else now
             self.finish = finish_reason
         if not self._opened and (event or finish_reason is not None):
             self._opened = True

@@ -138,7 +138,7 @@ class RequestRecord:
 
     @property
     def between_tokens(self) -> float | None:
-        """Mean seconds between two tokens of a stream; None if there are fewer than two."""
+        """Mean seconds between two tokens of a complete stream; None if there are fewer than two."""
         first, last, tokens = self.first_token, self.last_token, self.output_tokens or 0
         return (last - first) / (tokens - 1) if first is not None and last is not None and tokens > 1 else None
 

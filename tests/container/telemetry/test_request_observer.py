@@ -119,6 +119,20 @@ def test_a_reply_that_is_closed_early_says_so(client: Client, log: Lines, engine
     assert line["end"] == "client_left"
 
 
+def test_a_stream_that_is_ended_early_has_no_time_between_tokens(
+    client: Client, log: Lines, engine: ScriptedEngine
+) -> None:
+    reply = client.post("/v1/completions", json={"prompt": "a|b|<hold>", "stream": True})
+    parts = iter(reply.response)
+    next(parts), next(parts)
+    reply.close()
+    (end,) = log.events("request_end")
+    assert (end["end"], end["output_tokens"]) == ("client_left", 2)
+    assert "first_token_seconds" in end
+    assert "between_tokens_seconds" not in end
+    assert ("endpoint_between_tokens_seconds_count", "/v1/completions") not in metrics(client)
+
+
 def test_prompts_are_logged_where_that_is_asked_for(engine: ScriptedEngine, log: Lines) -> None:
     client = http_client(service_of(engine, log_requests=True, log_prompts=True))
     post(client, "/invocations", CHAT)
