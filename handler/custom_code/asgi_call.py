@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, MutableMapping
 from typing import Any
 
@@ -12,6 +13,9 @@ from handler.custom_code.hook_caller import HookCaller, contained
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+logger = logging.getLogger(__name__)
+# Applications that go on after their whole reply: background tasks, middleware. The event loop keeps no reference.
+_after_reply: set[asyncio.Task[None]] = set()
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
@@ -42,18 +46,35 @@ def _body(message: Message, messages: Generator[Message]) -> Iterator[bytes]:
 
 
 async def _messages(app: Application, request: CodeRequest) -> AsyncIterator[Message]:
-    """What the application sends for one request. Closing the iterator cancels the request."""
+    """What the application sends for one request.
+
+    Closing the iterator cancels the application, unless its reply is whole: it may go on after that, as on a server.
+    """
     sent: asyncio.Queue[Message] = asyncio.Queue(1)
+    whole = asyncio.Event()
     arrived = False
 
     async def receive() -> Message:
         nonlocal arrived
         if arrived:
-            await asyncio.Event().wait()  # a client that leaves cancels the task
+            await whole.wait()  # a client that leaves cancels the task
+            return {"type": "http.disconnect"}
         arrived = True
         return {"type": "http.request", "body": request.body, "more_body": False}
 
-    task = asyncio.ensure_future(contained(app(_scope(request), receive, sent.put)))
+    async def send(message: Message) -> None:
+        if whole.is_set():
+            raise RuntimeError("it sent a message after its whole reply")
+        await sent.put(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            whole.set()
+
+    def ended(task: asyncio.Task[None]) -> None:
+        _after_reply.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("%s %s raised an exception after its reply", request.method, request.path, exc_info=error)
+
+    task = asyncio.ensure_future(contained(app(_scope(request), receive, send)))
     try:
         while True:
             message = asyncio.ensure_future(sent.get())
@@ -64,10 +85,14 @@ async def _messages(app: Application, request: CodeRequest) -> AsyncIterator[Mes
                 raise RuntimeError("it ended without a whole reply")
             yield message.result()
     finally:
-        task.cancel()
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # raised after the whole reply
+        if whole.is_set():
+            _after_reply.add(task)
+            task.add_done_callback(ended)
+        else:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # raised already, or while it was cancelled
 
 
 def _scope(request: CodeRequest) -> dict[str, Any]:

@@ -6,9 +6,11 @@ import gc
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -222,6 +224,50 @@ async def mine(request: Request):
     assert [next(body), next(body)] == [b"more", b"more"]
     body.close()  # type: ignore[attr-defined]  # a generator
     eventually(lambda: (gc.collect(), bool(sys.modules["helper_of_hooks"]))[1])
+
+
+WITH_BACKGROUND = """
+from starlette.background import BackgroundTasks
+from starlette.responses import StreamingResponse
+import asyncio
+import helper_of_hooks as helper
+
+@standards.custom_invocation_handler
+async def mine(raw_request: Request):
+    await raw_request.body()
+
+    async def first():
+        await asyncio.to_thread(helper.gate.wait)
+        helper.steps.append(await raw_request.receive())
+
+    tasks = BackgroundTasks()
+    tasks.add_task(first)
+    tasks.add_task(helper.steps.append, "second")
+    tasks.add_task(helper.fail)
+    return {reply}
+"""
+
+
+@pytest.mark.parametrize(
+    "reply", ["Response(b'ab', background=tasks)", "StreamingResponse(iter([b'a', b'b']), background=tasks)"]
+)
+def test_what_runs_after_the_reply_runs_to_its_end(
+    load: Load, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reply: str
+) -> None:
+    gate, steps = threading.Event(), list[object]()
+
+    def fail() -> None:
+        raise ValueError("no audit record")
+
+    helper = SimpleNamespace(gate=gate, steps=steps, fail=fail)
+    monkeypatch.setitem(sys.modules, "helper_of_hooks", helper)
+    code = load(IMPORTS + WITH_BACKGROUND.replace("{reply}", reply), "model.py")
+    body = ask(code, {}).body
+    assert (body if isinstance(body, bytes) else b"".join(body)) == b"ab"
+    assert steps == []
+    gate.set()
+    eventually(lambda: "no audit record" in caplog.text)
+    assert steps == [{"type": "http.disconnect"}, "second"]
 
 
 def test_code_that_cannot_be_loaded_ends_the_start(load: Load) -> None:
