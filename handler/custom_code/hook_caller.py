@@ -6,11 +6,14 @@ the engine's tokens. A function that calls `sys.exit` fails its own request: it 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
 from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused, Exited, UnsupportedFormat
@@ -82,14 +85,43 @@ class HookCaller:
             raise as_endpoint_error(name, error) from error
 
     def _from_async(self, stream: AsyncIterator[Any]) -> Iterator[Any]:
+        items: SimpleQueue[Any] = SimpleQueue()
+        demands: asyncio.Queue[bool] = asyncio.Queue()
         end = object()
+        iteration = self.loop.spawn(contained(_iterate(stream, demands, items, end)))
         try:
-            while (item := self.loop.run(contained(anext(stream, end)))) is not end:
+            while True:
+                self.loop.call(demands.put_nowait, True)
+                if (item := items.get()) is end:
+                    return
                 yield item
         finally:
+            self.loop.call(demands.put_nowait, False)
+            # The garbage collector may close this generator on the loop, which cannot wait for itself.
+            if threading.current_thread() is not self.loop.thread:
+                iteration.result()  # raises what the stream raised
+
+
+async def _iterate(
+    stream: AsyncIterator[Any], demands: asyncio.Queue[bool], items: SimpleQueue[Any], end: object
+) -> None:
+    """Makes an item for each demand, until one is False, and closes the stream. `end` is the last item.
+
+    All of this is one task, as on a server: a time-out, a cancel scope and a context variable that the stream has set
+    belong to its task.
+    """
+    try:
+        while await demands.get():
+            items.put(await anext(stream))
+    except StopAsyncIteration:
+        pass
+    finally:
+        try:
             aclose = getattr(stream, "aclose", None)
             if aclose is not None:
-                self.loop.run(contained(aclose()))
+                await aclose()
+        finally:
+            items.put(end)
 
 
 async def contained(value: Awaitable[Any]) -> Any:

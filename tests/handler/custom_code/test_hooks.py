@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 from handler.custom_code.code_contract import CodeReply
 from handler.custom_code.engine_model import REQUEST_DEADLINE
+from handler.custom_code.hook_caller import HookCaller
 from handler.errors import DeadlineExceeded, EndpointError, SettingError
 from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.loops import end_loop, on_loop
 from tests.handler.waiting import eventually
 
 Load = Callable[..., Any]
@@ -320,6 +323,79 @@ def predict_fn(data, model):
     assert next(stream) == b'"more"\n'
     stream.close()
     assert (tmp_path / "closed").exists()
+
+
+SCOPES = {
+    "a time-out": """
+    try:
+        async with asyncio.timeout(None) as limit:
+            yield 1
+            limit.reschedule(asyncio.get_running_loop().time())
+            await asyncio.Event().wait()
+    except TimeoutError:
+        yield 2
+""",
+    "a context variable": """
+    token = variable.set(2)
+    yield 1
+    yield variable.get()
+    variable.reset(token)
+""",
+    "anyio's cancel scope": """
+    with anyio.move_on_after(600):
+        yield 1
+        yield 2
+""",
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_what_an_async_stream_opens_before_an_item_is_closed_after_it(load: Load, ask: Ask, scope: str) -> None:
+    """An async generator is iterated in one task, as on a server."""
+    imports = "import asyncio, anyio, contextvars\nvariable = contextvars.ContextVar('variable')\n"
+    code = load(f"{OWN_MODEL}{imports}async def predict_fn(data, model):{SCOPES[scope]}")
+    assert pieces(ask(code)) == [b"1\n", b"2\n"]
+
+
+def test_a_time_out_while_the_client_reads_ends_the_stream_with_an_error(load: Load, ask: Ask) -> None:
+    code = load(
+        OWN_MODEL
+        + """
+import asyncio
+async def predict_fn(data, model):
+    async with asyncio.timeout(None) as limit:
+        limit.reschedule(asyncio.get_running_loop().time())
+        yield 1
+        await asyncio.Event().wait()
+"""
+    )
+    with pytest.raises(EndpointError, match="predict_fn raised"):
+        pieces(ask(code))
+
+
+def test_a_stream_that_is_closed_leaves_no_task_and_raises_what_its_end_raises() -> None:
+    caller, tasks = HookCaller(), list[object]()
+
+    async def numbers() -> AsyncIterator[int]:
+        tasks.append(asyncio.current_task())
+        try:
+            yield 1
+            yield 2
+        finally:
+            tasks.append(asyncio.current_task())
+            raise ValueError("at its end")
+
+    items = caller.pieces("predict_fn", numbers())
+    assert next(items) == 1
+    with pytest.raises(EndpointError, match="at its end"):
+        items.close()
+    assert tasks[0] is tasks[1]
+    collected = caller.pieces("predict_fn", numbers())
+    assert next(collected) == 1
+    on_loop(caller.loop, collected.close)  # as the garbage collector may; it does not wait for itself
+    eventually(lambda: caller.loop.tasks() == 0)
+    assert len(tasks) == 4
+    end_loop(caller.loop)
 
 
 # The engine
