@@ -97,8 +97,6 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
             service.models.stop()
         if service.monitor is not None:
             service.monitor.stop()
-        if service.observer.tracer is not None:
-            service.observer.tracer.stop()
 
     def _publish(self) -> None:
         """Tells the acceptor what /ping answers, or that this process answers it."""
@@ -112,6 +110,7 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
 
         If a process that replaces another one fails as it starts, one more follows, within the budget.
         """
+        self.service.observer.close()
         can_start = self.service.lifecycle.served or self.app.restarted
         leave(EXIT_ENGINE_FAILED if can_start else EXIT_CANNOT_START)
 

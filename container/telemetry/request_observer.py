@@ -111,9 +111,12 @@ class RequestObserver:
             self._thread.submit(_reported, partial(self._ended, record, record.seconds()))
 
     def close(self) -> None:
-        """Waits for the last log lines. Never called on the loop."""
+        """Writes the last log lines and the last line of EMF, and sends the last spans. Never called on the loop."""
         if self._thread is not None:
-            wait([self._thread.submit(lambda: None)], LAST_SECONDS)
+            last = self._thread.submit(lambda: None if self.emf is None else self.emf.flush())
+            wait([last], LAST_SECONDS)
+        if self.tracer is not None:
+            self.tracer.stop()
 
     def _ended(self, record: RequestRecord, seconds: float) -> None:
         if self.tracer is not None:

@@ -6,14 +6,18 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from werkzeug.test import Client
 
+import container.server.worker
 from container.requests.request_record import RequestRecord
 from container.serve import Timeline
+from container.server.worker import EngineWorker
 from container.service import Service
 from container.telemetry import event_log
 from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, document
@@ -225,13 +229,12 @@ def test_a_traceback_is_within_its_line(log: Lines) -> None:
 
 def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
     service, written = service_of(engine, emf=True), list[str]()
-    emf = service.observer.emf = EmbeddedMetrics("sample", lambda: 3, written.append)
+    service.observer.emf = EmbeddedMetrics("sample", lambda: 3, written.append)
     client = http_client(service)
     post(client, "/invocations", {**CHAT, "stream": True})
     post(client, "/invocations", {**CHAT, "temperature": "hot"})
     client.get("/ping")
     service.observer.close()
-    emf.flush()
     (line,) = written
     found = json.loads(line)
     (about,) = found["_aws"]["CloudWatchMetrics"]
@@ -255,6 +258,24 @@ def test_emf_is_not_written_by_who_answers(engine: ScriptedEngine) -> None:
     service.observer.close()
     assert writers
     assert threading.current_thread().name not in writers
+
+
+@pytest.mark.parametrize("end", [EngineWorker._stop, EngineWorker.end])
+def test_the_process_ends_with_a_line_of_emf_for_its_last_requests(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    end: Callable[[EngineWorker], None],
+) -> None:
+    """The requests that an engine's death has failed are among them."""
+    service = service_of(engine, emf=True, log_requests=False)
+    assert post(http_client(service), "/v1/completions", {"prompt": "a|<fail>"}).status_code == 500
+    service.engine = None
+    worker = EngineWorker.__new__(EngineWorker)
+    worker.service, worker.app = service, SimpleNamespace(restarted=False)
+    monkeypatch.setattr(container.server.worker, "leave", lambda status: None)
+    end(worker)
+    assert json.loads(capsys.readouterr().out)["ServerErrors"] == 1
 
 
 def test_emf_never_has_more_values_than_a_document_may() -> None:

@@ -154,6 +154,16 @@ def test_health_checks_are_no_spans(
     assert (span.name, span.service) == ("GET /v1/models", "mine")
 
 
+def test_the_last_spans_are_sent_when_the_process_ends(
+    engine: ScriptedEngine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = traced(engine, monkeypatch, receiver.url, OTEL_BSP_SCHEDULE_DELAY="3600000")
+    http_client(service).get("/v1/models", headers={"traceparent": TRACEPARENT}).close()
+    service.observer.close()
+    (span,) = receiver.spans(TRACE, 1)
+    assert span.name == "GET /v1/models"
+
+
 def test_a_collector_that_never_answers_delays_and_fails_nothing(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
