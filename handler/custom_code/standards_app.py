@@ -7,6 +7,7 @@ handlers and adds the middleware. Requests reach the application without a secon
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,7 +79,16 @@ def load_standards(source: CodeSource, engine: EngineModel | None, load_hooks: L
     own = hooks is not None or bool(app.user_middleware) or _routed(app, *INVOCATIONS)
     if not _routed(app, *INVOCATIONS):
         app.router.add_route(INVOCATIONS[1], _default_handler(hooks, engine, sagemaker), methods=["POST"])
-    return StandardsCode(app, HookCaller(), own)
+    caller = HookCaller()
+    caller.loop.run(_unlimit_threads())
+    return StandardsCode(app, caller, own)
+
+
+async def _unlimit_threads() -> None:
+    """Lets all requests that the endpoint admits run at once: anyio would have 40 threads for sync code and streams."""
+    from anyio.to_thread import current_default_thread_limiter
+
+    current_default_thread_limiter().total_tokens = math.inf
 
 
 def _routed(app: FastAPI, method: str, path: str) -> bool:

@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import INVOCATIONS, PING, CodeReply, CodeRequest
 from handler.custom_code.code_source import CodeKind, find_code
 from handler.errors import EndpointError, SettingError
+from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.waiting import eventually
 
 Load = Callable[..., Any]
@@ -158,6 +160,19 @@ async def mark(response):
         assert json.loads(whole)["choices"][0]["text"] == "ab"
     bad = ask(code, {"prompt": 1})
     assert (bad.status, document(bad)["error"]["param"]) == (400, "prompt")
+
+
+def test_the_engine_gets_as_many_requests_at_once_as_are_admitted(load: Load, engine: ScriptedEngine) -> None:
+    """anyio, which runs the default handler in threads, has 40 of them."""
+    middleware = "from model_hosting_container_standards.common.fastapi.middleware import input_formatter\n"
+    code = load(IMPORTS + middleware + "@input_formatter\nasync def keep(request): return request\n", "model.py")
+    with ThreadPoolExecutor(50) as pool:
+        replies = [pool.submit(ask, code, {"prompt": "a|<gate:all>"}) for _ in range(50)]
+        try:
+            eventually(lambda: engine.begun == 50, 20)
+        finally:
+            engine.open("all")
+        assert {reply.result().status for reply in replies} == {200}
 
 
 @pytest.mark.parametrize("same_file", [True, False])
