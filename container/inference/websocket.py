@@ -191,7 +191,7 @@ class WebSocket:
     def _ping(self) -> None:
         if not self.open:
             return
-        self._missed += 1
+        self._missed += self._leaving is None  # while nothing is read, no pong is
         if self._missed > MISSED_PONGS:
             self.close(CloseReason.POLICY_VIOLATION, f"{MISSED_PONGS} pings were not answered")
             return

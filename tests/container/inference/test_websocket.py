@@ -113,6 +113,19 @@ def test_an_idle_connection_stays_open_until_it_is_told_to_close(
     assert int.from_bytes(frames[2:4], "big") == 1001
 
 
+def test_a_client_whose_pongs_are_not_read_is_not_closed_for_them(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long answer with a full queue behind it: nothing is read meanwhile."""
+    monkeypatch.setattr(websocket, "PING_SECONDS", 3600.0)
+    one = opened(never)
+    one.client.sendall(text_frame(1000) * (websocket.MAX_QUEUED + 1))
+    eventually(lambda: one.web._leaving is not None)
+    for _ in range(20):  # of a minute each
+        on_loop(one.loop, one.web._ping)
+    assert one.web.open
+
+
 def test_a_connection_whose_message_is_being_answered_stays_open(opened: Callable[..., Opened]) -> None:
     asked, gate = threading.Event(), asyncio.Event()
 
