@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
@@ -35,11 +36,15 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
         if content_type == content_types.JSON:
             body = input_data.encode() if isinstance(input_data, str) else bytes(input_data)
             check_brackets(body)
+            document = _decode(body, None if context is None else context.engine)
+            if isinstance(document, dict):
+                return document
             try:
-                document = msgspec.json.decode(body)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise InvalidBody(f"it is not valid JSON ({error})") from None
-            return document if isinstance(document, dict) else numpy.array(document)
+                return numpy.array(document)
+            except ValueError:
+                raise InvalidBody(
+                    "its lists do not make an array: their lengths differ, or they are too deep"
+                ) from None
         try:
             if content_type == content_types.NPY:
                 return numpy.load(BytesIO(input_data), allow_pickle=False)
@@ -68,6 +73,24 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
             if kind == content_types.ANY:
                 return encoder.encode(prediction, content_types.JSON), content_types.JSON
         raise errors.UnsupportedFormatError(accept)
+
+
+def _decode(body: bytes, engine: EngineModel | None) -> Any:
+    """A JSON document. It may have NaN and Infinity, as in the library, but not an object that the engine may get.
+
+    :raises InvalidBody: the body is not valid JSON.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        invalid = InvalidBody(f"it is not valid JSON ({error})")
+    try:
+        document = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        raise invalid from None
+    if engine is not None and isinstance(document, dict):
+        raise invalid
+    return document
 
 
 def framed(items: Iterator[Any], accept: str) -> tuple[Iterator[bytes], str]:

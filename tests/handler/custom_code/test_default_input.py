@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy
 import pytest
 from sagemaker_inference import content_types
 
 from handler.custom_code.default_handler import EngineInferenceHandler
+from handler.custom_code.engine_model import EngineModel
+from handler.custom_code.hook_context import HookContext
 from handler.errors import InvalidBody
 from handler.schemas.json_body import MAX_VALUES
+from tests.container.scripted_engine import ScriptedEngine
 
 
 def test_an_array_has_any_number_of_numbers_and_a_bounded_number_of_lists() -> None:
@@ -17,3 +23,22 @@ def test_an_array_has_any_number_of_numbers_and_a_bounded_number_of_lists() -> N
     with pytest.raises(InvalidBody, match="lists and objects"):
         read(b"[" + b",".join([b"[]"] * (MAX_VALUES + 1)) + b"]", content_types.JSON)
     assert read(b'["' + b"[" * (3 * MAX_VALUES) + b'"]', content_types.JSON).shape == (1,)
+
+
+@pytest.mark.parametrize("body", [b"[1.0, NaN, -Infinity]", "[1.0, NaN, -Infinity]"])
+def test_missing_values_of_an_array_are_read_as_the_library_reads_them(body: bytes | str) -> None:
+    """`json.dumps` and the SageMaker SDK's JSONSerializer write them."""
+    values = EngineInferenceHandler().default_input_fn(body, content_types.JSON)
+    numpy.testing.assert_array_equal(values, [1.0, numpy.nan, -numpy.inf])
+
+
+def test_an_object_has_missing_values_only_where_no_engine_gets_it(engine: ScriptedEngine) -> None:
+    read, body = EngineInferenceHandler().default_input_fn, b'{"temperature": Infinity}'
+    assert read(body, content_types.JSON, HookContext("", None)) == {"temperature": math.inf}
+    with pytest.raises(InvalidBody, match="not valid JSON"):
+        read(body, content_types.JSON, HookContext("", EngineModel(engine)))  # type: ignore[arg-type]  # a stand-in
+
+
+def test_lists_of_different_lengths_are_the_callers_error() -> None:
+    with pytest.raises(InvalidBody, match="lengths differ"):
+        EngineInferenceHandler().default_input_fn(b"[[1], [2, 3]]", content_types.JSON)
