@@ -57,7 +57,10 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
         deadline_of = partial(
             deadline, service.config, exchange.request.headers.get(TIMEOUT_HEADER), exchange.record.began
         )
-        service.observer.started(exchange.record, exchange.body)
+        if code.may_decline:  # whoever answers reports it
+            exchange.record.assign_id()
+        else:
+            service.observer.started(exchange.record, exchange.body)
         deadline_of(stream=False)  # an invalid header is rejected before the code runs
         context = copy_context()
         context.run(
@@ -67,6 +70,8 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
         outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
         if outcome is None:
             return False
+        if code.may_decline:
+            service.observer.started(exchange.record, exchange.body)
         headers = _headers(outcome)
         if service.config.asynchronous:
             _check_headers(headers, exchange.request)

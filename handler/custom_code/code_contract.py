@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from handler.schemas.reply import encode
 
@@ -45,7 +45,12 @@ class CodeReply:
 
 
 class CustomCode(Protocol):
-    """Loaded custom code. Called from many threads at the same time."""
+    """Loaded custom code. Called from many threads at the same time.
+
+    :cvar may_decline: `invoke` may return None.
+    """
+
+    may_decline: ClassVar[bool]
 
     def answers(self, method: str, path: str) -> bool:
         """Whether requests of this method and path go to the code."""

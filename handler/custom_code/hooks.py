@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from sagemaker_inference import content_types, encoder, parameters
 
@@ -42,6 +42,7 @@ PARTS: Final = ("input_fn", "predict_fn", "output_fn")
 class HookedCode:
     """The loaded hooks and their model. It does not change after the start."""
 
+    may_decline: ClassVar[bool] = False
     hooks: Mapping[str, Hook]
     model: object
     model_dir: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from handler.custom_code.code_contract import INVOCATIONS, CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import HANDLE, CodeSource
@@ -20,6 +20,7 @@ from handler.schemas.reply import JSON_LINES
 class HandleCode:
     """The loaded `handle` function."""
 
+    may_decline: ClassVar[bool] = True
     handle: Hook
     model_dir: str
     engine: EngineModel | None

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from handler.custom_code.asgi_call import call_application
 from handler.custom_code.code_contract import INVOCATIONS, CodeReply, CodeRequest, CustomCode
@@ -40,6 +40,7 @@ class StandardsCode:
     :param own_invocations: the application answers /invocations. Otherwise the endpoint does.
     """
 
+    may_decline: ClassVar[bool] = False
     app: FastAPI
     caller: HookCaller
     own_invocations: bool

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import create_autospec
 
 import pytest
@@ -182,6 +182,8 @@ EXCHANGES = {
 
 class ScriptedCode:
     """The owner's code: replies with a header of 4,096 bytes."""
+
+    may_decline: ClassVar[bool] = False
 
     def answers(self, method: str, path: str) -> bool:
         return path == "/invocations"

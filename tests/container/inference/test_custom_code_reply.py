@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from werkzeug.test import Client
@@ -29,6 +29,8 @@ ANSWERED = {("POST", "/invocations"), ("GET", "/ping"), ("DELETE", "/adapters/on
 
 class ScriptedCode:
     """A stand-in for the loaded code: a function of the request."""
+
+    may_decline: ClassVar[bool] = True
 
     def __init__(self, answer: Callable[[CodeRequest], CodeReply | None]) -> None:
         self.invoke = answer

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,6 +22,7 @@ from container.service import Service
 from container.telemetry import event_log
 from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, document
 from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.startup.lifecycle import Lifecycle, TimedStep
 from model_packaging.deployment.start_timeline import last_start
 from tests.container.http_client import broken_body, http_client
@@ -135,6 +136,48 @@ def test_a_stream_that_is_ended_early_has_no_time_between_tokens(
     assert "first_token_seconds" in end
     assert "between_tokens_seconds" not in end
     assert ("endpoint_between_tokens_seconds_count", "/v1/completions") not in metrics(client)
+
+
+class HandleStandIn:
+    """LMI's `handle`, which leaves a request to the endpoint if its reply is None."""
+
+    may_decline: ClassVar[bool] = True
+
+    def __init__(self, reply: CodeReply | None) -> None:
+        self.reply = reply
+
+    def answers(self, method: str, path: str) -> bool:
+        return path == "/invocations"
+
+    def invoke(self, request: CodeRequest) -> CodeReply | None:
+        return self.reply
+
+
+class HooksStandIn(HandleStandIn):
+    """Hooks, which answer every request.
+
+    :param log: has the request's start by the time they run.
+    """
+
+    may_decline: ClassVar[bool] = False
+
+    def __init__(self, log: Lines) -> None:
+        super().__init__(CodeReply(b"{}", "application/json"))
+        self.log = log
+
+    def invoke(self, request: CodeRequest) -> CodeReply | None:
+        self.log.events("request_start")  # waits for it
+        return self.reply
+
+
+@pytest.mark.parametrize("code", ["handle", "handle that leaves it", "hooks"])
+def test_a_request_to_custom_code_has_one_start_and_one_end(engine: ScriptedEngine, log: Lines, code: str) -> None:
+    service = service_of(engine, log_format="json")
+    reply = None if code == "handle that leaves it" else CodeReply(b"{}", "application/json")
+    service.custom_code = HooksStandIn(log) if code == "hooks" else HandleStandIn(reply)
+    assert post(http_client(service), "/invocations", CHAT).status_code == 200
+    (end,), (start,) = log.events("request_end"), log.events("request_start")
+    assert start["request_id"] == end["request_id"]
 
 
 def test_prompts_are_logged_where_that_is_asked_for(engine: ScriptedEngine, log: Lines) -> None:
