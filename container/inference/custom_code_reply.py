@@ -156,7 +156,7 @@ def _code_request(exchange: Exchange, body: bytes) -> CodeRequest:
     return CodeRequest(
         body,
         dict(request.headers),
-        request.mimetype,
+        request.headers.get("Content-Type", ""),
         request.headers.get("Accept", ""),
         uuid.uuid4().hex,
         request.method,

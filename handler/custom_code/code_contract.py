@@ -17,7 +17,7 @@ class CodeRequest:
     """A request to custom code.
 
     :param headers: unchanged.
-    :param content_type: the media type without its parameters.
+    :param content_type: the value of the Content-Type header, with its parameters. Empty if there is none.
     :param accept: the value of the Accept header. Empty if there is none.
     """
 

@@ -33,7 +33,8 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
         return context.engine
 
     def default_input_fn(self, input_data: Any, content_type: str, context: HookContext | None = None) -> Any:
-        if content_type == content_types.JSON:
+        kind = media_type(content_type)
+        if kind == content_types.JSON:
             body = input_data.encode() if isinstance(input_data, str) else bytes(input_data)
             check_brackets(body)
             document = _decode(body, None if context is None else context.engine)
@@ -46,13 +47,13 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
                     "its lists do not make an array: their lengths differ, or they are too deep"
                 ) from None
         try:
-            if content_type == content_types.NPY:
+            if kind == content_types.NPY:
                 return numpy.load(BytesIO(input_data), allow_pickle=False)
-            return super().default_input_fn(input_data, content_type, context)
+            return super().default_input_fn(input_data, kind, context)
         except errors.UnsupportedFormatError:
             raise
         except Exception as error:
-            raise InvalidBody(f"it is not valid {content_type} ({type(error).__name__})") from None
+            raise InvalidBody(f"it is not valid {kind} ({type(error).__name__})") from None
 
     def default_predict_fn(self, data: Any, model: Any, context: HookContext | None = None) -> Any:
         if not isinstance(model, EngineModel):
@@ -73,6 +74,11 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
             if kind == content_types.ANY:
                 return encoder.encode(prediction, content_types.JSON), content_types.JSON
         raise errors.UnsupportedFormatError(accept)
+
+
+def media_type(content_type: str) -> str:
+    """The type in a Content-Type header, without its parameters."""
+    return content_type.split(";")[0].strip().lower()
 
 
 def _decode(body: bytes, engine: EngineModel | None) -> Any:

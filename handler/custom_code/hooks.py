@@ -17,7 +17,7 @@ from sagemaker_inference import content_types, encoder, parameters
 
 from handler.custom_code.code_contract import INVOCATIONS, CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import CodeSource
-from handler.custom_code.default_handler import EngineInferenceHandler, framed
+from handler.custom_code.default_handler import EngineInferenceHandler, framed, media_type
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_caller import Hook, HookCaller, is_stream
 from handler.custom_code.hook_context import HookContext
@@ -56,7 +56,7 @@ class HookedCode:
     def invoke(self, request: CodeRequest) -> CodeReply:
         context = HookContext(self.model_dir, self.engine, request.headers, request.request_id)
         body: bytes | str = request.body
-        if request.content_type in content_types.UTF8_TYPES:
+        if media_type(request.content_type) in content_types.UTF8_TYPES:
             try:
                 body = request.body.decode()
             except UnicodeDecodeError as error:

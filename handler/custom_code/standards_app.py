@@ -132,8 +132,7 @@ def _default_handler(hooks: CustomCode | None, engine: EngineModel | None, sagem
             if engine is None:
                 raise NoEngine
             return engine.answer(decode(body))
-        content_type = headers.get("content-type", "").split(";")[0].strip()
-        reply = hooks.invoke(CodeRequest(body, headers, content_type, headers.get("accept", "")))
+        reply = hooks.invoke(CodeRequest(body, headers, headers.get("content-type", ""), headers.get("accept", "")))
         assert reply is not None, "hooks answer every request"
         return reply
 

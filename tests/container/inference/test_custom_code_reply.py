@@ -51,10 +51,10 @@ def code(service: Service, engine: ScriptedEngine) -> Iterator[Callable[..., Cli
 
 def test_its_reply_and_headers(code: Callable[..., Client]) -> None:
     def answer(request: CodeRequest) -> CodeReply:
-        assert (request.content_type, request.accept) == ("text/csv", "text/x")
+        assert (request.content_type, request.accept) == ("text/csv; charset=UTF-8", "text/x")
         return CodeReply(request.body[::-1], "text/x", 202, {ATTRIBUTES: "a=1\r\nX-Evil: 2"})
 
-    headers = {"Content-Type": "text/csv; charset=utf-8", "Accept": "text/x", ATTRIBUTES: "of=the-client"}
+    headers = {"Content-Type": "text/csv; charset=UTF-8", "Accept": "text/x", ATTRIBUTES: "of=the-client"}
     reply = code(answer).post("/invocations", data=b"abc", headers=headers, buffered=True)
     assert (reply.status_code, reply.data, reply.mimetype) == (202, b"cba", "text/x")
     assert reply.headers.getlist(ATTRIBUTES) == ["a=1 X-Evil: 2"]

@@ -101,7 +101,7 @@ def test_transform_fn_alone(load: Load, ask: Ask, parameter: str) -> None:
 def test_bytes_reach_a_hook_as_text_where_the_library_says_so(load: Load, ask: Ask) -> None:
     code = load(OWN_MODEL + "def transform_fn(model, data, content_type, accept): return type(data).__name__")
     assert ask(code, "é", "application/json").body == b"str"
-    assert ask(code, "é", "text/csv").body == b"str"
+    assert ask(code, "é", "text/csv; charset=utf-8").body == b"str"
     assert ask(code, "é", "text/plain").body == b"bytes"
     assert refused(ask, code, b"\xff", "application/json").status == 400
 
@@ -113,6 +113,8 @@ def test_bytes_reach_a_hook_as_text_where_the_library_says_so(load: Load, ask: A
         ("[1, 2]", "application/json", "*/*", b"[2, 4]", "application/json"),
         ("[1, 2]", "application/json", "text/html, text/csv;q=0.5", b"2\n4\n", "text/csv"),
         ("1,2", "text/csv", "application/json", b"[2, 4]", "application/json"),
+        ("1,2", "Text/CSV; header=absent", "application/json", b"[2, 4]", "application/json"),
+        ("[1, 2]", "application/json; charset=utf-8", "", b"[2, 4]", "application/json"),
     ],
 )
 def test_the_librarys_own_formats(

@@ -189,6 +189,14 @@ def test_hooks_stand_beside_decorators(load: Load, tmp_path: Path, same_file: bo
     assert document(ask(code, None, "GET", "/ping")) == "mine"
 
 
+def test_hooks_beside_decorators_get_the_content_type_as_it_was_sent(load: Load) -> None:
+    """A multipart body cannot be parsed without its boundary."""
+    ping = "@standards.custom_ping_handler\nasync def ping(): return 'mine'\n"
+    code = load(f"{IMPORTS}{ping}def transform_fn(model, data, content_type, accept): return content_type")
+    header = "multipart/form-data; boundary=AbC"
+    assert ask(code, {}, Content_Type=header).body == header.encode()
+
+
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
