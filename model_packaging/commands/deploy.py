@@ -22,8 +22,12 @@ from model_packaging.console.options import (
 from model_packaging.console.output import print_json, refuse
 
 if TYPE_CHECKING:
+    from handler.config.endpoint_config import EndpointConfig
+    from handler.config.loading.file_reader import Fetch
     from model_packaging.deployment.definition.request import DeploymentRequest
 
+NOT_CREATED = "Nothing was created. --no-check deploys it all the same."
+ARCHIVES = (".tar.gz", ".tgz")
 AMI = "al2-ami-sagemaker-inference-neuron-2"
 
 
@@ -150,12 +154,15 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
         raise click.UsageError("--prefix-bytes and --prefix-threshold go with --routing prefix.")
     if not local:
         _refuse_multi_model(variables)
-    if not package and not (variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL") or options["document"]):
+    files = _files(package)
+    config = _loaded(variables, files, options)
+    if not package and config is not None and "model" not in config.sources:
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
     plan = None
-    if not options["no_check"]:
-        plan = _check(variables, package, None if local else f"ml.{instance.name}", options["as_json"])
-    sizes = sizes_of(package, variables, "cpu" if local else instance.platform)
+    if config is not None and not options["no_check"]:
+        model = package if package and config.model.startswith("/") else config.model
+        plan = _check(variables, model, files, None if local else f"ml.{instance.name}", options["as_json"])
+    sizes = sizes_of(package, config, "cpu" if local else instance.platform)
     limits = compute(
         sizes,
         instance,
@@ -233,18 +240,63 @@ def _refuse_multi_model(variables: Mapping[str, str]) -> None:
             raise SettingError(name, MULTI_MODEL, MULTI_MODEL_FIX)
 
 
-def _check(variables: Mapping[str, str], package: str | None, instance: str | None, as_json: bool) -> Any:
+def _files(package: str | None) -> Fetch:
+    """Returns what reads small files as the container does: SageMaker puts the package into a directory of it."""
+    from handler.config.loading.file_reader import fetch
+    from handler.config.loading.model_file_rules import MOUNT
+
+    def read(location: str) -> bytes | None:
+        if not location.startswith(f"{MOUNT}/"):
+            return fetch(location)
+        if not package or package.endswith(ARCHIVES):
+            return None
+        return fetch(f"{package.rstrip('/')}{location.removeprefix(MOUNT)}")
+
+    return read
+
+
+def _loaded(variables: Mapping[str, str], files: Fetch, options: Mapping[str, Any]) -> EndpointConfig | None:
+    """Returns the configuration as the container loads it.
+
+    None if that is unknown: its document is not readable from here, or --no-check lets wrong settings pass.
+    """
+    from handler.config.loading.config_loader import load
+    from handler.errors import SettingError
+    from handler.neuron.planning.examination import rejected_settings
+
+    if problem := _unreadable(variables.get("ENDPOINT_CONFIG", "").strip(), files):
+        click.echo(f"The settings are not checked: {problem}.", err=True)
+        return None
+    try:
+        return load(variables, fetch=files)
+    except SettingError as error:
+        if not options["no_check"]:
+            refuse(rejected_settings(error), options["as_json"], NOT_CREATED)
+        return None
+
+
+def _unreadable(document: str, files: Fetch) -> str:
+    """Returns why the document that ENDPOINT_CONFIG names cannot be read from here, or nothing."""
+    from handler.config.loading.file_reader import Unreadable
+
+    if not document or document.startswith("{"):
+        return ""
+    try:
+        there = files(document) is not None or document.startswith("s3://")
+    except Unreadable as problem:
+        return f"{document}: {problem}"
+    return "" if there else f"{document} is in the container"
+
+
+def _check(variables: Mapping[str, str], model: str, files: Fetch, instance: str | None, as_json: bool) -> Any:
     """Returns the plan, if there is one. An endpoint that would not start is not deployed: that would cost an hour."""
-    if package and package.endswith((".tar.gz", ".tgz")):
+    if model.endswith(ARCHIVES):
         click.echo("The archive's settings are not checked: check the folder it was packed from.", err=True)
         return None
     from handler.neuron.planning.file_examination import with_files
     from model_packaging.examination_report import examine
 
-    model = package or variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL")
-    if not model:
-        return None  # named in a document, which the container reads
-    found = with_files(examine(variables, model, instance=instance, line=None))
+    found = with_files(examine(variables, model, instance=instance, line=None, fetch=files))
     if found.failed:
-        refuse(found, as_json, "Nothing was created. --no-check deploys it all the same.")
+        refuse(found, as_json, NOT_CREATED)
     return found.plan

@@ -13,6 +13,7 @@ from model_packaging.console.options import AMOUNT, COUNT, container_options, en
 from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
+    from handler.config.endpoint_config import EndpointConfig
     from model_packaging.deployment.definition.limits import Sizes
     from model_packaging.kubernetes.workload import Workload
 
@@ -64,6 +65,7 @@ def command(name: str, model: str | None, **options: Any) -> None:
 
 
 def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workload:
+    from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find_for_plan
     from model_packaging.commands.deploy import scaling_of
     from model_packaging.kubernetes.pod_size import pod_size
@@ -80,7 +82,10 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         {**variables, **spread}, options["document"], None if instance is None else instance.name
     )
     platform = "cpu" if instance is None else instance.platform
-    sizes = _sized(_listed(config.model, variables, platform, options["compiled"]), config.model, options)
+    sizes = _listed(config, platform, options["compiled"])
+    if not sizes.weights and not options["startup_seconds"]:
+        problem = f"the size of {config.model[:80]} is not known here, so neither is its start's time"
+        raise SettingError("MODEL", problem, "Give --startup-seconds, or push the model to S3.")
     size = pod_size(plan, instance, sizes, memory, startup=options["startup_seconds"])
     if spread:
         unseen = f"{options['nodes']} pods serve one model, each a part of it; this was not tested with {plan.line}"
@@ -107,31 +112,14 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     )
 
 
-def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: bool | None) -> Sizes:
+def _listed(config: EndpointConfig, platform: str, compiled: bool | None) -> Sizes:
     """Returns the sizes from S3 listings. The store is not listed if the user says whether it has the graphs."""
-    from model_packaging.deployment.definition.instance_size import ARTIFACTS, sizes_of
+    from model_packaging.deployment.definition.instance_size import sizes_of
 
-    asked = {name: value for name, value in variables.items() if compiled is None or name not in ARTIFACTS}
-    sizes = sizes_of(None, {**asked, "ENDPOINT_MODEL": model}, platform)
-    return sizes if compiled is None else replace(sizes, compiles=not compiled and platform != "cpu")
-
-
-def _sized(sizes: Sizes, model: str, options: Mapping[str, Any]) -> Sizes:
-    """Adds the weights of a hub's model, if its files are on this machine.
-
-    :raises SettingError: the size is not known, so the time of a start cannot be computed.
-    """
-    from handler.errors import SettingError
-    from handler.neuron.checkpoint.checkpoint_reader import read_facts
-
-    if sizes.weights:
-        return sizes
-    facts = read_facts(model)
-    weights = (facts.weight_bytes if facts else None) or 0
-    if not weights and not options["startup_seconds"]:
-        fix = "Give --startup-seconds, or push the model to S3."
-        raise SettingError("MODEL", f"the size of {model[:80]} is not known here, so neither is its start's time", fix)
-    return replace(sizes, weights=weights, fetched=sizes.fetched + weights)
+    if compiled is None:
+        return sizes_of(None, config, platform)
+    sizes = sizes_of(None, replace(config, artifact_store=None), platform)
+    return replace(sizes, compiles=not compiled and platform != "cpu")
 
 
 def _examined(variables: Mapping[str, str], document: str | None, instance: str | None) -> Any:

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 import sample_model
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
+from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import COMMANDS, main
 from model_packaging.deployment import aws as deployment_aws
@@ -262,6 +263,42 @@ def test_every_symptom_is_in_the_documentation() -> None:
         assert symptom.fix in text, symptom.pattern
 
 
+def test_the_document_may_name_the_model_and_the_store(
+    fake: FakeAws, package: str, bucket: str, s3: Any, tmp_path: Path
+) -> None:
+    settings = tmp_path / "endpoint.yaml"
+    settings.write_text(f"model: {package}\nartifact_store: s3://{bucket}/store\n")
+    s3.put_object(Bucket=bucket, Key="endpoint.yaml", Body=settings.read_bytes())
+    named = json.loads(run("deploy", "chat", *BASE, "--set", f"ENDPOINT_MODEL={package}", "--dry-run").stdout)
+    for place in (str(settings), f"s3://{bucket}/endpoint.yaml"):
+        result = run("deploy", "chat", *BASE, "--config", place, "--dry-run")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["limits"] == named["limits"]
+    settings.write_text(f"model: {package}\nmax_model_len: 0\n")
+    refused = run("deploy", "chat", *BASE, "--config", str(settings), "--json")
+    assert refused.exit_code == 1
+    assert "max_model_len" in refused.stdout
+    settings.write_text("max_model_len: 512\n")
+    assert "no model is named" in run("deploy", "chat", *BASE[:-6], "--config", str(settings)).stderr
+    assert fake.state() == FakeAws().state()
+
+
+def test_a_start_of_unknown_size_gets_the_longest_limit(fake: FakeAws, bucket: str) -> None:
+    large = ("--image", IMAGE, "--instance", "ml.inf2.48xlarge", "--role", ROLE, "--dry-run")
+    hub = ("--set", "ENDPOINT_MODEL=org/not-on-this-machine")
+    limits = json.loads(run("deploy", "chat", *large, *hub, "--no-check").stdout)["limits"]
+    assert limits["startup"] == MOST
+    assert limits["volume"] > 384  # as much as the devices hold
+    assert "--startup-seconds" in limits["why"][1]
+    chosen = json.loads(run("deploy", "chat", *large, *hub, "--no-check", "--startup-seconds", "900").stdout)["limits"]
+    assert chosen["startup"] == 900
+    unread = run("deploy", "chat", *large, "--config", "s3://no-such-bucket-of-ours/endpoint.yaml")
+    assert "The settings are not checked: s3://no-such-bucket-of-ours/endpoint.yaml: " in unread.stderr
+    assert json.loads(unread.stdout)["limits"]["startup"] == MOST
+    missing = run("deploy", "chat", *large, "--config", f"s3://{bucket}/endpoint.yaml")
+    assert (missing.exit_code, "there is no such file" in missing.output) == (1, True)
+
+
 def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:
     inf2, trn2 = find("inf2.48xlarge"), find("trn2.48xlarge")
     small = compute(Sizes(packed=10**9, weights=10**9), inf2)
@@ -286,13 +323,14 @@ def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:
 
 @pytest.mark.slow
 def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package: str, tmp_path: Path) -> None:
-    assert sizes_of(package, {}, "inf2").compiles
-    store = {"ENDPOINT_ARTIFACT_STORE": f"s3://{bucket}/store"}
-    assert sizes_of(package, store, "inf2").compiles  # nothing is in it yet
+    assert sizes_of(package, EndpointConfig(), "inf2").compiles
+    store = f"s3://{bucket}/store"
+    saved = EndpointConfig(artifact_store=store)
+    assert sizes_of(package, saved, "inf2").compiles  # nothing is in it yet
     (tmp_path / "model.pt").write_bytes(b"graph")
-    ArtifactStore.open(store["ENDPOINT_ARTIFACT_STORE"]).publish(tmp_path, CompileInputs("ab" * 32, "graph", {}))
-    assert not sizes_of(package, store, "inf2").compiles
-    assert sizes_of(None, {"ENDPOINT_MODEL": package}, "inf2").fetched > 5_000_000
+    ArtifactStore.open(store).publish(tmp_path, CompileInputs("ab" * 32, "graph", {}))
+    assert not sizes_of(package, saved, "inf2").compiles
+    assert sizes_of(None, EndpointConfig(model=package), "inf2").fetched > 5_000_000
 
 
 @pytest.fixture

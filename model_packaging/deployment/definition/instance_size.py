@@ -2,59 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from handler.artifacts.store.object_names import MANIFESTS
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from model_packaging.deployment.definition.limits import Sizes
 from model_packaging.package.assembly import COMPILED, STORE
 from model_packaging.package.sources import items
 
-ARTIFACTS = ("ENDPOINT_ARTIFACT_STORE", "ENDPOINT_COMPILED_ARTIFACTS", "NEURON_COMPILED_ARTIFACTS")
 
-
-def sizes_of(package: str | None, environment: Mapping[str, str], platform: str) -> Sizes:
+def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) -> Sizes:
     """Returns the sizes of a deployment.
 
     :param package: the package's URI, as CreateModel gets it.
-    :param environment: may name a model and graphs in S3.
+    :param config: the configuration as the container loads it. None: it cannot be read from here.
     :raises SettingError: a named location is empty.
     """
-    remote = environment.get("ENDPOINT_MODEL") or environment.get("SM_VLLM_MODEL") or ""
-    graphs = next((environment[name] for name in ARTIFACTS if environment.get(name)), "")
-    packed = weights = fetched = 0
-    has_graphs = bool(graphs) and not _empty_store(environment)
     archive = bool(package and package.endswith((".tar.gz", ".tgz")))
-    if package and archive:
-        packed = weights = _object(package)
-        has_graphs = True  # unknown without unpacking; an archive is assumed to have compiled graphs
-    elif package:
-        listed = items(package, "MODEL")
-        packed = sum(item.size for item in listed)
-        weights = sum(item.size for item in listed if item.path.endswith(WEIGHT_SUFFIXES) and "/" not in item.path)
-        has_graphs = has_graphs or any(item.path.startswith((f"{COMPILED}/", f"{STORE}/")) for item in listed)
-    if remote.startswith("s3://"):
-        weights = sum(item.size for item in items(remote, "ENDPOINT_MODEL") if item.path.endswith(WEIGHT_SUFFIXES))
-        fetched += weights
+    listed = items(package, "MODEL") if package and not archive else []
+    packed = _object(package) if package and archive else sum(item.size for item in listed)
+    if config is None:
+        return Sizes(packed=packed, archive=archive, known=False)
+    model = config.model
+    weights = fetched = 0
+    known = True
+    if package and model.startswith("/"):
+        tops = (item for item in listed if "/" not in item.path)
+        weights = packed if archive else sum(item.size for item in tops if item.path.endswith(WEIGHT_SUFFIXES))
+    elif model.startswith("s3://"):
+        files = items(model, "ENDPOINT_MODEL")
+        weights = fetched = sum(item.size for item in files if item.path.endswith(WEIGHT_SUFFIXES))
+    else:
+        facts = None if model.startswith("/") else read_facts(model)
+        weights = fetched = (facts.weight_bytes if facts else None) or 0
+        known = weights > 0
+    # Without unpacking it, an archive is assumed to have compiled graphs.
+    has_graphs = archive or any(item.path.startswith((f"{COMPILED}/", f"{STORE}/")) for item in listed)
+    has_graphs = has_graphs or bool(config.compiled_artifacts)
     return Sizes(
         packed=packed,
         weights=weights,
         fetched=fetched,
         archive=archive,
-        compiles=not has_graphs and platform != "cpu",
+        compiles=not has_graphs and not _filled(config.artifact_store) and platform != "cpu",
+        known=known,
     )
 
 
-def _empty_store(environment: Mapping[str, str]) -> bool:
-    """Whether a store in S3 has no entry. Then the first start has to compile."""
-    store = environment.get("ENDPOINT_ARTIFACT_STORE", "")
-    if not store.startswith("s3://") or environment.get("NEURON_COMPILED_ARTIFACTS"):
-        return False
+def _filled(store: str | None) -> bool:
+    """Whether a store has an entry, as far as it can be listed from here. Without one, the first start compiles."""
+    if not store or not store.startswith("s3://"):
+        return bool(store)
     try:
-        return not items(f"{store.rstrip('/')}/{MANIFESTS}graph", "ENDPOINT_ARTIFACT_STORE")
+        return bool(items(f"{store.rstrip('/')}/{MANIFESTS}graph", "ENDPOINT_ARTIFACT_STORE"))
     except SettingError:
-        return True
+        return False
 
 
 def _object(uri: str) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from handler.errors import SettingError
 from handler.json_value import Json
-from handler.neuron.hardware.instance_catalogue import InstanceType
+from handler.neuron.hardware.instance_catalogue import GIB, InstanceType
 
 LEAST, MOST = 60, 3600  # seconds; ProductionVariant in the API reference
 SAFETY = 2.0
@@ -54,7 +54,9 @@ class Sizes:
     """The sizes of a deployment in bytes.
 
     `packed` is what SageMaker downloads before the container starts. `weights` is what the engine loads. `fetched` is
-    what the container itself downloads from S3: model or graphs.
+    what the container itself downloads: the model.
+
+    :param known: False if the size of the model, or what the settings say, cannot be read from here.
     """
 
     packed: int = 0
@@ -62,6 +64,7 @@ class Sizes:
     fetched: int = 0
     archive: bool = False
     compiles: bool = False
+    known: bool = True
 
 
 def compute(
@@ -101,12 +104,14 @@ def compute(
         f"download: {sizes.packed / 1e9:.1f} GB at {rate / 1e6:.0f} MB/s, twice, and {LEAST} s",
         f"startup: {FIXED} s, {sizes.weights / 1e9:.1f} GB of weights at {LOAD_RATE / 1e9:.0f} GB/s and "
         f"{sizes.fetched / 1e9:.1f} GB from S3 at {DISK_RATE / 1e6:.0f} MB/s, twice"
-        + (f"; {compiling / 60:.0f} minutes to compile, twice" if compiling else ""),
+        + (f"; {compiling / 60:.0f} minutes to compile, twice" if compiling else "")
+        if sizes.known
+        else f"startup: {MOST} s, SageMaker's longest: the model's size is not known here (or give --startup-seconds)",
     )
     return InstanceLimits(
         download=_within(download if download is not None else needed),
-        startup=_within(startup if startup is not None else start_seconds(sizes)),
-        volume=None if instance.platform in WITH_NVME else volume or _volume(sizes),
+        startup=_within(startup if startup is not None else start_seconds(sizes) if sizes.known else MOST),
+        volume=None if instance.platform in WITH_NVME else volume or _volume(sizes, instance),
         reasons=why,
     )
 
@@ -121,9 +126,11 @@ def _compile_seconds(sizes: Sizes) -> float:
     return sizes.weights / COMPILE_RATE if sizes.compiles else 0.0
 
 
-def _volume(sizes: Sizes) -> int:
+def _volume(sizes: Sizes, instance: InstanceType) -> int:
+    # A model of unknown size is at most what the devices hold.
+    fetched = sizes.fetched if sizes.known else instance.hbm_gib * GIB
     # An archive and its unpacked files are on the disk at the same time.
-    needed = SPARE_GB + -(-(sizes.packed * (2 if sizes.archive else 1) + sizes.fetched) // 10**9)
+    needed = SPARE_GB + -(-(sizes.packed * (2 if sizes.archive else 1) + fetched) // 10**9)
     if needed > LARGEST_VOLUME:
         problem = f"{needed} GB are needed, and SageMaker's volumes have at most {LARGEST_VOLUME}"
         raise SettingError("MODEL", problem, "Use an instance with disks of its own (ml.trn1, ml.trn2).")
