@@ -283,6 +283,24 @@ def test_the_document_may_name_the_model_and_the_store(
     assert fake.state() == FakeAws().state()
 
 
+def test_a_compiled_405b_is_deployed_on_trn2() -> None:
+    trn2, size = find("trn2.48xlarge"), 810 * 10**9
+    assert compute(Sizes(packed=size, weights=size), trn2).download < MOST
+    assert compute(Sizes(weights=size, fetched=size), trn2).startup < MOST
+    small = find("trn1.2xlarge")  # it has one disk
+    assert compute(Sizes(packed=size // 10), small).download > compute(Sizes(packed=size // 10), trn2).download
+
+
+def test_a_store_of_other_models_gives_the_time_to_compile() -> None:
+    trn2, size = find("trn2.48xlarge"), 16 * 10**9
+    compiles = compute(Sizes(weights=size, fetched=size, compiles=True), trn2)
+    perhaps = compute(Sizes(weights=size, fetched=size, compiles=True, may_restore=True), trn2)
+    assert perhaps.startup == compiles.startup
+    assert "if the store lacks its graphs" in perhaps.reasons[1]
+    # Whoever has compiled a large model is not told to compile it.
+    assert compute(Sizes(weights=9 * size, fetched=9 * size, compiles=True, may_restore=True), trn2).startup == MOST
+
+
 def test_a_start_of_unknown_size_gets_the_longest_limit(fake: FakeAws, bucket: str) -> None:
     large = ("--image", IMAGE, "--instance", "ml.inf2.48xlarge", "--role", ROLE, "--dry-run")
     hub = ("--set", "ENDPOINT_MODEL=org/not-on-this-machine")
@@ -310,10 +328,10 @@ def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:
     assert compute(Sizes(packed=140 * 10**9), trn2).volume is None
     assert compute(Sizes(packed=10**9), inf2, download=77, startup=3600, volume=99).volume == 99
     for sizes, words in (
-        (Sizes(packed=900 * 10**9), "longer than an hour"),
+        (Sizes(packed=1800 * 10**9), "longer than an hour"),
         (Sizes(packed=400 * 10**9, archive=True), "longer than an hour"),
         (Sizes(weights=140 * 10**9, compiles=True), "to compile and start"),
-        (Sizes(fetched=600 * 10**9), "to start"),
+        (Sizes(fetched=1800 * 10**9), "to start, SageMaker waits 60. --startup-seconds 3600 deploys"),
     ):
         with pytest.raises(Exception, match=words):
             compute(sizes, trn2)
@@ -329,7 +347,10 @@ def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package:
     assert sizes_of(package, saved, "inf2").compiles  # nothing is in it yet
     (tmp_path / "model.pt").write_bytes(b"graph")
     ArtifactStore.open(store).publish(tmp_path, CompileInputs("ab" * 32, "graph", {}))
-    assert not sizes_of(package, saved, "inf2").compiles
+    shared = sizes_of(package, saved, "inf2")
+    assert (shared.compiles, shared.may_restore) == (True, True)  # it may be another model's
+    assert not sizes_of(package, EndpointConfig(artifact_store=store, on_miss="fail"), "inf2").compiles
+    assert not sizes_of(None, EndpointConfig(model=package, artifact_store=f"{package}artifacts"), "inf2").compiles
     assert sizes_of(None, EndpointConfig(model=package), "inf2").fetched > 5_000_000
 
 

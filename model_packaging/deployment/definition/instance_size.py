@@ -37,22 +37,25 @@ def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) 
         facts = None if model.startswith("/") else read_facts(model)
         weights = fetched = (facts.weight_bytes if facts else None) or 0
         known = weights > 0
+    store = config.artifact_store or ""
+    own = any(item.path.startswith((f"{COMPILED}/", f"{STORE}/")) for item in listed)
+    own = own or bool(config.compiled_artifacts) or store.startswith(f"{model.rstrip('/')}/")
     # Without unpacking it, an archive is assumed to have compiled graphs.
-    has_graphs = archive or any(item.path.startswith((f"{COMPILED}/", f"{STORE}/")) for item in listed)
-    has_graphs = has_graphs or bool(config.compiled_artifacts)
+    has_graphs = archive or own or config.on_miss == "fail" or platform == "cpu"
     return Sizes(
         packed=packed,
         weights=weights,
         fetched=fetched,
         archive=archive,
-        compiles=not has_graphs and not _filled(config.artifact_store) and platform != "cpu",
+        compiles=not has_graphs,
+        may_restore=not has_graphs and _filled(store),
         known=known,
     )
 
 
-def _filled(store: str | None) -> bool:
-    """Whether a store has an entry, as far as it can be listed from here. Without one, the first start compiles."""
-    if not store or not store.startswith("s3://"):
+def _filled(store: str) -> bool:
+    """Whether a store has an entry, of any model, as far as it can be listed from here."""
+    if not store.startswith("s3://"):
         return bool(store)
     try:
         return bool(items(f"{store.rstrip('/')}/{MANIFESTS}graph", "ENDPOINT_ARTIFACT_STORE"))

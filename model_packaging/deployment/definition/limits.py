@@ -15,7 +15,9 @@ from handler.neuron.hardware.instance_catalogue import GIB, InstanceType
 LEAST, MOST = 60, 3600  # seconds; ProductionVariant in the API reference
 SAFETY = 2.0
 # Bytes a second. SageMaker's disk on Inf2 is an EBS volume, whose slowest kind (gp2) writes 250 MiB/s (EBS user guide).
-DISK_RATE = 250e6
+EBS_RATE = 250e6
+# The same onto the four NVMe disks of the large Trn1 and Trn2, each taken for an EBS volume. Not measured.
+NVME_RATE = 4 * EBS_RATE
 # One core unpacks 190 MB/s of weights from gzip (docs/packaging.md, measured on one core).
 UNPACK_RATE = 150e6
 # Weights from disk onto the devices: 810 GB in 187 s, sharded while loading (the guide to Llama 3.1 405B on Trn2).
@@ -56,6 +58,8 @@ class Sizes:
     `packed` is what SageMaker downloads before the container starts. `weights` is what the engine loads. `fetched` is
     what the container itself downloads: the model.
 
+    :param compiles: the start compiles, or may have to.
+    :param may_restore: a store has graphs, but whether they are those of this model is not known.
     :param known: False if the size of the model, or what the settings say, cannot be read from here.
     """
 
@@ -64,6 +68,7 @@ class Sizes:
     fetched: int = 0
     archive: bool = False
     compiles: bool = False
+    may_restore: bool = False
     known: bool = True
 
 
@@ -84,7 +89,8 @@ def compute(
     if volume and instance.platform in WITH_NVME:
         problem = f"{instance.name} has its own NVMe disks, so SageMaker accepts no volume size for it"
         raise SettingError("--volume", problem, "Leave --volume out.")
-    rate = UNPACK_RATE if sizes.archive else DISK_RATE
+    disk = disk_rate(instance)
+    rate = UNPACK_RATE if sizes.archive else disk
     needed = LEAST + SAFETY * sizes.packed / rate
     if download is None and needed > MOST:
         fix = "Leave the weights in S3 (ENDPOINT_MODEL=s3://...): the container fetches them in parallel."
@@ -92,33 +98,42 @@ def compute(
             fix = "Push a prefix instead of an archive: it needs no unpacking."
         raise SettingError("MODEL", f"{sizes.packed / 1e9:.0f} GB may take SageMaker longer than an hour", fix)
     compiling = _compile_seconds(sizes)
-    start = start_seconds(sizes) - SAFETY * compiling
-    if startup is None and start + compiling > MOST:
-        what = "to compile and start" if compiling else "to start"
-        fix = (
-            "Compile first (`neuron-endpoint compile`), and give the store with --artifacts or ENDPOINT_ARTIFACT_STORE."
-        )
-        minutes = (start + compiling) / 60
+    start = start_seconds(sizes, disk) - SAFETY * compiling
+    surely = 0.0 if sizes.may_restore else compiling
+    if startup is None and start + surely > MOST:
+        what, fix = "to start", f"--startup-seconds {MOST} deploys it all the same."
+        if surely:
+            what = "to compile and start"
+            fix = "Compile first (`neuron-endpoint compile`), and give the store as ENDPOINT_ARTIFACT_STORE."
+        minutes = (start + surely) / 60
         raise SettingError("--startup-seconds", f"it takes about {minutes:.0f} minutes {what}, SageMaker waits 60", fix)
     why = (
         f"download: {sizes.packed / 1e9:.1f} GB at {rate / 1e6:.0f} MB/s, twice, and {LEAST} s",
         f"startup: {FIXED} s, {sizes.weights / 1e9:.1f} GB of weights at {LOAD_RATE / 1e9:.0f} GB/s and "
-        f"{sizes.fetched / 1e9:.1f} GB from S3 at {DISK_RATE / 1e6:.0f} MB/s, twice"
+        f"{sizes.fetched / 1e9:.1f} GB from S3 at {disk / 1e6:.0f} MB/s, twice"
         + (f"; {compiling / 60:.0f} minutes to compile, twice" if compiling else "")
+        + (", if the store lacks its graphs" if sizes.may_restore else "")
         if sizes.known
         else f"startup: {MOST} s, SageMaker's longest: the model's size is not known here (or give --startup-seconds)",
     )
     return InstanceLimits(
         download=_within(download if download is not None else needed),
-        startup=_within(startup if startup is not None else start_seconds(sizes) if sizes.known else MOST),
+        startup=_within(startup if startup is not None else start_seconds(sizes, disk) if sizes.known else MOST),
         volume=None if instance.platform in WITH_NVME else volume or _volume(sizes, instance),
         reasons=why,
     )
 
 
-def start_seconds(sizes: Sizes) -> float:
-    """Returns the time limit of a start: twice the time at the slowest known rates."""
-    loading = sizes.weights / LOAD_RATE + sizes.fetched / DISK_RATE
+def disk_rate(instance: InstanceType) -> float:
+    return NVME_RATE if instance.platform in WITH_NVME and instance.chips > 1 else EBS_RATE
+
+
+def start_seconds(sizes: Sizes, disk: float = EBS_RATE) -> float:
+    """Returns the time limit of a start: twice the time at the slowest known rates.
+
+    :param disk: bytes a second. Default: the disk of a Kubernetes node, which is mostly an EBS volume.
+    """
+    loading = sizes.weights / LOAD_RATE + sizes.fetched / disk
     return FIXED + SAFETY * (loading + _compile_seconds(sizes))
 
 

@@ -12,7 +12,7 @@ import pytest
 import sample_model
 from handler.artifacts.lease.acquisition import AcquisitionOptions
 from handler.storage.s3_download import PART
-from model_packaging.deployment.definition.limits import DISK_RATE
+from model_packaging.deployment.definition.limits import EBS_RATE
 from model_packaging.sizing.instance_options import Demand
 from tests.simulation.fleet import Scenario, simulate
 from tests.simulation.load_table import FLEETS, load_of
@@ -41,7 +41,7 @@ def test_the_figures_are_those_of_their_documents() -> None:
         assert f"{demand.instances(rate) * round(size / 1e9, 3) / 1000:.1f} TB" in PAGE or size < 1e9
     for figure in (
         f"ranged reads of {PART // 2**20} MiB",
-        f"at {DISK_RATE / 1e6:.0f} MB/s an instance: {DISK_RATE / PART:.0f} a second for each",
+        f"at {EBS_RATE / 1e6:.0f} MB/s an instance: {EBS_RATE / PART:.0f} a second for each",
         f"one in {POLL:.0f} s from each instance, and {LOOKS} looks",
         f"{cpu[1]} CPU s for 1,000 streamed tokens",
         f"one process serves {1000 / float(cpu[1]):,.0f} tokens/s",
