@@ -19,10 +19,10 @@ from handler.neuron.checkpoint.checkpoint_reader import open_checkpoint
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.storage.safe_paths import confined_all
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile
-from model_packaging.package.sources import items, select
+from model_packaging.package.sources import CODE, items, select
 
 MODEL_DIRECTORY = "/opt/ml/model"
-COMPILED, STORE, CODE = "compiled", "artifacts", "code"
+COMPILED, STORE = "compiled", "artifacts"
 OURS = (COMPILED, STORE, CODE)
 GRAPHS = ("neuron_config.json", "model.pt")
 
@@ -83,7 +83,7 @@ def assemble(inputs: PackageInputs) -> Assembly:
         graphs, settings = _graphs(inputs.artifacts)
         files += graphs
     if inputs.code:
-        files += _below(CODE, _code(inputs.code))
+        files += _code(inputs.code)
     files = _with_settings(files, inputs.config, settings)
     if adapter:
         _require_sound_adapter(inputs.model)
@@ -118,7 +118,7 @@ def _graphs(artifacts: str) -> tuple[list[Item], dict[str, object]]:
 
 
 def _code(folder: str) -> list[Item]:
-    code = {item.path: item for item in items(folder, "--code")}
+    code = {item.path: item for item in _below(CODE, items(folder, "--code"))}
     chosen, _ = select(code)
     return [code[path] for path in chosen]
 

@@ -16,11 +16,11 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package import package_manifest as manifests
-from model_packaging.package.assembly import CODE, COMPILED, STORE
+from model_packaging.package.assembly import COMPILED, STORE
 from model_packaging.package.package_item import Item
 from model_packaging.package.package_manifest import NAME, InvalidPackage, PackageManifest
 from model_packaging.package.package_writer import ARCHIVES
-from model_packaging.package.sources import items
+from model_packaging.package.sources import CODE, items
 
 SMALL = 256 * 1024
 # A line of YAML, TOML or properties with a name and a value.

@@ -15,8 +15,10 @@ HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "
 HUB_OLDER = ("*.bin",)
 # Files of a working folder or a clone that are not part of a model. `.env`, `.netrc` and similar contain secrets.
 NEVER = (".*", "__pycache__", "*.pyc", "*.lock", "*.tmp", "*.incomplete", "endpoint-package.json")
+CODE = "code"  # the folder of custom code, with whatever that loads
 # The same weights in another format, and training states: a hub has them beside the safetensors.
-DOUBLE = ("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "original/*", "consolidated*")
+MISTRAL = "consolidated*"
+DOUBLE = ("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "original/*", MISTRAL)
 TRAINING = ("optimizer*", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin", "checkpoint-*/*")
 
 
@@ -87,10 +89,12 @@ def _of_s3(uri: str, what: str) -> list[Item]:
 def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
     """Returns the selected paths, sorted, and the others with the reason.
 
-    Weights in another format are excluded only if there are safetensors.
+    Weights in another format are excluded only if there are safetensors. Those of Mistral's own format are often the
+    only ones of a model.
     """
     ordered = sorted(paths)
-    safetensors = any("/" not in path and path.endswith(".safetensors") for path in ordered)
+    tops = [path for path in ordered if "/" not in path and path.endswith(".safetensors")]
+    safetensors = not all(fnmatchcase(path, MISTRAL) for path in tops)
     taken, left = [], {}
     for path in ordered:
         if reason := _reason(path, safetensors):
@@ -103,6 +107,8 @@ def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
 def _reason(path: str, safetensors: bool) -> str:
     if any(fnmatchcase(part, pattern) for part in PurePosixPath(path).parts for pattern in NEVER):
         return "no part of a model"
+    if path.startswith(f"{CODE}/"):
+        return ""
     if any(fnmatchcase(path, pattern) for pattern in TRAINING):
         return "state of a training"
     if safetensors and any(fnmatchcase(path, pattern) for pattern in DOUBLE):

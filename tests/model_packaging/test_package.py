@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -52,6 +53,29 @@ def test_a_folder_becomes_a_package(model: Path, tmp_path: Path) -> None:
 def test_weights_without_safetensors_are_taken(model: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
     assert told("pack", model, "--to", tmp_path / "out")["excluded"] == {}
+
+
+def test_weights_in_mistrals_own_format_are_taken_if_there_are_no_others(model: Path, tmp_path: Path) -> None:
+    shutil.copy(model / "model.safetensors", model / "consolidated.safetensors")
+    assert set(told("pack", model, "--to", tmp_path / "both")["excluded"]) == {"consolidated.safetensors"}
+    (model / "model.safetensors").unlink()
+    (model / "config.json").rename(model / "params.json")
+    assert told("pack", model, "--to", tmp_path / "out")["excluded"] == {}
+    assert (tmp_path / "out" / "consolidated.safetensors").is_file()
+
+
+def test_what_custom_code_loads_is_taken(model: Path, tmp_path: Path) -> None:
+    loaded = ("inference.py", "optimizer.py", "head.safetensors", "weights.pt", "__pycache__/inference.pyc")
+    for place in (model / "code", tmp_path / "code"):
+        for name in loaded:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(b"pass\n")
+    told("pack", model, "--to", tmp_path / "own")
+    shutil.rmtree(model / "code")
+    told("pack", model, "--code", tmp_path / "code", "--to", tmp_path / "option")
+    for out in ("own", "option"):
+        names = {path.name for path in (tmp_path / out / "code").iterdir()}
+        assert names == {"inference.py", "optimizer.py", "head.safetensors", "weights.pt"}
 
 
 def test_a_dry_run_makes_nothing(model: Path, tmp_path: Path) -> None:
