@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from model_packaging.deployment.definition.request import DeploymentRequest
 
 NOT_CREATED = "Nothing was created. --no-check deploys it all the same."
-ARCHIVES = (".tar.gz", ".tgz")
 AMI = "al2-ami-sagemaker-inference-neuron-2"
 
 
@@ -244,6 +243,7 @@ def _files(package: str | None) -> Fetch:
     """Returns what reads small files as the container does: SageMaker puts the package into a directory of it."""
     from handler.config.loading.file_reader import fetch
     from handler.config.loading.model_file_rules import MOUNT
+    from model_packaging.package.package_writer import ARCHIVES
 
     def read(location: str) -> bytes | None:
         if not location.startswith(f"{MOUNT}/"):
@@ -290,6 +290,8 @@ def _unreadable(document: str, files: Fetch) -> str:
 
 def _check(variables: Mapping[str, str], model: str, files: Fetch, instance: str | None, as_json: bool) -> Any:
     """Returns the plan, if there is one. An endpoint that would not start is not deployed: that would cost an hour."""
+    from model_packaging.package.package_writer import ARCHIVES
+
     if model.endswith(ARCHIVES):
         click.echo("The archive's settings are not checked: check the folder it was packed from.", err=True)
         return None

@@ -9,6 +9,7 @@ from model_packaging.deployment.aws import Aws, create, unless_missing
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG, Resources
 from model_packaging.deployment.deployment_errors import NotOurs
+from model_packaging.deployment.removal import Removal
 from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell, WatchedResource
 
 Members = dict[str, Any]
@@ -71,6 +72,8 @@ class Application:
                 self._tell(f"{endpoint.label}: {about['EndpointStatus']}")
                 return
         about = self._usable(endpoint, about)
+        if about is not None:
+            Removal(self._aws, desired.name).leftovers(desired, self._tell)
         if about is None:
             self._create(endpoint, desired.endpoint)
         elif about["EndpointConfigName"] != desired.config["EndpointConfigName"]:
@@ -84,17 +87,50 @@ class Application:
             # After a rolled back update the endpoint is in service with its old configuration.
             reason = str(now.get("FailureReason") or "it was rolled back")
             raise self._watch.failed(f"the update of {endpoint.label}", reason)
+        if desired.component is None and desired.scaling is None:
+            self._set_instances(endpoint, now)
+
+    def _set_instances(self, endpoint: WatchedResource, about: Members) -> None:
+        """Sets the number of instances back that scaling, which is ended, has left."""
+        variant = self._wanted.config["ProductionVariants"][0]
+        name, number = variant["VariantName"], variant["InitialInstanceCount"]
+        if all(
+            summary.get("DesiredInstanceCount", number) == number for summary in about.get("ProductionVariants", ())
+        ):
+            return
+        self._tell(f"{endpoint.label}: setting {number} instances")
+        capacity = {"VariantName": name, "DesiredInstanceCount": number}
+        self._aws.sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=self._wanted.name, DesiredWeightsAndCapacities=[capacity]
+        )
+        self._watch.in_service(endpoint)
 
     def _component(self, members: Members) -> None:
-        name, specification = members["InferenceComponentName"], members["Specification"]
+        name = members["InferenceComponentName"]
         component = WatchedResource(self._aws.sagemaker, "inference_component", name)
         about = self._usable(component, self._described(component, "an inference component", name))
         if about is None:
             self._create(component, members)
-        elif about.get("Specification", {}).get("ModelName") != specification["ModelName"]:
+        elif changed := self._changed(about, members):
             self._tell(f"{component.label}: updating")
-            component.update(Specification=specification)
-        self._watch.in_service(component)
+            self._watch.begin(time.time())
+            component.update(**changed)
+        now = self._watch.in_service(component)
+        if about is not None and self._changed(now, members):
+            # After a rolled back update the component is in service as it was before.
+            reason = str(now.get("FailureReason") or "it was rolled back")
+            raise self._watch.failed(f"the update of {component.label}", reason)
+
+    def _changed(self, about: Members, members: Members) -> Members:
+        """Returns the parameters of an update. Scaling decides about the copies itself."""
+        changed: Members = {}
+        there, specification = about.get("Specification", {}), members["Specification"]
+        if any(there.get(key) != value for key, value in specification.items()):
+            changed["Specification"] = specification
+        copies = members["RuntimeConfig"]["CopyCount"]
+        if self._wanted.scaling is None and about.get("RuntimeConfig", {}).get("DesiredCopyCount") != copies:
+            changed["RuntimeConfig"] = members["RuntimeConfig"]
+        return changed
 
     def _described(self, resource: WatchedResource, kind: str, name: str) -> Members | None:
         about = unless_missing(resource.describe)

@@ -10,7 +10,8 @@ from typing import Any
 
 from model_packaging.deployment.aws import Aws, unless_missing
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
-from model_packaging.deployment.definition.resources import TAG
+from model_packaging.deployment.definition.autoscaling import FROM_ZERO, WAKE
+from model_packaging.deployment.definition.resources import TAG, Resources
 from model_packaging.deployment.watch import EndpointWatch, PollInterval, Tell, WatchedResource
 
 NAMESPACE = "sagemaker"
@@ -51,10 +52,8 @@ class Removal:
         watch = EndpointWatch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or PollInterval())
         for alarm in there["alarm"]:
             self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
-        for target in there["scaling of"]:  # this deletes its policies and their alarms, too
-            dimension = DIMENSIONS[target.partition("/")[0]]
-            named = {"ServiceNamespace": NAMESPACE, "ResourceId": target, "ScalableDimension": dimension}
-            unless_missing(self._aws.autoscaling.deregister_scalable_target, **named)
+        for target in there["scaling of"]:
+            self._end_scaling(target)
         for kind in ("inference component", "endpoint"):
             resources = [WatchedResource(sagemaker, kind.replace(" ", "_"), name) for name in there[kind]]
             for resource in resources:
@@ -71,6 +70,31 @@ class Removal:
                 tell(f"{kind} {name}: deleting")
                 unless_missing(delete, **{member: name})
         return as_lines(there)
+
+    def leftovers(self, desired: Resources, tell: Tell) -> None:
+        """Deletes the scaling and the alarms of earlier runs that are not desired any more."""
+        scaling = desired.scaling
+        for target in self._targets():
+            if scaling is None or target != scaling.target["ResourceId"]:
+                tell(f"scaling of {target}: deleting")
+                self._end_scaling(target)
+        wake = scaling.wake if scaling else None
+        kept = {alarm["AlarmName"] for alarm in (*desired.alarms, *([wake] if wake else []))}
+        for alarm in self._alarms():
+            if alarm in kept:
+                continue
+            tell(f"alarm {alarm}: deleting")
+            if scaling is not None and alarm == f"{self._name}-{WAKE}":
+                where = {key: scaling.target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")}
+                policy = {**where, "PolicyName": f"{self._name}-{FROM_ZERO}"}
+                unless_missing(self._aws.autoscaling.delete_scaling_policy, **policy)
+            self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
+
+    def _end_scaling(self, target: str) -> None:
+        """Deregisters a target, which deletes its policies and their alarms, too."""
+        dimension = DIMENSIONS[target.partition("/")[0]]
+        named = {"ServiceNamespace": NAMESPACE, "ResourceId": target, "ScalableDimension": dimension}
+        unless_missing(self._aws.autoscaling.deregister_scalable_target, **named)
 
     def _listed(self, call: str, kind: str) -> Iterator[str]:
         sagemaker = self._aws.sagemaker

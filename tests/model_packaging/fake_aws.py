@@ -103,17 +103,33 @@ class FakeAws:
         return {"EndpointConfigs": self._list("config", "EndpointConfig", NameContains)}
 
     def sagemaker_CreateEndpoint(self, EndpointName: str, EndpointConfigName: str, Tags: Any) -> Members:
-        self._get("config", EndpointConfigName)
-        members = {"EndpointConfigName": EndpointConfigName, "moves": ["Creating", "Creating", self._end()]}
+        moves = ["Creating", "Creating", self._end()]
+        members = {"EndpointConfigName": EndpointConfigName, "count": self._count(EndpointConfigName), "moves": moves}
         return {"EndpointArn": self._add("endpoint", EndpointName, members, Tags)}
 
-    def sagemaker_UpdateEndpoint(self, EndpointName: str, EndpointConfigName: str, **_: Any) -> Members:
+    def _count(self, config: str) -> int:
+        count: int = self._get("config", config)["ProductionVariants"][0].get("InitialInstanceCount", 1)
+        return count
+
+    def sagemaker_UpdateEndpointWeightsAndCapacities(self, EndpointName: str, **members: Any) -> Members:
+        one = self._get("endpoint", EndpointName)
+        self._require_settled(one)
+        target = f"endpoint/{EndpointName}/variant/AllTraffic"
+        assert target not in self.things["target"], "auto scaling would change it back"
+        count = members["DesiredWeightsAndCapacities"][0]["DesiredInstanceCount"]
+        one |= {"count": count, "moves": ["Updating", "InService"]}
+        return {"EndpointArn": _arn("endpoint", EndpointName)}
+
+    def sagemaker_UpdateEndpoint(
+        self, EndpointName: str, EndpointConfigName: str, RetainAllVariantProperties: bool = False, **_: Any
+    ) -> Members:
         one = self._get("endpoint", EndpointName)
         self._require_settled(one)
         if self.fails:
             one["moves"] = ["Updating", "RollingBack", "InService"]
         else:
-            one |= {"EndpointConfigName": EndpointConfigName, "moves": ["Updating", "InService"]}
+            count = one["count"] if RetainAllVariantProperties else self._count(EndpointConfigName)
+            one |= {"EndpointConfigName": EndpointConfigName, "count": count, "moves": ["Updating", "InService"]}
         return {"EndpointArn": _arn("endpoint", EndpointName)}
 
     def sagemaker_DescribeEndpoint(self, EndpointName: str) -> Members:
@@ -124,6 +140,7 @@ class FakeAws:
             "EndpointName": EndpointName,
             "EndpointArn": _arn("endpoint", EndpointName),
             "EndpointConfigName": one["EndpointConfigName"],
+            "ProductionVariants": [{"VariantName": "AllTraffic", "DesiredInstanceCount": one["count"]}],
             "EndpointStatus": status,
             "CreationTime": THEN,
             "LastModifiedTime": THEN,
@@ -148,10 +165,10 @@ class FakeAws:
         members["moves"] = ["Creating", self._end()]
         return {"InferenceComponentArn": self._add("component", InferenceComponentName, members, Tags)}
 
-    def sagemaker_UpdateInferenceComponent(self, InferenceComponentName: str, Specification: Any) -> Members:
+    def sagemaker_UpdateInferenceComponent(self, InferenceComponentName: str, **members: Any) -> Members:
         one = self._get("component", InferenceComponentName)
         self._require_settled(one)
-        one |= {"Specification": Specification, "moves": ["Updating", "InService"]}
+        one |= {**({} if self.fails else members), "moves": ["Updating", "InService"]}
         return {"InferenceComponentArn": _arn("component", InferenceComponentName)}
 
     def sagemaker_DescribeInferenceComponent(self, InferenceComponentName: str) -> Members:
@@ -162,11 +179,15 @@ class FakeAws:
             "InferenceComponentArn": _arn("component", InferenceComponentName),
             "EndpointName": one["EndpointName"],
             "EndpointArn": _arn("endpoint", one["EndpointName"]),
-            "Specification": {"ModelName": one["Specification"]["ModelName"]},
+            "Specification": one["Specification"],
+            "RuntimeConfig": {
+                "DesiredCopyCount": one["RuntimeConfig"]["CopyCount"],
+                "CurrentCopyCount": one["RuntimeConfig"]["CopyCount"],
+            },
             "InferenceComponentStatus": status,
             "CreationTime": THEN,
             "LastModifiedTime": THEN,
-            **({"FailureReason": self.fails} if status == "Failed" else {}),
+            **({"FailureReason": self.fails} if self.fails and status in ("Failed", "InService") else {}),
         }
 
     def sagemaker_DeleteInferenceComponent(self, InferenceComponentName: str) -> Members:
@@ -257,6 +278,11 @@ class FakeAws:
         assert members["ResourceId"] in self.things["target"]
         self.things["policy"][PolicyName] = members
         return {"PolicyARN": f"arn:aws:autoscaling:us-east-1:123456789012:scalingPolicy:1:{PolicyName}"}
+
+    def application_autoscaling_DeleteScalingPolicy(self, PolicyName: str, **_: Any) -> Members:
+        if self.things["policy"].pop(PolicyName, None) is None:
+            raise Refusal("ObjectNotFoundException", f"No scaling policy found for {PolicyName}")
+        return {}
 
     def application_autoscaling_DeregisterScalableTarget(self, ResourceId: str, **_: Any) -> Members:
         if self.things["target"].pop(ResourceId, None) is None:

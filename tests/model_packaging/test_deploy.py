@@ -215,6 +215,66 @@ def test_a_component_is_updated_in_place(fake: FakeAws, aws: Aws) -> None:
     assert [operation for _, operation, _ in fake.calls].count("CreateEndpoint") == 1
 
 
+@pytest.mark.parametrize(
+    "change", [{"instances": 3}, {"limits": InstanceLimits(600, 3600, None)}], ids=["copies", "startup parameters"]
+)
+def test_what_changes_of_a_component_is_changed(fake: FakeAws, aws: Aws, change: dict[str, Any]) -> None:
+    deploy(aws, wanted("component", scaling=None))
+    deploy(aws, wanted("component", scaling=None, **change))
+    component = resources(wanted("component", scaling=None, **change)).component
+    assert component is not None
+    there = fake.things["component"]["chat"]
+    assert all(there[key] == component[key] for key in ("Specification", "RuntimeConfig"))
+    deploy(aws, wanted("component", scaling=None, **change))
+    assert [operation for _, operation, _ in fake.calls].count("UpdateInferenceComponent") == 1
+
+
+def test_scaling_decides_about_the_copies(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("component"))
+    fake.things["component"]["chat"]["RuntimeConfig"] = {"CopyCount": 4}
+    deploy(aws, wanted("component"))
+    assert fake.things["component"]["chat"]["RuntimeConfig"] == {"CopyCount": 4}
+
+
+def test_a_component_that_was_rolled_back_is_no_success(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("component"))
+    fake.fails = "Insufficient capacity"
+    with pytest.raises(DeploymentFailed, match="update of component chat failed: Insufficient capacity"):
+        deploy(aws, wanted("component", model="s3://bucket/models/two"))
+
+
+def test_scaling_that_is_not_asked_for_any_more_ends(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("plain"))
+    plain = fake.state()["things"]
+    deploy(aws, wanted("plain", scaling=ScalingRequest(1, 4, 8.0)))
+    fake.things["endpoint"]["chat"]["count"] = 4  # the load was high
+    told = deploy(aws, wanted("plain"))
+    assert "scaling of endpoint/chat/variant/AllTraffic: deleting" in told
+    assert fake.state()["things"] == plain
+
+
+def test_scaling_that_no_longer_goes_to_zero_keeps_no_wake_alarm(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("component"))
+    assert {"chat-wake", "chat-errors"} <= set(fake.things["alarm"])
+    deploy(aws, wanted("component", scaling=ScalingRequest(1, 4, 16.0), alarms=False))
+    assert set(fake.things["alarm"]) == set()
+    assert set(fake.things["policy"]) == {"chat-concurrency"}
+    deploy(aws, wanted("component", scaling=None))
+    assert (fake.things["target"], fake.things["policy"]) == ({}, {})
+
+
+def test_scaling_and_alarms_of_others_are_left(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("plain"))
+    where = {"ServiceNamespace": "sagemaker", "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
+    fake.application_autoscaling_RegisterScalableTarget(
+        "endpoint/chat/variant/AllTraffic", **where, MinCapacity=1, MaxCapacity=2, Tags={}
+    )
+    fake.cloudwatch_PutMetricAlarm("chat-own", Tags=[])
+    deploy(aws, wanted("plain"))
+    assert set(fake.things["target"]) == {"endpoint/chat/variant/AllTraffic"}
+    assert "chat-own" in fake.things["alarm"]
+
+
 def test_what_somebody_else_made_is_not_touched(fake: FakeAws, aws: Aws) -> None:
     fake.sagemaker_CreateModel("m", [], ExecutionRoleArn=ROLE)
     fake.sagemaker_CreateEndpointConfig("c", [], ProductionVariants=[{"ModelName": "m"}])
@@ -283,7 +343,10 @@ def test_a_wait_ends(fake: FakeAws, aws: Aws) -> None:
     application = Application(aws, resources(wanted("plain")), lambda line: None, pace(longest=2))
     fake.sagemaker_CreateEndpoint = lambda EndpointName, EndpointConfigName, Tags: {  # type: ignore[method-assign]
         "EndpointArn": fake._add(
-            "endpoint", EndpointName, {"EndpointConfigName": EndpointConfigName, "moves": ["Creating"]}, Tags
+            "endpoint",
+            EndpointName,
+            {"EndpointConfigName": EndpointConfigName, "count": 1, "moves": ["Creating"]},
+            Tags,
         )
     }
     with pytest.raises(StillGoing, match="Run the same command again"):

@@ -12,6 +12,8 @@ from typing import Any
 from model_packaging.deployment.definition.request import DeploymentRequest
 
 Members = dict[str, Any]
+# How the names of the policy and of the alarm that start the first copy end.
+FROM_ZERO, WAKE = "from-zero", "wake"
 # A Neuron instance needs minutes to start. So scale out at once, and scale in after ten minutes without need.
 SCALE_IN_COOLDOWN, SCALE_OUT_COOLDOWN = 600, 60
 
@@ -59,7 +61,7 @@ def scaling_calls(request: DeploymentRequest, variant: str, tag: str) -> Scaling
         return ScalingCalls(target, policy, None, None)
     from_zero = {
         **where,
-        "PolicyName": f"{request.name}-from-zero",
+        "PolicyName": f"{request.name}-{FROM_ZERO}",
         "PolicyType": "StepScaling",
         "StepScalingPolicyConfiguration": {
             "AdjustmentType": "ChangeInCapacity",
@@ -91,7 +93,7 @@ def _wake(request: DeploymentRequest) -> Members:
     queued = ("HasBacklogWithoutCapacity", "EndpointName")
     metric, dimension = queued if request.async_output else refused
     return {
-        "AlarmName": f"{request.name}-wake",
+        "AlarmName": f"{request.name}-{WAKE}",
         "AlarmDescription": "Requests arrived while there was no copy: start one.",
         "Namespace": "AWS/SageMaker",
         "MetricName": metric,
