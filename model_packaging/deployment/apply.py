@@ -73,7 +73,7 @@ class Application:
                 return
         about = self._usable(endpoint, about)
         if about is not None:
-            Removal(self._aws, desired.name).leftovers(desired, self._tell)
+            Removal(self._aws, desired.name).remove_outdated(desired, self._tell)
         if about is None:
             self._create(endpoint, desired.endpoint)
         elif about["EndpointConfigName"] != desired.config["EndpointConfigName"]:

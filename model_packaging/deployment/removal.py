@@ -71,7 +71,7 @@ class Removal:
                 unless_missing(delete, **{member: name})
         return as_lines(there)
 
-    def leftovers(self, desired: Resources, tell: Tell) -> None:
+    def remove_outdated(self, desired: Resources, tell: Tell) -> None:
         """Deletes the scaling and the alarms of earlier runs that are not desired any more."""
         scaling = desired.scaling
         for target in self._targets():
