@@ -350,6 +350,7 @@ def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package:
     shared = sizes_of(package, saved, "inf2")
     assert (shared.compiles, shared.may_restore) == (True, True)  # it may be another model's
     assert not sizes_of(package, EndpointConfig(artifact_store=store, on_miss="fail"), "inf2").compiles
+    assert sizes_of(package, EndpointConfig(artifact_store="s3://another-accounts/store"), "inf2").may_restore
     assert not sizes_of(None, EndpointConfig(model=package, artifact_store=f"{package}artifacts"), "inf2").compiles
     assert sizes_of(None, EndpointConfig(model=package), "inf2").fetched > 5_000_000
 

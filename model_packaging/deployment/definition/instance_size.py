@@ -7,6 +7,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.storage.storage_errors import ArtifactError
 from model_packaging.deployment.definition.limits import Sizes
 from model_packaging.package.assembly import COMPILED, STORE
 from model_packaging.package.sources import items
@@ -54,13 +55,15 @@ def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) 
 
 
 def _filled(store: str) -> bool:
-    """Whether a store has an entry, of any model, as far as it can be listed from here."""
+    """Whether a store has an entry, of any model. One that cannot be listed from here may have one."""
     if not store.startswith("s3://"):
         return bool(store)
     try:
         return bool(items(f"{store.rstrip('/')}/{MANIFESTS}graph", "ENDPOINT_ARTIFACT_STORE"))
     except SettingError:
         return False
+    except ArtifactError:
+        return True
 
 
 def _object(uri: str) -> int:
