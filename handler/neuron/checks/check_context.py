@@ -68,6 +68,8 @@ class CheckContext:
         """The name by which the user set a NeuronConfig key, as a field or raw."""
         if name in self.draft.raw:
             return self.config.raw_key(name)
+        if name in (self.config.text_neuron_config or {}):
+            return f"{self.config.setting('text_neuron_config')}.{name}"
         named = field_of_native_key() if self.line.keys is ConfigKeys.NATIVE else field_of_key()
         field = named.get(name, name)
         return self.config.setting(field) or "neuron_config"

@@ -129,7 +129,7 @@ def _world(context: CheckContext, count: int) -> Iterator[Finding]:
     values, degrees = context.values, ("tp_degree", "pp_degree", "ep_degree")
     world = values.number("world_size") or prod(values.degree(key) for key in degrees)
     if world > count:
-        key = next(key for key in ("world_size", "pp_degree", "ep_degree") if values.number(key) > 1)
+        key = next((key for key in ("world_size", "pp_degree", "ep_degree") if values.number(key) > 1), "tp_degree")
         why = f"all ranks together are {world}, and there are {count} logical cores"
         yield error("too-many-cores", context.key(key), why, "Lower it, or use a larger instance.")
 

@@ -575,6 +575,12 @@ def test_engines_that_need_more_cores_than_there_are_do_not_start() -> None:
     assert "too-many-cores" not in {finding.code for finding in two.findings}
 
 
+def test_a_text_model_over_more_cores_than_there_are_does_not_start() -> None:
+    text = {"tp_degree": 128}
+    result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN2, text_neuron_config=text)
+    assert found(result, "too-many-cores").setting == "text_neuron_config.tp_degree"
+
+
 def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
     odd = {"decode_context_parallel_size": 3}
     result = outcome("nxdi-0.16", tensor_parallel_size=32, engine_args=odd, facts=llama())
