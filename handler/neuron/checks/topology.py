@@ -7,7 +7,7 @@ worker/neuron_worker.py (a world of one process); vLLM 0.16, vllm/v1/executor/mu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Final
 
@@ -20,6 +20,7 @@ from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.neuron_config.config_values import ConfigValues
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
 VISIBLE: Final = "NEURON_RT_VISIBLE_CORES"
@@ -94,7 +95,10 @@ def cores(context: CheckContext) -> Iterator[Finding]:
         count = _cores(context.instance, lnc)
         nodes = context.draft.number("nnodes") or context.config.nodes or 1
         if count is not None and context.nxd and degree <= count * nodes:
-            yield from _world(context, count * nodes)
+            yield from _world(context.values, count * nodes, context.key)
+            if context.vision is not None:
+                vision = context.setting("vision_neuron_config")
+                yield from _world(context.vision, count * nodes, lambda key: f"{vision}.{key}")
         engines = context.draft.number("data_parallel_size") or 1
         alone = nodes == 1 and "data_parallel_address" not in context.draft.args
         if count is not None and alone and degree <= count < degree * engines:
@@ -124,14 +128,17 @@ def divided_heads(context: CheckContext) -> Iterator[Finding]:
     yield info("padded-heads", setting, why, f"Use a degree that divides {heads}: it needs less memory and time.")
 
 
-def _world(context: CheckContext, count: int) -> Iterator[Finding]:
-    """All ranks together (NxDI 0.10, models/config.py:381)."""
-    values, degrees = context.values, ("tp_degree", "pp_degree", "ep_degree")
+def _world(values: ConfigValues, count: int, named: Callable[[str], str]) -> Iterator[Finding]:
+    """All ranks together (NxDI 0.10, models/config.py:381).
+
+    :param named: the name by which the user set a key.
+    """
+    degrees = ("tp_degree", "pp_degree", "ep_degree")
     world = values.number("world_size") or prod(values.degree(key) for key in degrees)
     if world > count:
         key = next((key for key in ("world_size", "pp_degree", "ep_degree") if values.number(key) > 1), "tp_degree")
         why = f"all ranks together are {world}, and there are {count} logical cores"
-        yield error("too-many-cores", context.key(key), why, "Lower it, or use a larger instance.")
+        yield error("too-many-cores", named(key), why, "Lower it, or use a larger instance.")
 
 
 def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:

@@ -183,16 +183,18 @@ def pin_grammar_backend(draft: PlanDraft) -> None:
 
 
 def agree(draft: PlanDraft, name: str) -> None:
-    """Makes an engine argument agree with the NeuronConfig key that repeats it.
+    """Makes an engine argument agree with the NeuronConfig key that repeats it, of a multimodal model its text model's.
 
     If the argument is not set, it takes the key's value. It is an error if they differ: vLLM would schedule for one
     value, and the graph would be compiled for the other.
     """
     key = nxd_key(name)
-    raw, argument = draft.raw.get(key), draft.args.get(name)
+    text, argument = draft.config.text_neuron_config or {}, draft.args.get(name)
+    raw, setting = draft.raw.get(key), draft.config.raw_key(key)
+    if raw is None:
+        raw, setting = text.get(key), f"{draft.config.setting('text_neuron_config')}.{key}"
     if raw is None:
         return
-    setting = draft.config.raw_key(key)
     if argument is None and type(raw) in (int, str, bool):
         draft.args[name] = raw
         why = f"NeuronConfig's {key} and vLLM's {name} must agree; the plan sets {name} to {raw}"

@@ -10,7 +10,7 @@ from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
 from handler.config.vllm_verdicts import rejections
 from handler.neuron.planning.planner import make_plan
-from tests.handler.neuron.neuron_plans import TRN1, TRN2, found, llama, outcome
+from tests.handler.neuron.neuron_plans import TRN1, TRN2, found, llama, outcome, planned
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}
@@ -494,6 +494,18 @@ def test_a_plain_setting_and_the_raw_override_may_not_differ(
     assert any(all(name.lower() in text for name in names) for text in said), result.errors
 
 
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [("batch_size", "max_num_seqs"), ("seq_len", "max_model_len"), ("tp_degree", "tensor_parallel_size")],
+)
+def test_the_arguments_take_the_text_models_values_and_may_not_differ(key: str, field: str) -> None:
+    plan = planned("nxdi-0.16", instance=TRN2, text_neuron_config={key: 8})
+    assert plan.engine_args[field] == 8
+    other: dict[str, Any] = {field: 16}
+    result = outcome("nxdi-0.16", instance=TRN2, text_neuron_config={key: 8}, **other)
+    assert found(result, "conflicting-settings").setting == f"text_neuron_config.{key}"
+
+
 def test_clean_settings_give_no_warning() -> None:
     result = outcome(
         "nxdi-0.16", max_num_seqs=8, max_model_len=4096, tensor_parallel_size=32, facts=llama(), instance=TRN1
@@ -579,6 +591,12 @@ def test_a_text_model_over_more_cores_than_there_are_does_not_start() -> None:
     text = {"tp_degree": 128}
     result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN2, text_neuron_config=text)
     assert found(result, "too-many-cores").setting == "text_neuron_config.tp_degree"
+
+
+def test_a_vision_model_over_more_cores_than_there_are_does_not_start() -> None:
+    vision = {"tp_degree": 128}
+    result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN2, vision_neuron_config=vision)
+    assert found(result, "too-many-cores").setting == "vision_neuron_config.tp_degree"
 
 
 def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
