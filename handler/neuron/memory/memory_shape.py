@@ -16,6 +16,8 @@ from handler.neuron.neuron_config.model_rules import generated_buckets
 # The native plugin's own block size, in tokens.
 NATIVE_BLOCK: Final = 32
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+# The start of safetensors' data types of one byte.
+NARROW: Final = ("F8", "I8", "U8")
 
 # vLLM 0.24's share of the device's memory (config/cache.py), and the native plugin's variables with their defaults.
 UTILIZATION: Final = 0.92
@@ -117,7 +119,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         cache_tokens=_cache_tokens(config, length, sequences + _spare_sequences(raw, attention_dp)),
         width=width,
         cache_width=1.0 if _fp8_cache(config, raw) else width,
-        quantized=_is_quantized(config.quantization) or raw.get("quantized") is True or _mlp_quantized(config, raw),
+        quantized=_quantized_by_native(config, raw, facts) if native else _quantized_by_nxd(config, raw),
         unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
         sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
@@ -148,10 +150,24 @@ def _fraction(text: str | None, default: float) -> float:
         return default
 
 
-def _mlp_quantized(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
-    """These two convert all linear layers, without `quantized` too (NxDI 0.10, models/model_wrapper.py:1477)."""
+def _quantized_by_nxd(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    """The last two convert all linear layers, without `quantized` too (NxDI 0.10, models/model_wrapper.py:1477)."""
     kernel = config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")
-    return bool(kernel or raw.get("activation_quantization_type"))
+    by_setting = config.quantization is not None or raw.get("quantized") is True
+    return bool(by_setting or kernel or raw.get("activation_quantization_type"))
+
+
+def _quantized_by_native(config: EndpointConfig, raw: Mapping[str, Json], facts: ModelFacts) -> bool:
+    """The plugin converts weights to MXFP, and to bfloat16. Otherwise they are as the checkpoint stores them.
+
+    The plan has the weights of gpt-oss converted to bfloat16.
+    """
+    asked = str(raw.get("quantization") or config.quantization or "").lower()
+    if asked.startswith(("mx", "bf16", "bfloat16")):
+        return asked.startswith("mx")
+    # A checkpoint may quantize its KV cache alone.
+    stored = not facts.dtypes or any(dtype.startswith(NARROW) for dtype in facts.dtypes)
+    return facts.quantized and stored and facts.model_type != "gpt_oss"
 
 
 def _fp8_cache(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
@@ -169,11 +185,6 @@ def _spare_sequences(raw: Mapping[str, Json], attention_dp: int) -> int:
 
 def _in_blocks(config: EndpointConfig) -> bool:
     return bool(config.enable_prefix_caching or config.enable_chunked_prefill)
-
-
-def _is_quantized(quantization: str | None) -> bool:
-    """Whether the weights get smaller. The native plugin's bf16 says that they do not."""
-    return quantization is not None and not quantization.lower().startswith(("bf16", "bfloat16"))
 
 
 def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:

@@ -134,10 +134,13 @@ def _spell_keys(draft: PlanDraft) -> None:
     if quantization.startswith(("mx", "bf16", "bfloat16")):
         keys[QUANTIZATION] = ("quantization", quantization.replace("bfloat", "bf"))
     elif quantization:
+        code = "quantization-from-checkpoint"
         why = "the native plugin reads FP8 from the checkpoint's own quantization_config, not from a setting"
-        draft.inform(
-            "quantization-from-checkpoint", draft.config.setting("quantization"), why, "Use an FP8 checkpoint."
-        )
+        if draft.facts is not None and not draft.facts.quantized:
+            why += "; this checkpoint has none, and its weights are not quantized"
+            draft.warn(code, "quantization", why, "Use an FP8 checkpoint, or remove it.")
+        else:
+            draft.inform(code, draft.config.setting("quantization"), why, "Use an FP8 checkpoint.")
     if config.text_neuron_config is not None:
         for name, value in config.text_neuron_config.items():
             keys[name] = ("text_neuron_config", value)

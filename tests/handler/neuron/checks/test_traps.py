@@ -65,7 +65,7 @@ TRAPS: dict[str, Trap] = {
         ERROR,
         "XLA_HANDLE_SPECIAL_SCALAR",
     ),
-    "quantization-from-checkpoint": ("native-0.24", {"quantization": "fp8"}, INFO, "quantization"),
+    "quantization-from-checkpoint": ("native-0.24", {"quantization": "fp8"}, WARNING, "quantization"),
     # Sampling.
     "global-topk-unused": ("nxdi-0.16", {"global_topk": 64, "on_device_sampling": False}, WARNING, "global_topk"),
     "sampling-variable": ("nxdi-0.16", {"neuron_env": {SAMPLING: "1"}}, WARNING, SAMPLING),
@@ -268,6 +268,12 @@ def test_a_trap_is_found_with_a_fix_that_works(code: str) -> None:
     assert finding.why
     assert finding.fix
     assert (result.plan is None) is bool(result.errors)
+
+
+def test_fp8_of_a_checkpoint_that_has_it_is_nothing_to_warn_of() -> None:
+    fp8 = llama(config={"quantization_config": {"quant_method": "modelopt"}})
+    result = outcome("native-0.29", quantization="fp8", facts=fp8)
+    assert found(result, "quantization-from-checkpoint").severity is INFO
 
 
 # Settings that are rejected when they are read, before there is a plan.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,6 +84,33 @@ def test_fp8_weights_take_a_byte_where_they_are_converted() -> None:
     kept = ("self_attn", "layers.0.mlp", "layers.125.mlp", "lm_head")
     partly = part(of(LLAMA_405B, "trn2.48xlarge", quantization="fp8", modules_to_not_convert=kept, **common), "weights")
     assert plain - partly == mlp // 126 * 124
+
+
+@pytest.mark.parametrize(
+    ("asked", "checkpoint", "dtypes", "bytes_each"),
+    [
+        (None, None, {}, 2),
+        ("fp8", None, {}, 2),  # the plan has no key for it: the checkpoint decides
+        (None, "modelopt", {}, 1),
+        (None, "modelopt", {"BF16": 1, "F8_E4M3": 1}, 1),
+        (None, "modelopt", {"BF16": 1}, 2),  # its KV cache alone
+        ("mxfp8", None, {}, 1),
+        ("bf16", "modelopt", {}, 2),
+    ],
+)
+def test_on_the_native_lines_the_checkpoint_quantizes(
+    asked: str | None, checkpoint: str | None, dtypes: dict[str, int], bytes_each: int
+) -> None:
+    own: dict[str, Any] = {"quantization_config": {"quant_method": checkpoint}} if checkpoint else {}
+    facts = replace(facts_from({**MODELS[LLAMA_405B]["config"], **own}, "m", False), dtypes=dtypes)
+    config = EndpointConfig(
+        line="native-0.29", quantization=asked, tensor_parallel_size=32, max_model_len=2048, max_num_seqs=1
+    )
+    estimated = estimate(facts, config, find("trn2.48xlarge"))
+    assert estimated is not None
+    linear = 126 * (2 * 16384 * 512 + 2 * 16384 * 128 + 3 * 16384 * 1664)
+    assert part(estimated, "weights") // linear == bytes_each
+    assert (estimated.verdict is Verdict.DOES_NOT_FIT) is (bytes_each == 2)
 
 
 def test_an_fp8_cache_takes_half() -> None:
