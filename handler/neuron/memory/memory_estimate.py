@@ -146,12 +146,13 @@ def measure(
     if shape.paged is not None:
         single = replace(shape, cache_tokens=-(-shape.length // NATIVE_BLOCK) * NATIVE_BLOCK)
         sequence = cache_bytes(facts, single) + (cache_bytes(draft, single) if draft else 0)
-        fixed = sequence * shape.paged.fixed // max(single.cache_tokens, 1)
-        cache = shape.paged.budget(core_memory(instance, shape.lnc), weights + draft_weights)
-        refused = _refused(shape, sequence, fixed, cache)
-        capacity, draft_cache = fixed or cache, 0
+        fixed = sequence * shape.fixed_tokens // max(single.cache_tokens, 1)
+        memory, all_weights = core_memory(instance, shape.lnc), weights + draft_weights
+        budget = shape.paged.budget(memory, all_weights)
+        refused = _refused(shape, sequence, fixed, budget, memory - all_weights)
+        capacity, draft_cache = fixed or budget, 0
         paged = min(capacity // sequence, shape.sequences) if sequence else shape.sequences
-        cache = min(capacity, sequence * shape.sequences)
+        cache = fixed or min(budget, sequence * shape.sequences)
     tensors = weights + cache + draft_weights + draft_cache
     layers = facts.layers + (draft.layers if draft else 0)
     parts = (
@@ -180,11 +181,16 @@ def measure(
     )
 
 
-def _refused(shape: MemoryShape, sequence: int, fixed: int, budget: int) -> str:
-    """Why the plugin, or vLLM over it, does not start (vllm/v1/core/kv_cache_utils.py); "" if it does."""
+def _refused(shape: MemoryShape, sequence: int, fixed: int, budget: int, left: int) -> str:
+    """Why the plugin, or vLLM over it, does not start (vllm/v1/core/kv_cache_utils.py); "" if it does.
+
+    :param left: what the weights leave of a core's memory. vLLM allocates a fixed number of blocks whatever it is.
+    """
     if shape.paged is not None and budget < shape.paged.minimum:
         least = shape.paged.minimum / GIB
         return f"the weights leave {budget / GIB:.2f} GiB for the KV cache, and the plugin wants {least:.2f} at least"
+    if fixed > left:
+        return f"the number of blocks takes {fixed / GIB:.2f} GiB of KV cache, and the weights leave {left / GIB:.2f}"
     if sequence > (fixed or budget):
         have = (fixed or budget) / GIB
         return (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from handler.config.finding import Finding, Severity
 from handler.neuron.checkpoint.model_facts import ModelFacts
@@ -11,6 +12,7 @@ from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_d
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, measure
 from handler.neuron.memory.memory_shape import CAP_VARIABLE
 
+BLOCKS: Final = "num_gpu_blocks_override"
 SEVERITIES = {
     Verdict.FITS: ("memory-estimate", Severity.INFO),
     Verdict.TIGHT: ("memory-tight", Severity.WARNING),
@@ -19,9 +21,15 @@ SEVERITIES = {
 
 
 def memory_findings(
-    estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None = None, setting: str = "tensor_parallel_size"
+    estimate: MemoryEstimate,
+    facts: ModelFacts,
+    draft: ModelFacts | None = None,
+    named: Callable[[str], str] = str,
 ) -> tuple[Finding, ...]:
-    """A finding about device memory, and one about host memory if loading may need more than there is."""
+    """A finding about device memory, and one about host memory if loading may need more than there is.
+
+    :param named: the name by which the user set a field.
+    """
     code, severity = SEVERITIES[estimate.verdict]
     parts = ", ".join(f"{part.name} {part.size / GIB:.1f}" for part in estimate.parts if part.size >= GIB // 20)
     shape = estimate.shape
@@ -34,7 +42,9 @@ def memory_findings(
         f"{estimate.total / GIB:.1f} GiB ({estimate.total / estimate.available:.0%}): {parts}"
     )
     notes = "".join(f"; {note}" for note in (estimate.refused, *estimate.notes) if note)
-    fix = "Nothing to do." if estimate.verdict is Verdict.FITS else _fix(estimate, facts, draft)
+    blocks, fits = named(BLOCKS), estimate.verdict is Verdict.FITS
+    fix = "Nothing to do." if fits else _fix(estimate, facts, draft, blocks)
+    setting = blocks if shape.fixed_tokens and not fits else named("tensor_parallel_size")
     findings = [Finding(code, severity, setting, why + notes, fix)]
     if not estimate.refused and (estimate.paged_sequences or shape.sequences) < shape.sequences:
         findings.append(_capped_finding(estimate))
@@ -62,7 +72,9 @@ def _host_finding(estimate: MemoryEstimate) -> Finding:
     return Finding("host-memory", Severity.WARNING, "save_sharded_checkpoint", why, fix)
 
 
-def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) -> str:
+def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None, blocks: str) -> str:
+    if estimate.shape.fixed_tokens:
+        return _without_blocks(estimate, facts, draft, blocks)
     for change, changed in _changes(estimate, facts):
         after = measure(facts, changed.shape, changed.instance, draft)
         if after is not None and after.verdict is Verdict.FITS:
@@ -70,6 +82,16 @@ def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) 
     if estimate.paged_sequences is not None:
         return f"Use more cores or a shorter max_model_len, or change gpu_memory_utilization or {CAP_VARIABLE}."
     return "Use a smaller or a quantized model: this one fits on no instance that SageMaker hosts."
+
+
+def _without_blocks(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None, blocks: str) -> str:
+    """Without the number of blocks, the sequences decide the cache."""
+    shape = estimate.shape
+    sized = replace(estimate, shape=replace(shape, fixed_tokens=0, cache_tokens=shape.length * shape.sequences))
+    after = measure(facts, sized.shape, sized.instance, draft)
+    if after is not None and after.verdict is Verdict.FITS:
+        return f"Remove {blocks}: that takes about {after.total / GIB:.1f} of {after.available / GIB:.0f} GiB."
+    return f"Remove {blocks}. {_fix(sized, facts, draft, blocks)}"
 
 
 def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str, MemoryEstimate]]:

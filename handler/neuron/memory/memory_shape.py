@@ -10,6 +10,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts, number
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
+from handler.neuron.lines.blocks import DEFAULT_BLOCK
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length
 from handler.neuron.neuron_config.model_rules import generated_buckets
 
@@ -35,13 +36,11 @@ class PagedCache:
     :param utilization: the share of a core's memory that vLLM may use.
     :param cap: the largest share of that for the cache.
     :param minimum: bytes; with less the plugin does not start.
-    :param fixed: `num_gpu_blocks_override` in tokens, which replaces the budget; 0 if it is not given.
     """
 
     utilization: float
     cap: float
     minimum: int
-    fixed: int = 0
 
     def budget(self, memory: int, weights: int) -> int:
         """The bytes of the cache on a core with so many bytes of memory and of weights."""
@@ -59,6 +58,8 @@ class MemoryShape:
     :param graphs: the number of compiled graphs: context and token buckets.
     :param quantized: linear layers take one byte for each parameter, except those in `unquantized`.
     :param cache_tokens: the tokens, of all sequences, that one rank's KV cache can hold.
+    :param fixed_tokens: `num_gpu_blocks_override` in tokens. The cache then holds as many, whatever the sequences need;
+        0 if it is not given.
     :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
     :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
     :param stages: pipeline stages. Each holds its share of the layers.
@@ -84,6 +85,7 @@ class MemoryShape:
     graphs: int
     mlp_kernel: bool = False
     blocks: bool = False
+    fixed_tokens: int = 0
     stages: int = 1
     flash_decoding: bool = False
     paged: PagedCache | None = None
@@ -107,6 +109,8 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     context_parallel = number(raw, "cp_degree") or 1
     attention_dp = number(raw, "attention_dp_degree") or 1
     sharded = dict.fromkeys((max(degree // context_parallel, 1), max(degree // attention_dp, 1)))
+    blocks = native or _in_blocks(config, raw)
+    fixed = _fixed_tokens(config, raw, NATIVE_BLOCK if native else DEFAULT_BLOCK) if blocks else 0
     return MemoryShape(
         degree=degree,
         lnc=lnc,
@@ -116,7 +120,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         context_batch=number(raw, "ctx_batch_size") or config.ctx_batch_size or 1,
         length=length,
         sequences=sequences,
-        cache_tokens=_cache_tokens(config, length, sequences + _spare_sequences(raw, attention_dp)),
+        cache_tokens=fixed or length * (sequences + _spare_sequences(raw, attention_dp)),
         width=width,
         cache_width=1.0 if _fp8_cache(config, raw) else width,
         quantized=_quantized_by_native(config, raw, facts) if native else _quantized_by_nxd(config, raw),
@@ -125,7 +129,8 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
         graphs=_graphs(config, raw, context, length),
         mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
-        blocks=native or _in_blocks(config),
+        blocks=blocks,
+        fixed_tokens=fixed,
         stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
         flash_decoding=raw.get("flash_decoding_enabled") is True,
         paged=_paged_cache(config) if native else None,
@@ -138,7 +143,6 @@ def _paged_cache(config: EndpointConfig) -> PagedCache:
         float(share) if isinstance(share, int | float) else UTILIZATION,
         _fraction(config.neuron_env.get(CAP_VARIABLE), CAP),
         int(_fraction(config.neuron_env.get(MINIMUM_VARIABLE), MINIMUM_GIB) * GIB),
-        (config.num_gpu_blocks_override or 0) * (config.block_size or NATIVE_BLOCK),
     )
 
 
@@ -183,15 +187,15 @@ def _spare_sequences(raw: Mapping[str, Json], attention_dp: int) -> int:
     return attention_dp if attention_dp > 1 and not skips else 0
 
 
-def _in_blocks(config: EndpointConfig) -> bool:
-    return bool(config.enable_prefix_caching or config.enable_chunked_prefill)
+def _in_blocks(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    by_key = raw.get("is_prefix_caching") or raw.get("is_block_kv_layout") or raw.get("chunked_prefill_config")
+    return bool(config.enable_prefix_caching or config.enable_chunked_prefill or by_key)
 
 
-def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:
-    """Tokens in the cache: the configured blocks (prefix caching, chunked prefill), else all sequences in full."""
-    if _in_blocks(config) and config.num_gpu_blocks_override and config.block_size:
-        return config.num_gpu_blocks_override * config.block_size
-    return length * sequences
+def _fixed_tokens(config: EndpointConfig, raw: Mapping[str, Json], default_block: int) -> int:
+    """The tokens in the user's number of blocks: vLLM and the plugins allocate all of them."""
+    blocks = config.num_gpu_blocks_override or number(raw, "pa_num_blocks")
+    return max(blocks, 0) * max(config.block_size or number(raw, "pa_block_size") or default_block, 1)
 
 
 def _flash(lnc: int, context: int) -> bool:

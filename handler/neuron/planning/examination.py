@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from handler.config.config_findings import config_findings
 from handler.config.config_rows import secrets
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.fields import nxd_key
 from handler.config.finding import Finding, Severity
 from handler.config.problems import each
 from handler.config.secret_values import mask
@@ -172,7 +174,15 @@ def _memory(
     memory = estimate(facts, config, instance, draft=draft)
     if memory is None:
         return None, ()
-    return memory.document(), memory_findings(memory, facts, draft, config.setting("tensor_parallel_size"))
+    return memory.document(), memory_findings(memory, facts, draft, partial(_named, config))
+
+
+def _named(config: EndpointConfig, field: str) -> str:
+    """The name by which the user set a field that a NeuronConfig key repeats, or that key."""
+    key = nxd_key(field)
+    return (
+        config.raw_key(key) if getattr(config, field) is None and key in config.neuron_config else config.setting(field)
+    )
 
 
 def _invalid(error: SettingError) -> Finding:

@@ -81,3 +81,36 @@ def test_a_host_that_cannot_load_it_is_a_finding_of_its_own() -> None:
     assert (host.code, host.severity) == ("host-memory", Severity.WARNING)
     assert "16 GiB of host memory" in host.why
     assert len(findings(LLAMA_8B, "inf2.8xlarge", tensor_parallel_size=2, max_model_len=2048, max_num_seqs=1)) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"enable_prefix_caching": True, "num_gpu_blocks_override": 200_000},
+        {"neuron_config": {"is_prefix_caching": True, "is_block_kv_layout": True, "pa_num_blocks": 200_000}},
+        {"line": "native-0.29", "num_gpu_blocks_override": 2_000_000},
+        {"line": "native-0.29", "num_gpu_blocks_override": 64},
+    ],
+)
+def test_a_number_of_blocks_is_allocated_whole_and_named(given: dict[str, Any]) -> None:
+    """A block of the plan's size: 32 tokens of 16 KiB each."""
+    instance = "trn2.48xlarge" if "line" in given else "inf2.24xlarge"
+    found = findings(LLAMA_8B, instance, tensor_parallel_size=8, max_model_len=4096, max_num_seqs=4, **given)[0]
+    assert found.code == "memory-does-not-fit"
+    assert found.setting == "num_gpu_blocks_override"
+    assert found.fix.startswith("Remove num_gpu_blocks_override: that takes about ")
+
+
+def test_blocks_that_fit_are_counted_whole() -> None:
+    """4096 blocks of 32 tokens take 2 GiB, four times what the sequences need."""
+    shape: dict[str, Any] = {"tensor_parallel_size": 8, "max_model_len": 4096, "max_num_seqs": 8}
+    found = findings(LLAMA_8B, "trn2.48xlarge", line="native-0.29", num_gpu_blocks_override=4096, **shape)[0]
+    assert found.code == "memory-estimate"
+    assert "KV cache 2.0" in found.why
+
+
+def test_without_the_blocks_a_model_that_is_too_large_needs_more_still() -> None:
+    shape: dict[str, Any] = {"tensor_parallel_size": 8, "max_model_len": 4096, "max_num_seqs": 4}
+    blocks: dict[str, Any] = {"enable_prefix_caching": True, "num_gpu_blocks_override": 200_000}
+    found = findings(LLAMA_70B, "trn1.32xlarge", **shape, **blocks)[0]
+    assert found.fix.startswith("Remove num_gpu_blocks_override. Set tensor_parallel_size to 32: that takes about ")
