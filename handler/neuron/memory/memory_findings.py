@@ -9,8 +9,11 @@ from typing import Final
 from handler.config.finding import Finding, Severity
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_degree, degrees
+from handler.neuron.lines.native.native_lines import PLATFORMS
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, measure
 from handler.neuron.memory.memory_shape import CAP_VARIABLE
+from handler.neuron.neuron_config.config_values import ConfigValues
+from handler.neuron.neuron_config.model_rules import mixtral_width
 
 BLOCKS: Final = "num_gpu_blocks_override"
 SEVERITIES = {
@@ -81,7 +84,7 @@ def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None, 
             return f"{change}: that takes about {after.total / GIB:.1f} of {after.available / GIB:.0f} GiB."
     if estimate.paged_sequences is not None:
         return f"Use more cores or a shorter max_model_len, or change gpu_memory_utilization or {CAP_VARIABLE}."
-    return "Use a smaller or a quantized model: this one fits on no instance that SageMaker hosts."
+    return "Use a smaller or a quantized model: no other degree, length or hosted instance that was tried holds it."
 
 
 def _without_blocks(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None, blocks: str) -> str:
@@ -98,7 +101,7 @@ def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str,
     """Changes, from the smallest to the largest loss, each with an estimate that has the changed shape."""
     shape = estimate.shape
     for degree in degrees(estimate.instance, shape.lnc):
-        if degree > shape.degree:
+        if degree > shape.degree and _divides(estimate, facts, degree):
             yield f"Set tensor_parallel_size to {degree}", _with_degree(estimate, degree)
     sequences = shape.sequences
     while sequences > 1:
@@ -112,10 +115,20 @@ def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str,
         changed = replace(shape, length=length, context=min(shape.context, length), cache_tokens=length, sequences=1)
         yield f"Lower max_model_len to {length} and max_num_seqs to 1", replace(estimate, shape=changed)
     for instance in sorted(INSTANCES, key=lambda other: other.hbm_gib):
-        if instance.hosting and instance.hbm_gib > estimate.instance.hbm_gib:
-            degree = default_degree(instance, facts.heads, facts.weight_bytes)
+        runs = shape.paged is None or instance.platform in PLATFORMS
+        if instance.hosting and runs and instance.hbm_gib > estimate.instance.hbm_gib:
             moved = replace(estimate, instance=instance, shape=replace(shape, lnc=instance.lnc[0]))
-            yield f"Use ml.{instance.name} with tensor_parallel_size {degree}", _with_degree(moved, degree)
+            least = default_degree(instance, facts.heads, facts.weight_bytes)
+            for degree in degrees(instance):
+                if degree >= least and _divides(estimate, facts, degree):
+                    yield f"Use ml.{instance.name} with tensor_parallel_size {degree}", _with_degree(moved, degree)
+
+
+def _divides(estimate: MemoryEstimate, facts: ModelFacts, degree: int) -> bool:
+    """Whether the model can have the degree: `check` rejects others."""
+    if estimate.shape.paged is not None:
+        return facts.heads % degree == 0
+    return mixtral_width(ConfigValues({"tp_degree": degree}, facts.config)) is None
 
 
 def _with_degree(estimate: MemoryEstimate, degree: int) -> MemoryEstimate:

@@ -6,10 +6,11 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
+from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.memory.memory_estimate import estimate
 from handler.neuron.memory.memory_findings import memory_findings
-from tests.handler.neuron.published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, published
+from tests.handler.neuron.published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, published
 
 
 def findings(model: str, instance: str, **given: Any) -> tuple[Finding, ...]:
@@ -73,7 +74,36 @@ def test_a_model_that_is_too_large_gets_an_instance_that_holds_it() -> None:
 def test_a_model_that_fits_on_no_instance_is_reported() -> None:
     found = findings(LLAMA_405B, "trn2.48xlarge", dtype="float32", max_model_len=131072, max_num_seqs=1)[0]
     assert found.severity is Severity.ERROR
-    assert "on no instance" in found.fix
+    assert "no other degree" in found.fix
+
+
+MIXTRAL_8X7B: dict[str, Any] = MODELS["mistralai/Mixtral-8x7B-Instruct-v0.1"]["config"]
+MIXTRAL_8X22B = {**MIXTRAL_8X7B, "hidden_size": 6144, "intermediate_size": 16384, "num_attention_heads": 48}
+MIXTRAL_8X22B["num_hidden_layers"] = 56
+QWEN_14B = {**MODELS["Qwen/Qwen3-32B"]["config"], "num_hidden_layers": 40, "num_attention_heads": 40}
+NATIVE = {"line": "native-0.29", "tensor_parallel_size": 8}
+LITTLE = {"max_model_len": 40960, "engine_args": {"gpu_memory_utilization": 0.2}}
+
+
+@pytest.mark.parametrize(
+    ("model", "instance", "given", "fix"),
+    [
+        # 24 does not divide the width.
+        (MIXTRAL_8X7B, "inf2.48xlarge", {"max_num_seqs": 64, "tensor_parallel_size": 8}, "Lower max_num_seqs to "),
+        (MIXTRAL_8X22B, "inf2.48xlarge", {}, "Use ml.trn2.48xlarge with tensor_parallel_size 32"),
+        (MIXTRAL_8X22B, "trn1.32xlarge", {"max_num_seqs": 32}, "Use ml.trn2.48xlarge with tensor_parallel_size 32"),
+        # 16 and more do not divide the 40 heads.
+        (QWEN_14B, "trn2.48xlarge", {**NATIVE, **LITTLE}, "Use more cores or a shorter"),
+    ],
+)
+def test_the_change_is_one_that_the_model_can_have(
+    model: dict[str, Any], instance: str, given: dict[str, Any], fix: str
+) -> None:
+    facts, shape = facts_from(model, "m", False), {"max_model_len": 4096, "max_num_seqs": 32, **given}
+    estimated = estimate(facts, EndpointConfig(model="m", **shape), find(instance))
+    assert estimated is not None
+    found = memory_findings(estimated, facts)[0]
+    assert found.fix.startswith(fix)
 
 
 def test_a_host_that_cannot_load_it_is_a_finding_of_its_own() -> None:
