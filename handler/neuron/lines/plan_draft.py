@@ -12,7 +12,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import nxd_key
 from handler.config.finding import Finding, Severity, conflict
 from handler.errors import SettingError
-from handler.json_value import Json, mapping, whole_number
+from handler.json_value import Json, mapping, whole_number, whole_numbers
 from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import instance_catalogue as catalogue
@@ -204,9 +204,14 @@ def agree(draft: PlanDraft, name: str) -> None:
 
 
 def default_length(config: EndpointConfig, facts: ModelFacts | None) -> int:
-    """The context length that a plan chooses: room for every bucket, but not more than the model has."""
-    buckets = (*(config.context_encoding_buckets or ()), *(config.token_generation_buckets or ()))
-    length = max(DEFAULT_LENGTH, config.max_context_length or 0, *buckets)
+    """The context length that a plan chooses: room for every prompt and bucket, but not more than the model has."""
+    lengths = [*(config.context_encoding_buckets or ()), *(config.token_generation_buckets or ())]
+    lengths.append(config.max_context_length or 0)
+    for keys in (config.neuron_config, config.text_neuron_config or {}):
+        for name in ("context_encoding_buckets", "token_generation_buckets", "max_context_length"):
+            value = keys.get(name)
+            lengths += whole_numbers(value if isinstance(value, list) else [value])
+    length = max(DEFAULT_LENGTH, *lengths)
     limits = (facts.max_position_embeddings, facts.longest) if facts else ()
     return min((length, *filter(None, limits)))
 

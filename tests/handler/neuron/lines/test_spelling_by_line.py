@@ -574,3 +574,17 @@ def test_the_suggested_lines_run_on_the_instance() -> None:
 def test_what_is_switched_off_asks_for_nothing(line: str) -> None:
     off: dict[str, Any] = {"qkv_kernel_enabled": False, "sequence_parallel_enabled": False, "on_device_sampling": False}
     assert outcome(line, **off).errors == ()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"context_encoding_buckets": [512, 8192]},
+        {"neuron_config": {"context_encoding_buckets": [512, 8192]}},
+        {"neuron_config": {"max_context_length": 8192}},
+        {"neuron_config": {"token_generation_buckets": [8192]}},
+        {"text_neuron_config": {"max_context_length": 8192}},
+    ],
+)
+def test_the_length_that_a_plan_chooses_has_room_for_every_prompt(settings: dict[str, Any]) -> None:
+    assert planned("nxdi-0.16", facts=llama(), **settings).engine_args["max_model_len"] == 8192
