@@ -71,7 +71,7 @@ def batch_buckets_alone(values: ConfigValues) -> BrokenRule | None:
 
 def chunked_attention_prefix_caching(values: ConfigValues) -> BrokenRule | None:
     """Llama 4's chunked attention, when the sequence is longer than a chunk (InferenceConfig.validate_config)."""
-    chunk = values.model.get("attention_chunk_size")
+    chunk = text_part(values.model).get("attention_chunk_size")
     if not isinstance(chunk, int) or chunk >= values.number("seq_len"):
         return None
     clash = {

@@ -120,7 +120,7 @@ def model_with_images(values: ConfigValues) -> BrokenRule | None:
 
 def chunked_attention_parallel(values: ConfigValues) -> BrokenRule | None:
     """models/config.py:919 and :920."""
-    chunk, length = values.model.get("attention_chunk_size"), values.number("seq_len")
+    chunk, length = text_part(values.model).get("attention_chunk_size"), values.number("seq_len")
     degree = values.degree("cp_degree")
     if not isinstance(chunk, int) or not 0 < chunk < length or (chunk % degree == 0 and length % chunk % degree == 0):
         return None

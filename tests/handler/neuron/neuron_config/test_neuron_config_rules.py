@@ -176,6 +176,17 @@ HOLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [({"cp_degree": 3}, "chunked-attention-parallel"), ({"attention_dp_degree": 2}, "chunked-attention")],
+)
+def test_the_text_model_of_one_with_images_has_its_own_chunks(raw: dict[str, Any], code: str) -> None:
+    llama4 = {"model_type": "llama4", "text_config": {"model_type": "llama4_text", "attention_chunk_size": 8192}}
+    text = {"tp_degree": 6, "is_continuous_batching": True, **raw}
+    result = outcome("nxdi-0.16", facts=llama(config=llama4), max_model_len=16384, text_neuron_config=text)
+    assert found(result, code).severity is Severity.ERROR
+
+
 @pytest.mark.parametrize("code", HOLDS)
 def test_a_rule_that_holds_is_silent(code: str) -> None:
     settings, raw = HOLDS[code]
