@@ -23,7 +23,10 @@ from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.neuron_config.config_values import ConfigValues
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
+OLDER_LNC: Final = "NEURON_RT_VIRTUAL_CORE_SIZE"
 VISIBLE: Final = "NEURON_RT_VISIBLE_CORES"
+# How many cores the runtime gives to a process; 0 for all (AWS Neuron documentation, "Neuron Runtime configuration").
+COUNT: Final = "NEURON_RT_NUM_CORES"
 # The native plugin starts a process for each rank, and divides these among them.
 DEVICES: Final = "NEURON_VISIBLE_DEVICES"
 
@@ -77,6 +80,17 @@ def lnc(context: CheckContext) -> Iterator[Finding]:
     yield error("lnc", where, why, f"Use {allowed}, or remove it.")
 
 
+def older_lnc(context: CheckContext) -> Iterator[Finding]:
+    """The LNC's older name, which the runtime reads and NxD Inference's language models do not."""
+    older, used = context.draft.env.get(OLDER_LNC, "").strip(), _lnc(context)
+    if used is None and context.instance is not None:
+        used = catalogue.default_lnc(context.instance)
+    if not context.line.platforms or not older or used is None or older == str(used):
+        return
+    why = f"it is an older name of the LNC, and the graphs are compiled for LNC {used}, not for {older[:20]}"
+    yield warning("older-lnc", OLDER_LNC, why, "Remove it. To choose the LNC, set logical_nc_config.")
+
+
 def _cores(instance: InstanceType, lnc: int | None) -> int | None:
     try:
         return catalogue.logical_cores(instance, lnc)
@@ -112,6 +126,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
             why = f"tensor parallel degree {degree} is not among those listed for {context.instance.platform}"
             yield warning("unusual-degree", setting, why, f"Use one of {usual}.")
     yield from _visible(context, degree)
+    yield from _counted(context, degree)
 
 
 def divided_heads(context: CheckContext) -> Iterator[Finding]:
@@ -168,7 +183,23 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
         yield error("visible-cores", name, why, f"Make {degree} visible, or lower tensor_parallel_size.")
 
 
-TOPOLOGY: Final = (platform, lnc, cores, divided_heads)
+def _counted(context: CheckContext, degree: int) -> Iterator[Finding]:
+    """One process runs all ranks of NxD Inference, and each of the native plugin's has a process of its own."""
+    text = context.draft.env.get(COUNT, "0").strip()
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
+    if count == 0 or VISIBLE in context.draft.env:
+        return
+    if context.line.keys is ConfigKeys.NATIVE:
+        why = (
+            "the native plugin chooses the core of each of its processes; what it does beside this variable is unknown"
+        )
+        yield warning("visible-cores", COUNT, why, f"Remove it, or use {DEVICES}.")
+    elif count < degree:
+        why = f"the runtime gives the process {count} cores, and the tensor parallel degree is {degree}"
+        yield error("visible-cores", COUNT, why, f"Remove it, or set it to {degree}, or lower tensor_parallel_size.")
+
+
+TOPOLOGY: Final = (platform, lnc, older_lnc, cores, divided_heads)
 
 
 HOSTED: Final = "ml."

@@ -103,6 +103,12 @@ TRAPS: dict[str, Trap] = {
         ERROR,
         "NEURON_RT_VISIBLE_CORES",
     ),
+    "older-lnc": (
+        "nxdi-0.16",
+        {"instance": TRN1, "neuron_env": {"NEURON_RT_VIRTUAL_CORE_SIZE": "2"}},
+        WARNING,
+        "NEURON_RT_VIRTUAL_CORE_SIZE",
+    ),
     # Drafts, adapters, checkpoints, artifacts.
     "eagle-lm-head": (
         "nxdi-0.16",
@@ -597,6 +603,30 @@ def test_a_text_model_over_more_cores_than_there_are_does_not_start() -> None:
     text = {"tp_degree": 128}
     result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN2, text_neuron_config=text)
     assert found(result, "too-many-cores").setting == "text_neuron_config.tp_degree"
+
+
+@pytest.mark.parametrize(
+    ("line", "variables", "severity"),
+    [
+        ("nxdi-0.16", {"NEURON_RT_NUM_CORES": "2"}, ERROR),
+        ("nxdi-0.16", {"NEURON_RT_NUM_CORES": "8"}, None),
+        ("nxdi-0.16", {"NEURON_RT_NUM_CORES": "0"}, None),  # all
+        ("nxdi-0.16", {"NEURON_RT_NUM_CORES": "2", "NEURON_RT_VISIBLE_CORES": "0-7"}, None),
+        ("native-0.29", {"NEURON_RT_NUM_CORES": "8"}, WARNING),
+    ],
+)
+def test_a_number_of_cores_is_enough_for_the_degree(
+    line: str, variables: dict[str, str], severity: Severity | None
+) -> None:
+    result = outcome(line, tensor_parallel_size=8, instance=TRN2, facts=llama(), neuron_env=variables)
+    assert [one.severity for one in result.findings if one.code == "visible-cores"] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(("size", "warned"), [("1", True), ("2", False)])
+def test_the_older_name_of_the_lnc_agrees_with_the_plan(size: str, warned: bool) -> None:
+    variables = {"NEURON_RT_VIRTUAL_CORE_SIZE": size}
+    result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN2, neuron_env=variables)
+    assert ("older-lnc" in {one.code for one in result.findings}) is warned
 
 
 def test_a_vision_model_over_more_cores_than_there_are_does_not_start() -> None:
