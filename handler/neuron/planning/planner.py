@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.config.endpoint_config import EndpointConfig
@@ -20,6 +21,7 @@ from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.current_machine import HostCpu
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.fork import FORK_091
 from handler.neuron.lines.line import ConfigKeys, Line, requested_features
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line, reads_overrides
 from handler.neuron.lines.native.native_lines import NATIVE_029
@@ -30,6 +32,8 @@ from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import KEYS, NATIVE_KEYS, NATIVE_SAMPLING_KEYS, PLUGIN, SAMPLING_KEYS, SWALLOWED
 from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
 from handler.neuron.planning.vllm_versions import version_of
+
+CHUNK: Final = "attention_chunk_size"
 
 
 def make_plan(
@@ -86,10 +90,16 @@ def make_plan(
 
 
 def facts_read(facts: ModelFacts | None, config: EndpointConfig, line: Line | None) -> ModelFacts | None:
-    """The facts by which a line builds the model."""
-    if facts is None or not reads_overrides(line):
-        return facts
-    return with_overrides(facts, config.engine_args.get("hf_overrides"))
+    """The facts by which a line builds the model.
+
+    The fork's NxD Inference removes Llama 4's chunks from the text part, and caches whole sequences in every layer
+    (SDK 2.25 and 2.26, models/image_to_text_model_base.py). Later ones keep them.
+    """
+    if facts is None:
+        return None
+    if line is FORK_091 and CHUNK in mapping(facts.config.get("text_config")):
+        return with_overrides(facts, {"text_config": {CHUNK: None}})
+    return with_overrides(facts, config.engine_args.get("hf_overrides")) if reads_overrides(line) else facts
 
 
 def default_line(config: EndpointConfig, instance: InstanceType | None, installed: Mapping[str, str]) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.memory.memory_estimate import estimate
 from handler.neuron.memory.memory_findings import memory_findings
-from tests.handler.neuron.published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, published
+from handler.neuron.planning.examination import examine_config
+from tests.handler.neuron.published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, SCOUT, published
 
 
 def findings(model: str, instance: str, **given: Any) -> tuple[Finding, ...]:
@@ -137,6 +140,16 @@ def test_blocks_that_fit_are_counted_whole() -> None:
     found = findings(LLAMA_8B, "trn2.48xlarge", line="native-0.29", num_gpu_blocks_override=4096, **shape)[0]
     assert found.code == "memory-estimate"
     assert "KV cache 2.0" in found.why
+
+
+@pytest.mark.parametrize(("line", "cache"), [("nxdi-0.16", "KV cache 7.1"), ("fork-0.9.1", "KV cache 24.0")])
+def test_the_fork_caches_whole_sequences_of_llama_4(line: str, cache: str, tmp_path: Path) -> None:
+    """48 layers of 131072 tokens for 8 sequences, 512 bytes each; with chunks, 36 of them have 8192 tokens."""
+    (tmp_path / "config.json").write_text(json.dumps(MODELS[SCOUT]["config"]))
+    shape: dict[str, Any] = {"max_model_len": 131072, "max_num_seqs": 8, "tensor_parallel_size": 64}
+    config = EndpointConfig(model=str(tmp_path), line=line, instance="ml.trn2.48xlarge", **shape)
+    found = [one for one in examine_config(config, build=None).findings if one.code.startswith("memory-")]
+    assert [cache in one.why for one in found] == [True]
 
 
 def test_without_the_blocks_a_model_that_is_too_large_needs_more_still() -> None:
