@@ -53,7 +53,7 @@ FROM packages
 LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
       com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true
 # Only /tmp needs to be writable.
-ENV PATH=/opt/neuron-endpoint/code/bin:$PATH HOME=/tmp
+ENV PATH=/opt/neuron-endpoint/code/bin:$PATH HOME=/tmp LOGNAME=endpoint
 # SageMaker expects containers to run as root ("Custom inference code with hosting services"). Elsewhere give --user 10001.
 # hadolint ignore=DL3002
 USER 0

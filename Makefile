@@ -157,7 +157,9 @@ serve: $(READY)
 	export SAGEMAKER_BIND_TO_PORT=$(PORT) SAGEMAKER_BASE_DIR=$(BASE_DIR)
 	export ENDPOINT_PAGE=$${ENDPOINT_PAGE:-true}
 	export SM_VLLM_MAX_MODEL_LEN=$${SM_VLLM_MAX_MODEL_LEN:-1024} SM_VLLM_ENFORCE_EAGER=$${SM_VLLM_ENFORCE_EAGER:-true}
-	if [ -d '$(MODEL)' ]; then
+	if [ '$(MODEL)' -ef $(BASE_DIR)/model ]; then
+		:
+	elif [ -d '$(MODEL)' ]; then
 		find $(BASE_DIR)/model -mindepth 1 -delete
 		cp -RL '$(MODEL)'/. $(BASE_DIR)/model/
 	else

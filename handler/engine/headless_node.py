@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -20,6 +21,10 @@ NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"
 MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
 RESOLVE_SECONDS = 300.0
+# As the program `vllm`, which is not on every path.
+PROGRAM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
+# Flags of vLLM's command line (0.16 to 0.32) that have no negated form: false is to leave them out.
+POSITIVE = frozenset(("disable_log_stats", "aggregate_engine_logging", "data_parallel_multi_port_external_lb"))
 
 
 def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resolve: Callable[[str], str]) -> list[str]:
@@ -41,8 +46,10 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
         here["data_parallel_start_rank"] = rank * max(1, _number(arguments.get("data_parallel_size_local")))
     if line == "cpu":
         here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
-    words = ["vllm", "serve", str(arguments["model"]), "--headless"]
+    words = [*PROGRAM, str(arguments["model"]), "--headless"]
     for name, value in {**arguments, **here}.items():
+        if name in POSITIVE and value is False:
+            continue
         if name not in ("model", "served_model_name") and value is not None:
             option = option_words(name, value)
             words += option if isinstance(value, list) else ["=".join(option)]

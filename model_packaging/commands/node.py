@@ -17,13 +17,14 @@ def command(rank: int, dry_run: bool) -> None:
     """Runs a further node of an engine that spans several nodes. It has vLLM's workers and no HTTP.
 
     The environment is that of `serve` on the first node, with the first node's address in SM_VLLM_MASTER_ADDR.
-    LeaderWorkerSet sets the rank. The command fetches the model and replaces itself with `vllm serve --headless`.
+    LeaderWorkerSet sets the rank. The command fetches what is in S3 and replaces itself with `vllm serve --headless`.
     """
     from handler.config.config_rows import secrets, without_secrets
     from handler.config.loading.config_loader import load
     from handler.config.secret_values import mask
     from handler.engine.headless_node import address_of, headless_words
     from handler.errors import SettingError
+    from handler.model.companions import fetch_companions
     from handler.model.model_source import fetch_model
     from handler.neuron.planning.examination import examine_config, rejected_settings
 
@@ -34,15 +35,18 @@ def command(rank: int, dry_run: bool) -> None:
     examination = examine_config(config)
     if examination.plan is None or examination.failed:
         refuse(examination, False)
+    plan = examination.plan
+    if not dry_run:
+        plan = fetch_companions(config, compiled_in=plan.line != "cpu").rewritten(plan)
     path = config.model if dry_run else fetch_model(config).path
-    arguments = {**examination.plan.engine_args, "model": path}
+    arguments = {**plan.engine_args, "model": path}
     resolve = str if dry_run else address_of
-    words = headless_words(arguments, rank, line=examination.plan.line, resolve=resolve)
+    words = headless_words(arguments, rank, line=plan.line, resolve=resolve)
     known = secrets(config)
     if dry_run:
-        environment = without_secrets(dict(examination.plan.env), known)
+        environment = without_secrets(dict(plan.env), known)
         print_json({"command": without_secrets([*words], known), "environment": environment})
         return
     click.echo(mask(f"node {rank}: {' '.join(words)}", known), err=True)
-    os.environ.update(examination.plan.env)
+    os.environ.update(plan.env)
     os.execvp(words[0], words)

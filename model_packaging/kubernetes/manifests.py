@@ -25,6 +25,8 @@ PULLING = 900
 PROBE_PERIOD = 10
 SETTINGS = "/etc/neuron-endpoint/endpoint.yaml"
 MASTER = "SM_VLLM_MASTER_ADDR"
+# The address that vLLM's NIXL connector binds to, and tells the other side.
+NIXL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 PORT = 8080
 # The port on which KServe expects the server of a LLMInferenceService.
 LLM_PORT = 8000
@@ -260,5 +262,8 @@ def _environment(work: Workload) -> list[Members]:
         variables["ENDPOINT_ARTIFACT_STORE"] = f"file://{SHARED_STORE}"
     if work.instance is not None:
         variables.setdefault("ENDPOINT_INSTANCE", work.instance.name)
+    own_address: list[Members] = []
+    if work.transfers and NIXL_HOST not in variables:  # vLLM's default is localhost, and the other side connects to it
+        own_address = [{"name": NIXL_HOST, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     secrets = [{"name": name, "valueFrom": {"secretKeyRef": {"name": work.name, "key": name}}} for name in work.secrets]
-    return [*({"name": name, "value": value} for name, value in sorted(variables.items())), *secrets]
+    return [*({"name": name, "value": value} for name, value in sorted(variables.items())), *own_address, *secrets]

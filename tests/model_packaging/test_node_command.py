@@ -10,6 +10,7 @@ from pathlib import Path
 
 import sample_model
 
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "model_packaging", "node")
 SPREAD = {
     "SM_VLLM_NNODES": "2",
@@ -20,19 +21,19 @@ SPREAD = {
 }
 
 
-def run(*words: str, path: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
-    kept = {
-        "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
+def run(*words: str, modules: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    """:param modules: has packages that take the place of installed ones."""
+    kept = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(map(str, filter(None, (modules, ROOT))))}
     return subprocess.run([*COMMAND, *words], env={**kept, **environ}, capture_output=True, text=True, timeout=60)
 
 
 def test_it_becomes_vllm_with_the_plans_arguments(tmp_path: Path) -> None:
-    vllm = tmp_path / "vllm"
-    vllm.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    vllm.chmod(0o755)
-    done = run(path=tmp_path, LWS_WORKER_INDEX="1", **SPREAD)
+    program = tmp_path / "vllm" / "entrypoints" / "cli" / "main.py"
+    program.parent.mkdir(parents=True)
+    for package in list(program.parents)[:3]:
+        (package / "__init__.py").touch()
+    program.write_text("import sys\nprint(*sys.argv[1:], sep='\\n')\n")
+    done = run(modules=tmp_path, LWS_WORKER_INDEX="1", **SPREAD)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert said[:3] == ["serve", str(sample_model.path()), "--headless"]
@@ -40,7 +41,7 @@ def test_it_becomes_vllm_with_the_plans_arguments(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_resolves_and_fetches_nothing() -> None:
-    done = run("--rank", "3", "--dry-run", path=None, **{**SPREAD, "SM_VLLM_MASTER_ADDR": "nowhere.invalid"})
+    done = run("--rank", "3", "--dry-run", **{**SPREAD, "SM_VLLM_MASTER_ADDR": "nowhere.invalid"})
     assert done.returncode == 0, done.stderr
     assert "--node-rank=3" in json.loads(done.stdout)["command"]
 
@@ -48,7 +49,7 @@ def test_a_dry_run_resolves_and_fetches_nothing() -> None:
 def test_what_would_not_work_is_refused() -> None:
     alone = run("--rank", "1", ENDPOINT_LINE="cpu", ENDPOINT_MODEL=str(sample_model.path()))
     assert (alone.returncode, "SM_VLLM_MASTER_ADDR" in alone.stderr) == (1, True)
-    plugin = run("--rank", "1", path=None, **{**SPREAD, "ENDPOINT_LINE": "nxdi-0.16"})
+    plugin = run("--rank", "1", **{**SPREAD, "ENDPOINT_LINE": "nxdi-0.16"})
     assert (plugin.returncode, "several-nodes" in plugin.stdout) == (1, True)
-    assert run("--rank", "0", path=None, **SPREAD).returncode == 2
-    assert run(path=None, **SPREAD).returncode == 2
+    assert run("--rank", "0", **SPREAD).returncode == 2
+    assert run(**SPREAD).returncode == 2

@@ -110,9 +110,13 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
         fields["lnc"] = inputs.target.lnc
     if inputs.target.cpu_features:
         fields["cpu"] = " ".join(inputs.target.cpu_features)
-    speculative = arguments.get("speculative_config")
-    if isinstance(speculative, dict):
-        arguments["speculative_config"] = _without(speculative, key_exclusions.SPECULATIVE)
+    for name, excluded in (
+        ("speculative_config", key_exclusions.SPECULATIVE),
+        ("kv_transfer_config", key_exclusions.TRANSFER),
+    ):
+        value = arguments.get(name)
+        if isinstance(value, dict):
+            arguments[name] = _without(value, excluded)
     fields["neuron_config"] = _neuron_config(arguments, fields)
     fields["engine_args"] = _clear(arguments)
     if inputs.adapters:

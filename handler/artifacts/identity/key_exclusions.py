@@ -34,11 +34,14 @@ ENGINE_ARGS = _by_name(
         "controls when steps are scheduled, not what a step computes": "async_scheduling",
         "controls how the checkpoint is read, not its content": "load_format model_loader_extra_config "
         "use_tqdm_on_load ignore_patterns",
+        "is an address": "master_addr master_port data_parallel_address data_parallel_rpc_port",
         "is a share of memory; the number of blocks (num_gpu_blocks_override) is in the key": "gpu_memory_utilization",
     }
 )
 # The draft model's location inside `speculative_config`. Its other fields are part of the key.
 SPECULATIVE = _by_name({_WHERE: "model revision code_revision"})
+# The peers inside `kv_transfer_config`.
+TRANSFER = _by_name({"is an address, or a name of this process": "kv_ip kv_port engine_id"})
 # NeuronConfig (neuronx-distributed-inference, models/config.py).
 NEURON_CONFIG = _by_name(
     {

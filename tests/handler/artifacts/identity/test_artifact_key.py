@@ -38,6 +38,7 @@ ARGS: dict[str, Json] = {
     "dtype": "bfloat16",
     "additional_config": {"override_neuron_config": OVERRIDE, "max_prompt_length": 4096},
     "speculative_config": {"model": "/models/draft", "num_speculative_tokens": 5, "method": "eagle"},
+    "kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_ip": "10.0.0.4"},
 }
 CHECKPOINT = CheckpointIdentity(
     {"model_type": "llama", "hidden_size": 4096, "_name_or_path": "/somewhere", "rope_scaling": {"factor": 8.0}},
@@ -82,6 +83,7 @@ SAME: list[tuple[tuple[str, ...], Any]] = [
     *((("checkpoint", "config", name), "another") for name in key_exclusions.MODEL_CONFIG),
     ((*OVERRIDE_AT, "lora_config", "lora_ckpt_json"), "/another"),
     (("plan", "engine_args", "speculative_config", "model"), "/another"),
+    *((("plan", "engine_args", "kv_transfer_config", name), "10.0.0.77") for name in key_exclusions.TRANSFER),
     (("plan", "engine_args", "tensor_parallel_size"), 2.0),
     (("plan", "engine_args", "quantization"), None),
     # Which the plan itself chooses: artifacts that were compiled before it did are found.
