@@ -14,7 +14,7 @@ import asyncio
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -35,6 +35,10 @@ IMPORTERS = ("vllm.v1.engine.processor", "vllm.v1.engine.input_processor")
 UNSUPPORTED = "The provided JSON schema contains features not supported by xgrammar."
 # The kind and the text of a grammar, as the core will compile it.
 Spec = tuple[str, str]
+
+
+# vLLM's own, as it is imported.
+ORIGINAL: Final = backend_xgrammar.validate_xgrammar_grammar
 
 
 class GrammarUntried(BaseException):
@@ -90,12 +94,13 @@ class GrammarGuard:
 
     def replace_validation(self) -> None:
         """Has vLLM use `validate` in place of its own function, but for grammars that were let through untried."""
-        original = backend_xgrammar.validate_xgrammar_grammar
+        earlier = backend_xgrammar.validate_xgrammar_grammar
+        tried = validate if earlier is ORIGINAL else earlier  # this process has another engine, with its own trials
 
         def replaced(params: SamplingParams) -> None:
             spec = _spec_in(params)
             untried = spec is not None and self._trial.is_untried(*spec)
-            (original if untried else validate)(params)
+            (ORIGINAL if untried else tried)(params)
 
         for module in (backend_xgrammar, *map(sys.modules.get, IMPORTERS)):
             if hasattr(module, VALIDATE):

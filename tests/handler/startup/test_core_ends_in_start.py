@@ -202,7 +202,7 @@ def test_what_was_compiled_into_an_empty_directory_is_there_once_the_engine_is_w
     service = Service.of(config, loop=launches.loop)
     startup.start(service)
     assert service.lifecycle.status.state is ServingStatus.READY
-    assert [path.name for path in directory.iterdir()] == ["as-compiled"]
+    assert (directory / "as-compiled").exists()
 
 
 def loaded(launches: Launches) -> Engine:

@@ -34,9 +34,11 @@ def test_vllm_reads_what_was_let_through_and_a_new_grammar_is_tried_later(monkey
     def with_regex(regex: str) -> Any:
         return vllm.SamplingParams(structured_outputs=vllm.StructuredOutputsParams(regex=regex))
 
+    others = guards.GrammarGuard(GrammarTrial("no tokenizer", 10))  # of another model in the same process
     trial = GrammarTrial("no tokenizer", 10)
     guard = guards.GrammarGuard(trial)
-    guard.replace_validation()
+    for each in (others, guard, others):
+        each.replace_validation()
     try:
         trial.process._command = (sys.executable, "-c", "")  # ends without having started
         asyncio.run(guard.check(with_regex(UNPARSABLE)))
@@ -51,3 +53,4 @@ def test_vllm_reads_what_was_let_through_and_a_new_grammar_is_tried_later(monkey
             getattr(backend, guards.VALIDATE)(with_regex(UNPARSABLE))
     finally:
         guard.close()
+        others.close()
