@@ -9,7 +9,7 @@ from wsproto.frame_protocol import CloseReason
 
 from container.http.body_budget import BodyBytes
 from container.http.exchange import Exchange
-from container.inference.body_parsers import body_parser
+from container.inference.body_parsers import ADAPTER_HEADER, body_parser, with_model
 from container.inference.pipeline import Pipeline, parse_call
 from container.inference.sinks import WebSocketSink, WholeSink, send_documents
 from container.inference.trial import try_suspect
@@ -34,7 +34,8 @@ class WebSocketSession:
         self._service, self._pipeline = service, pipeline
         self._environ, self._route = exchange.head.environ, exchange.record.route
         self._engine = service.ready_engine()
-        self._parse = body_parser(service, exchange.request)
+        request = exchange.request
+        self._parse = with_model(body_parser(service, request), request.headers.get(ADAPTER_HEADER))
         self._socket = WebSocket(exchange.connection, service.loop, service.bodies, self.answer)
 
     def begin(self, exchange: Exchange) -> None:

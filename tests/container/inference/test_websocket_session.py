@@ -14,6 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from container.inference.body_parsers import ADAPTER_HEADER
 from tests.container.raw_http import request
 from tests.container.scripted_engine import MAX_BODY, PLACES
 from tests.container.scripted_process import THREADS, Server, served
@@ -38,8 +39,8 @@ def client(server: Server) -> Iterator[ClientConnection]:
         yield connection
 
 
-def opened(server: Server) -> ClientConnection:
-    return connect(f"ws://127.0.0.1:{server.port}{PATH}", proxy=None, legacy=True)
+def opened(server: Server, **headers: str) -> ClientConnection:
+    return connect(f"ws://127.0.0.1:{server.port}{PATH}", proxy=None, legacy=True, additional_headers=headers)
 
 
 def send(client: ClientConnection, prompt: str, *, stream: bool = True) -> None:
@@ -123,6 +124,15 @@ def test_what_is_wrong_is_a_frame_and_the_connection_goes_on(
     assert frame(client)["error"]["code"] == code
     send(client, "a", stream=False)
     assert frame(client)["choices"][0]["text"] == "a"
+
+
+@pytest.mark.parametrize(("adapter", "answered"), [("scripted", True), ("poems", False)])
+def test_the_adapter_of_the_handshake_answers_every_message(server: Server, adapter: str, answered: bool) -> None:
+    with opened(server, **{ADAPTER_HEADER: adapter}) as client:
+        for body in ({"prompt": "a"}, {"prompt": "a", "model": "scripted"}):
+            client.send(json.dumps(body))
+            document = frame(client)
+            assert document["model"] == "scripted" if answered else document["error"]["code"] == "model_not_found"
 
 
 def test_a_failure_midway_has_no_end_mark(client: ClientConnection) -> None:
