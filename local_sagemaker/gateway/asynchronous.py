@@ -64,7 +64,7 @@ class Asynchronous:
         self._host = host
         self._routes = routes
         self._limits = limits
-        self._queues: dict[str, ThreadPoolExecutor] = {}
+        self._queues: dict[tuple[str, int], ThreadPoolExecutor] = {}
         self._lock = threading.Lock()
 
     def invoke(self, name: str) -> Response:
@@ -112,13 +112,14 @@ class Asynchronous:
         return current.plan
 
     def _queue(self, name: str, plan: Mapping[str, Any]) -> ThreadPoolExecutor:
+        """The endpoint's queue. An update that changes the concurrency begins another one; the old one runs empty."""
+        config = plan["AsyncInferenceConfig"].get("ClientConfig", {})
+        per_instance = int(config.get("MaxConcurrentInvocationsPerInstance") or CONCURRENT_PER_INSTANCE)
+        count = per_instance * sum(variant["Count"] for variant in plan["Variants"])
         with self._lock:
-            if name not in self._queues:
-                config = plan["AsyncInferenceConfig"].get("ClientConfig", {})
-                per_instance = int(config.get("MaxConcurrentInvocationsPerInstance") or CONCURRENT_PER_INSTANCE)
-                count = per_instance * sum(variant["Count"] for variant in plan["Variants"])
-                self._queues[name] = ThreadPoolExecutor(count, thread_name_prefix=f"async-{name}")
-            return self._queues[name]
+            if (name, count) not in self._queues:
+                self._queues[name, count] = ThreadPoolExecutor(count, thread_name_prefix=f"async-{name}")
+            return self._queues[name, count]
 
     def _carry_out(self, queued: QueuedRequest) -> None:
         try:
