@@ -36,7 +36,7 @@ def test_a_file_of_questions_comes_back_as_a_file_of_answers(endpoint: ServeProc
 
 def test_execution_parameters_are_this_engine_s(endpoint: ServeProcess) -> None:
     reply = endpoint.client.get("/execution-parameters")
-    assert reply.json() == {"MaxConcurrentTransforms": 16, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 1}
+    assert reply.json() == {"MaxConcurrentTransforms": 16, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 6}
 
 
 def test_late_requests_free_their_slots(endpoint: ServeProcess) -> None:

@@ -142,7 +142,7 @@ EXCHANGES = {
     "parameters": Sent(
         "GET /execution-parameters",
         environ=TRANSFORM,
-        text=rf'\A{{"MaxConcurrentTransforms":{SLOTS},"BatchStrategy":"SINGLE_RECORD","MaxPayloadInMB":1}}\Z',
+        text=rf'\A{{"MaxConcurrentTransforms":{SLOTS},"BatchStrategy":"SINGLE_RECORD","MaxPayloadInMB":6}}\Z',
     ),
     "parameters of the job": Sent(
         "GET /execution-parameters",
@@ -157,7 +157,7 @@ EXCHANGES = {
     "parameters of 0": Sent(
         "GET /execution-parameters",
         environ={**TRANSFORM, "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "0", "SAGEMAKER_MAX_PAYLOAD_IN_MB": "0"},
-        text=rf'"MaxConcurrentTransforms":{SLOTS},.*"MaxPayloadInMB":1',
+        text=rf'"MaxConcurrentTransforms":{SLOTS},.*"MaxPayloadInMB":6',
     ),
     "line of a transform": post(BODY + "\n", LINES, environ=TRANSFORM, text=r'"text":"a"[^\n]*\Z'),
     "lines of a transform": post(f"{BODY}\n{BODY}\n", LINES, environ=TRANSFORM, text=r"\A[^\n]+\n[^\n]+\Z"),

@@ -128,9 +128,18 @@ def test_an_engine_that_dies_ends_the_whole_batch(client: Client, engine: Script
     assert json.loads(response.data)["error"]["code"] == "engine_failed"
 
 
-def test_execution_parameters(client: Client) -> None:
-    reply = client.get("/execution-parameters")
-    assert reply.json == {"MaxConcurrentTransforms": SLOTS, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 1}
+@pytest.mark.parametrize(("slots", "multimodal", "expected"), [(SLOTS, False, (SLOTS, 6)), (64, True, (16, 6))])
+def test_execution_parameters(
+    service: Service, engine: ScriptedEngine, slots: int, multimodal: bool, expected: tuple[int, int]
+) -> None:
+    service.config = replace(service.config, max_concurrent=64)
+    engine.slots, engine.traits = slots, replace(engine.traits, multimodal=multimodal)
+    concurrent, payload = expected
+    assert http_client(service).get("/execution-parameters").json == {
+        "MaxConcurrentTransforms": concurrent,
+        "BatchStrategy": "SINGLE_RECORD",
+        "MaxPayloadInMB": payload,
+    }
 
 
 @pytest.mark.parametrize("setting", ["asynchronous", "batch_transform"])

@@ -52,14 +52,15 @@ def test_places_are_slots_and_queue() -> None:
 @pytest.mark.parametrize(
     ("settings", "slots", "context", "expected"),
     [
-        ({}, 16, 1024, (16, "SINGLE_RECORD", 1)),
+        ({}, 16, 1024, (16, "SINGLE_RECORD", 6)),
+        ({}, 32, 1024, (32, "SINGLE_RECORD", 3)),
         ({}, 256, 1024, (100, "SINGLE_RECORD", 1)),
         ({}, 64, 131072, (50, "SINGLE_RECORD", 2)),
         ({}, 64, 4_000_000, (16, "SINGLE_RECORD", 6)),
-        ({"max_queue": 0, "max_concurrent": 3}, 16, 1024, (3, "SINGLE_RECORD", 1)),
+        ({"max_queue": 0, "max_concurrent": 3}, 16, 1024, (3, "SINGLE_RECORD", 6)),
         ({"max_payload_mb": 100, "max_concurrent_transforms": 8}, 16, 1024, (1, "SINGLE_RECORD", 100)),
         ({"batch_strategy": "MULTI_RECORD", "max_concurrent_transforms": 2}, 16, 1024, (2, "MULTI_RECORD", 1)),
-        ({"max_payload_mb": 0, "max_concurrent_transforms": 0}, 16, 1024, (16, "SINGLE_RECORD", 1)),
+        ({"max_payload_mb": 0, "max_concurrent_transforms": 0}, 16, 1024, (16, "SINGLE_RECORD", 6)),
     ],
 )
 def test_execution_parameters_are_what_the_engine_can_hold(
@@ -68,6 +69,12 @@ def test_execution_parameters_are_what_the_engine_can_hold(
     found = execution_parameters(EndpointConfig(**settings), slots, context)  # type: ignore[arg-type]
     assert tuple(found.values()) == expected
     assert int(found["MaxConcurrentTransforms"]) * int(found["MaxPayloadInMB"]) <= 100
+
+
+@pytest.mark.parametrize("strategy", [None, "MULTI_RECORD"])
+def test_an_image_has_room_in_a_transform_job_s_body(strategy: str | None) -> None:
+    found = execution_parameters(EndpointConfig(batch_strategy=strategy), 64, 1024, multimodal=True)
+    assert (found["MaxConcurrentTransforms"], found["MaxPayloadInMB"]) == (16, 6)
 
 
 def test_a_transform_job_s_payload_may_be_as_large_as_it_was_created_with() -> None:
