@@ -87,7 +87,7 @@ class Pipeline:
             parse, session = with_model(parser_of(service, request), model), request.headers.get(SESSION_HEADER)
             if kind in LINE_TYPES:
                 limit = deadline(config, timeout, record.began, stream=False)
-                lines = lines_of(body)
+                lines = lines_of(body, bounded=not config.batch_transform)
                 engine, admission = service.resolve_engine(model)
                 self._keep(record, body, session)
                 exchange.headers.extend(session_headers(service, session).items())

@@ -14,6 +14,7 @@ from werkzeug.test import Client, TestResponse
 from container.service import Service
 from handler.engine.engine_request import EngineRequest
 from handler.errors import EngineFailed
+from handler.schemas import batch
 from handler.schemas.tgi_lmi.inputs_reply import InputsReply, ListReply
 from tests.container.http_client import broken_body, http_client
 from tests.container.scripted_engine import SLOTS, ScriptedEngine
@@ -98,6 +99,17 @@ def test_lines_may_be_of_different_kinds_and_end_as_windows_ends_them(client: Cl
 @pytest.mark.parametrize("lines", [[], ["  "]])
 def test_no_lines_are_an_error_of_the_whole(client: Client, lines: list[str]) -> None:
     assert post(client, lines).status_code == 400
+
+
+def test_only_a_transform_job_has_any_number_of_lines(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "MAX_LINES", 2)
+    lines = [line("a"), line("b"), line("c"), line("d")]
+    refused = post(http_client(service), lines)
+    assert refused.status_code == 400
+    assert "more than 2 lines. Send fewer lines in each body." in refused.text
+    service.config = replace(service.config, batch_transform=True)
+    answered = post(http_client(service), lines)
+    assert [json.loads(reply)["choices"][0]["text"] for reply in answered.data.splitlines()] == ["a", "b", "c", "d"]
 
 
 def test_no_more_lines_are_in_the_engine_than_it_has_slots(client: Client, engine: ScriptedEngine) -> None:
