@@ -1,9 +1,10 @@
 """The time limit of a request, from the settings and from its own header. Pure.
 
 SageMaker allows 60 s for a reply ("Custom inference code with hosting services"), 15 minutes for an asynchronous
-request that names no time ("InvokeEndpointAsync"), and up to an hour for a request of a batch transform
-("CreateTransformJob", ModelClientConfig). 8 minutes for a stream have no source of SageMaker's own. The defaults are a
-little lower, so that the client reads an error and not a time-out.
+request that names no time ("InvokeEndpointAsync"), and 10 minutes for a request of a batch transform whose job names
+none ("CreateTransformJob", ModelClientConfig). 8 minutes for a stream have no source of SageMaker's own. The defaults
+are a little lower, so that the client reads an error and not a time-out. No variable tells the container of a job's own
+time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from handler.errors import DeadlineExceeded, InvalidField
 
 REPLY_SECONDS = 58.0
 ASYNC_REPLY_SECONDS = 890.0
-TRANSFORM_REPLY_SECONDS = 3590.0
+TRANSFORM_REPLY_SECONDS = 590.0
 # InvokeEndpointAsync's header. No source says that SageMaker passes it on. Clients of the container may send it.
 TIMEOUT_HEADER = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
 MAX_TIMEOUT, MAX_DIGITS = 3600.0, 9

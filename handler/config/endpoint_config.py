@@ -154,7 +154,7 @@ class EndpointConfig:
     max_output_tokens: int | None = model_data(None, "most output tokens that one request may ask for")
     deadline: float | None = owners(
         None,
-        "time limit of a reply that is not streamed; default: 58, asynchronous: 890, batch: 3590",
+        "time limit of a reply that is not streamed; default: 58, asynchronous: 890, batch transform: 590",
         bounds=(1, 86400),
     )
     stream_deadline: float = owners(478.0, "time limit of a streamed reply", bounds=(1, 86400))

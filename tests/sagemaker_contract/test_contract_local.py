@@ -20,7 +20,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.hosting.instances.host_settings import HostTiming
-from local_sagemaker.hosting.transform_job import TransformJob, payloads
+from local_sagemaker.hosting.transform_job import TIMEOUT_SECONDS, TransformJob, payloads
 from tests.local_sagemaker.local_service import Cloud, archive, until
 
 SAID = {
@@ -80,7 +80,7 @@ def test_the_container_ends_its_work_before_sagemaker_does() -> None:
     assert deadline.REPLY_SECONDS < 60
     assert config.stream_deadline < 480
     assert config.drain < 30
-    assert deadline.TRANSFORM_REPLY_SECONDS < 3600
+    assert deadline.TRANSFORM_REPLY_SECONDS < TIMEOUT_SECONDS
     assert websocket.MISSED_PONGS == 5
 
 

@@ -69,6 +69,12 @@ def bounds(found: Shape) -> tuple[int | None, int | None]:
     return found.metadata.get("min"), found.metadata.get("max")
 
 
+def default(found: Shape) -> int | None:
+    """The default that a member's documentation names."""
+    match = re.search(r"default value is (\d+)", found.documentation)
+    return int(match[1]) if match else None
+
+
 def enum(name: str) -> set[str]:
     return set(shape(name).metadata["enum"])
 
@@ -152,7 +158,15 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
     ),
     "time of a transform's request": (
         lambda: bounds(shape("InvocationsTimeoutInSeconds")),
-        lambda: (1, deadline.TRANSFORM_REPLY_SECONDS + 10),
+        lambda: (1, deadline.MAX_TIMEOUT),
+    ),
+    "time of a transform's request by default": (
+        lambda: default(member("ModelClientConfig", "InvocationsTimeoutInSeconds")),
+        lambda: deadline.TRANSFORM_REPLY_SECONDS + 10,
+    ),
+    "time of a transform's request locally": (
+        lambda: default(member("ModelClientConfig", "InvocationsTimeoutInSeconds")),
+        lambda: transform_job.TIMEOUT_SECONDS,
     ),
     "retries of a transform": (lambda: bounds(shape("InvocationsMaxRetries")), lambda: (0, transform_job.MAX_RETRIES)),
     "variables of a transform": (lambda: bounds(shape("TransformEnvironmentMap")), lambda: (0, 16)),

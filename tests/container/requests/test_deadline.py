@@ -22,8 +22,8 @@ from handler.startup.admission import max_in_flight
         ({"stream_deadline": 7.0}, True, 7),
         ({"asynchronous": True}, False, 890),
         ({"asynchronous": True}, True, 890),
-        ({"batch_transform": True}, False, 3590),
-        ({"batch_transform": True, "deadline": 600.0}, False, 600),
+        ({"batch_transform": True}, False, 590),
+        ({"batch_transform": True, "deadline": 3590.0}, False, 3590),
     ],
 )
 def test_a_deadline_is_sagemaker_s_unless_it_is_set(settings: dict[str, object], stream: bool, seconds: float) -> None:
