@@ -16,9 +16,11 @@ from local_sagemaker.gateway.container_connection import RuntimeLimits
 from local_sagemaker.hosting.instances.s3_access import ObjectError
 from tests.handler.waiting import WITHIN, eventually
 
+OUTPUT = {"S3OutputPath": "s3://models/out", "S3FailurePath": "s3://models/failed"}
 
-class Inputs:
-    """Objects that are read until `release`. It counts those that are being read."""
+
+class Objects:
+    """Inputs that are read until `release`. It counts those that are being read."""
 
     def __init__(self) -> None:
         self.reading = 0
@@ -31,22 +33,28 @@ class Inputs:
         self.release.wait(WITHIN)
         raise ObjectError("the test is over")
 
+    def write(self, *_: object) -> None:
+        """Takes the object that says why a request failed."""
+
 
 def plan(per_instance: int, instances: int) -> dict[str, Any]:
     client = {"MaxConcurrentInvocationsPerInstance": per_instance}
-    return {"AsyncInferenceConfig": {"ClientConfig": client, "OutputConfig": {}}, "Variants": [{"Count": instances}]}
+    return {
+        "AsyncInferenceConfig": {"ClientConfig": client, "OutputConfig": OUTPUT},
+        "Variants": [{"Count": instances}],
+    }
 
 
 @pytest.fixture
-def inputs() -> Iterator[Inputs]:
-    inputs = Inputs()
-    yield inputs
-    inputs.release.set()
+def objects() -> Iterator[Objects]:
+    objects = Objects()
+    yield objects
+    objects.release.set()
 
 
 @pytest.mark.parametrize("changed", [plan(4, 1), plan(1, 4)], ids=["per instance", "instances"])
-def test_an_updated_concurrency_counts(inputs: Inputs, changed: dict[str, Any]) -> None:
-    host = Mock(objects=inputs)
+def test_an_updated_concurrency_counts(objects: Objects, changed: dict[str, Any]) -> None:
+    host = Mock(objects=objects)
     host.settings.timing.scaled = float
     queue, app = Asynchronous(host, Mock(), RuntimeLimits()), Flask(__name__)
 
@@ -59,4 +67,4 @@ def test_an_updated_concurrency_counts(inputs: Inputs, changed: dict[str, Any]) 
     accept(1)
     host.find.return_value.current.plan = changed
     accept(4)
-    eventually(lambda: inputs.reading == 5)
+    eventually(lambda: objects.reading == 5)
