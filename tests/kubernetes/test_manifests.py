@@ -294,6 +294,8 @@ def test_prefill_and_decode_reach_each_others_side_channel(side: str) -> None:
     for (peer,) in rules:
         assert peer.keys() == {"podSelector"}
         assert peer["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (host,) = [each for each in pod["spec"]["containers"][0]["env"] if each["name"] == "VLLM_NIXL_SIDE_CHANNEL_HOST"]
+    assert host["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
 def test_several_replicas() -> None:
