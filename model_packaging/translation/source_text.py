@@ -42,6 +42,7 @@ DOCKER_FLAGS: Final = re.compile(r"-[ditPq]+|--(detach|init|interactive|privileg
 # What stands before a command: a variable, or a program that runs another one.
 WRAPPER: Final = re.compile(r"[A-Za-z_]\w*=.*|sudo|env|nohup|time|exec|export|[$!]", re.DOTALL)
 ENV_LINE: Final = re.compile(r"([A-Za-z_]\w*)=([{\[].*|\S*|\"[^\"]*\"|'[^']*')")
+QUOTED: Final = re.compile(r"\A([\"'])(.*)\1\Z", re.DOTALL)
 # Quoted text or an escaped character; the output of a command; what is left out; the end of a command.
 SHELL: Final = re.compile(
     r"""('[^']*+'|"(?:\\.|[^"\\])*+"|\\[^\r\n \t])|(\$\([^)]*+\)?|`[^`]*+`?)|"""
@@ -75,7 +76,7 @@ def read_text(text: str) -> Iterator[Read]:
     elif SCRIPT.search(text):
         yield from _read_script(text)
     elif len(matches := [match for line in lines if (match := ENV_LINE.fullmatch(line))]) == len(lines):
-        yield from (_variable(match[1], match[2].strip("\"'")) for match in matches)
+        yield from (_variable(match[1], QUOTED.sub(r"\2", match[2])) for match in matches)
     else:
         shell: dict[str, str] = {}
         for words in _commands(text):

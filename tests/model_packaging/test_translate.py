@@ -184,6 +184,12 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         {},
     ),
     (
+        "HF_MODEL_ID='org/m'\nNEURON_CC_FLAGS=\"-O1 --tensorizer-options='--a --b=2'\"\nXLA_FLAGS=--b='c'\n",
+        {"model": "org/m", "neuron_env.NEURON_CC_FLAGS": "-O1 --tensorizer-options='--a --b=2'"}
+        | {"neuron_env.XLA_FLAGS": "--b='c'"},
+        {},
+    ),
+    (
         "from vllm import AsyncEngineArgs\nsize = 4\nsize = 8\nconfig = {'seed': 1}\n"
         "AsyncEngineArgs('org/m', max_num_seqs=size, max_model_len=-(-1 // 1), seed=f'{1}', hf_overrides=config, **x)",
         {"model": "org/m"},
