@@ -128,6 +128,9 @@ def _container(words: deque[str]) -> Iterator[Read]:
         name, equals, value = value.partition("=")
         if option in ("-e", "--env"):
             yield _variable(name, value if equals else "$")
+        elif option == "--env-file":
+            why = "it is a file, and files are not read"
+            yield note(Severity.ERROR, f"docker run {option}", why, "Translate that file, too.")
         else:
             yield note(Severity.INFO, f"docker run {option}", "it is the container's; a file in it is not read")
     yield from _options(words, "SM_ON_" if words and "optimum" in words.popleft() else "SM_VLLM_")  # the image
@@ -216,14 +219,19 @@ def _read_script(text: str) -> Iterator[Read]:
     calls: dict[str, ast.Call] = {}
     for node in ast.walk(tree):
         match node:
+            case ast.Assign([ast.Subscript(ast.Attribute(attr="environ"), ast.Constant(value=str(name)))], value) | (
+                ast.Call(ast.Attribute(ast.Attribute(attr="environ"), "setdefault"), [ast.Constant(str(name)), value])
+            ):
+                yield _given(name, value, constants, name)
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="environ"), attr="update")):
+                why = "of the variables only os.environ[...] = ... and os.environ.setdefault(...) are read"
+                yield note(Severity.ERROR, "os.environ.update", why, "Write it as one of them.")
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                 if name in CLASSES and calls.setdefault(name, node) is not node:
                     problem = f"is called in line {calls[name].lineno} and in line {node.lineno}"
                     raise SettingError(name, problem, "Paste the call that you mean.")
                 if name in UNREAD:
                     yield note(UNREAD[name], name, "its arguments are none of vLLM's, and are not read")
-            case ast.Assign(targets=[ast.Subscript(ast.Attribute(attr="environ"), ast.Constant(value=str(name)))]):
-                yield _given(name, node.value, constants, name)
     for name, call in calls.items():
         values = [("model", argument) for argument in call.args[:1]]
         for key, value in values + [(keyword.arg or "**", keyword.value) for keyword in call.keywords]:

@@ -161,6 +161,17 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         | {"ENDPOINT_MODL": "error"},
     ),
     (
+        "docker run --env-file prod.env --env-file=more.env image --model org/m --config prod.yaml",
+        {"model": "org/m"},
+        {"docker run --env-file": "error", "--config": "error"},
+    ),
+    (
+        "import os, vllm\nos.environ.setdefault('HF_TOKEN', 'hf_VerySecret1234')\n"
+        "os.environ.update({'SM_VLLM_MAX_NUM_SEQS': '4'})\nvllm.LLM(model='m')",
+        {"model": "m", "hf_token": "hf_VerySecret1234"},
+        {"os.environ.update": "error"},
+    ),
+    (
         "sudo docker run -e MODEL_ID=org/m -e HF_TOKEN=hf_VerySecret1234 image serve",
         {"model": "org/m", "hf_token": "hf_VerySecret1234"},
         {},

@@ -51,7 +51,7 @@ SPECULATIVE: Mapping[str, str] = {
 # vLLM 0.24's separate flags -> keys of `speculative_config`.
 SPECULATIVE_FLAGS = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or commas between them, or a JSON list'
-FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
+FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
 def reads(name: str) -> bool:
@@ -96,6 +96,9 @@ def translate_argument(name: str, value: Json, setting: str) -> list[Assignment]
             return [] if value is None else _opened(name, value, setting)
         if name in front_end_arguments():
             return [assign(name, value, setting)]
+        if name == "config":
+            problem = "it names a file of settings for vLLM's own command, which is not read"
+            raise SettingError(setting, problem, "Put its settings into the document that ENDPOINT_CONFIG names.")
         if name in server_arguments():
             problem = "belongs to vLLM's own HTTP server, which does not run here"
             raise SettingError(setting, problem, FIXES.get(name, "Remove it."))
