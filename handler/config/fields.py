@@ -120,9 +120,15 @@ def keys_written_by(writer: KeyWriter) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=1)
+def named_keys() -> Mapping[str, str]:
+    """Key of NxD Inference's NeuronConfig -> the field that its value is."""
+    return {key.name: field for field, key in _nxd_keys().items()}
+
+
+@lru_cache(maxsize=1)
 def competing_keys() -> Mapping[str, str]:
     """Key -> field, where a raw key is the same setting as a field of another name."""
-    return {key.name: field for field, key in _nxd_keys().items() if key.competes}
+    return {key: field for key, field in named_keys().items() if _nxd_keys()[field].competes}
 
 
 @lru_cache(maxsize=1)
@@ -134,8 +140,8 @@ def saved_keys() -> tuple[tuple[str, str], ...]:
 @lru_cache(maxsize=1)
 def field_of_key() -> Mapping[str, str]:
     """Key of NxD Inference's NeuronConfig -> the field that its value is, or follows from."""
-    named = {key.name: field for field, key in _nxd_keys().items()}
-    return named | {key: name for name, field in fields().items() for key in field.metadata.nxd_derived}
+    derived = {key: name for name, field in fields().items() for key in field.metadata.nxd_derived}
+    return {**named_keys(), **derived}
 
 
 @lru_cache(maxsize=1)

@@ -19,7 +19,7 @@ from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import lmi, vllm_names
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.fields import competing_keys, fields
+from handler.config.fields import competing_keys, field_of_key, fields, named_keys
 from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
@@ -148,20 +148,22 @@ def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Setti
     A plan applies `neuron_config` last, so a raw key that has a field of its own competes with that field here:
     otherwise a weaker source's raw key would beat a stronger source's field.
     """
+    assignments = sorted(assignments, key=lambda assignment: assignment.source.origin)
+    strongest = {assignment.field: assignment for assignment in reversed(assignments)}
     rivals: dict[tuple[str, str], list[Assignment]] = {}
     unused: dict[str, str] = {}
     for assignment in assignments:
         if assignment.field == "unused":
             unused.setdefault(assignment.key, str(assignment.value))
         else:
-            rivals.setdefault(_slot(assignment), []).append(assignment)
+            rivals.setdefault(_slot(assignment, strongest), []).append(assignment)
     sources: dict[str, ValueSource] = {}
     overridden: dict[str, tuple[Overridden, ...]] = {}
     values: dict[str, Any] = {"sources": sources, "overridden": overridden, "unused": unused}
     errors: list[SettingError] = []
     # The variable's own value comes first, then the flags that other settings add to it.
     for _, group in sorted(rivals.items(), key=lambda item: item[0][1]):
-        winner, *others = sorted(group, key=lambda assignment: assignment.source.origin)
+        winner, *others = group
         different = [other for other in others if _text(other) != _text(winner)]
         errors += [_conflict(winner, other) for other in different if other.source.origin is winner.source.origin]
         _put(values, winner)
@@ -171,10 +173,20 @@ def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Setti
     return values, errors
 
 
-def _slot(assignment: Assignment) -> tuple[str, str]:
-    """Assignments with the same result compete for one value."""
+def _slot(assignment: Assignment, strongest: Mapping[str, Assignment]) -> tuple[str, str]:
+    """Assignments with the same result compete for one value.
+
+    :param strongest: of each field, the assignment of the strongest source.
+    """
     if assignment.field == "neuron_config":
-        field = fields().get(competing_keys().get(assignment.key, assignment.key))
+        name = competing_keys().get(assignment.key, assignment.key)
+        rival = strongest.get(field_of_key().get(assignment.key, ""), assignment)
+        weaker = rival.source.origin < assignment.source.origin
+        # Equally strong, a key may differ from its field: batch_size is 1 in chunked prefill. One that only follows
+        # from the field may say more than the field does, unless that turns the feature off.
+        if weaker and (assignment.key in named_keys() or rival.value is False):
+            name = rival.field
+        field = fields().get(name)
         if field is not None and not field.metadata.merged:
             return field.name, ""
     return assignment.target, assignment.part

@@ -109,6 +109,24 @@ def test_a_raw_key_of_a_weaker_source_does_not_beat_a_plain_setting() -> None:
     assert (config.async_mode, config.neuron_config) == (False, {"x": 1})
 
 
+def test_a_raw_key_of_another_name_does_not_either() -> None:
+    package = "neuron_config: {seq_len: 2048, batch_size: 4, pa_block_size: 16, x: 1}"
+    environ = {"SM_VLLM_MAX_MODEL_LEN": "1024", "SM_VLLM_MAX_NUM_SEQS": "2", "ENDPOINT_MODEL": MODEL}
+    config = read(environ, {f"{MODEL}/endpoint.yaml": package})
+    assert (config.max_model_len, config.max_num_seqs) == (1024, 2)
+    assert config.neuron_config == {"pa_block_size": 16, "x": 1}
+    assert [value.value for name in ("max_model_len", "max_num_seqs") for value in config.overridden[name]] == [2048, 4]
+    both = {"SM_VLLM_MAX_NUM_SEQS": "8", "SM_VLLM_OVERRIDE_NEURON_CONFIG": '{"batch_size": 1}'}
+    assert read(both).neuron_config == {"batch_size": 1}, "equally strong: a plan may need both (chunked prefill)"
+
+
+@pytest.mark.parametrize(("value", "kept"), [("false", {}), ("true", {"on_device_sampling_config": {"top_k": 5}})])
+def test_what_a_stronger_source_turns_off_no_raw_key_turns_on(value: str, kept: dict[str, object]) -> None:
+    environ = {"ENDPOINT_ON_DEVICE_SAMPLING": value, "ENDPOINT_CONFIG": "/d.yaml"}
+    config = read(environ, {"/d.yaml": "neuron_config: {on_device_sampling_config: {top_k: 5}}"})
+    assert (config.on_device_sampling, config.neuron_config) == (value == "true", kept)
+
+
 def test_a_raw_key_of_a_stronger_source_beats_a_plain_setting() -> None:
     config = read({"ENDPOINT_NEURON_CONFIG": '{"async_mode": true}', "ENDPOINT_CONFIG": '{"async_mode": false}'})
     assert (config.async_mode, config.neuron_config) == (None, {"async_mode": True})
