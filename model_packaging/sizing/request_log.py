@@ -129,6 +129,7 @@ def read_lengths(
 def _requests(lines: Iterator[str | bytes], lengths: RequestLengths) -> Iterator[Mapping[str, object]]:
     first = next((line for line in lines if line.strip()), b"")
     text = first.decode("utf-8", "replace") if isinstance(first, bytes) else first
+    text = text.removeprefix("\ufeff")  # the mark that Excel and PowerShell write
     if not text.lstrip().startswith("{") and "," in text:
         texts = (line.decode("utf-8", "replace") if isinstance(line, bytes) else line for line in lines)
         rows = csv.DictReader(chain((text,), texts))
@@ -140,7 +141,7 @@ def _requests(lines: Iterator[str | bytes], lengths: RequestLengths) -> Iterator
             except StopIteration:
                 return
     decode = msgspec.json.Decoder(dict[str, object]).decode
-    for line in chain((first,), lines):
+    for line in chain((text,), lines):
         try:
             row = decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -40,16 +40,18 @@ def test_our_request_log() -> None:
     assert found.running == {1: 2.0, 2: 1.0}  # from 0 to 2 and from 1 to 3
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize(
     "text",
     [
+        "prompt_tokens,output_tokens\r\n5,3\r\n7,1\r\n",
         "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,5,3\n2023-11-16 18:17:04,7,1\n",
         '{"input_tokens": 5, "completion_tokens": 3}\n{"num_prefill_tokens": 7, "num_decode_tokens": 1.0}\n',
         '{"prompt_tokens": 5, "completion_tokens": 3}\n{"prompt_tokens": 7, "completion_tokens": 1}\n',
     ],
 )
-def test_other_logs(text: str) -> None:
-    found = read_lengths(text.encode().splitlines(), "other")
+def test_other_logs(text: str, encoding: str) -> None:
+    found = read_lengths(text.encode(encoding).splitlines(), "other")
     assert (found.prompts, found.contexts, found.running) == ({5: 1, 7: 1}, {6: 1, 7: 1}, {})
 
 
