@@ -35,7 +35,13 @@ NEEDED = {
 @click.option("--output-tokens", default=256, show_default=True, help="Assume so many tokens in an answer, on average.")
 @click.option("--batch", help="Predict for so many requests at a time. Default: 1,8,32; with --requests the best.")
 @click.option("--tp", type=COUNT, help="Predict for this tensor-parallel degree. Default: the plan's.")
-@click.option("--price", "prices", multiple=True, metavar="[INSTANCE=]PRICE", help="Set an hourly price (repeatable).")
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="[INSTANCE=]PRICE",
+    help="Set hourly prices in place of EC2's reserved rates.",
+)
 @click.option("--requests", type=AMOUNT, help="Compare instances for so many requests per second.")
 @click.option("--ttft", type=AMOUNT, help="Allow so many seconds to the first token.")
 @click.option("--tpot", type=AMOUNT, help="Allow so many seconds per output token.")
@@ -57,6 +63,8 @@ def command(
 
     With --log: buckets, batches, sequences and segments for its lengths, what they save, and the settings to deploy.
     The counts are exact for requests that run one at a time.
+
+    Without --price, costs are at EC2's rates of reserved instances, which SageMaker does not bill.
 
     MODEL is a directory or s3://bucket/prefix with config.json; with --log also a hub id. Default: the settings' own.
     """
@@ -91,13 +99,13 @@ def _predict(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) 
     instance = _instance(config.instance)
     if instance is None:
         raise click.UsageError("Give --instance, --requests or --log.")
-    facts, price = _facts(config), _prices(options["prices"], instance).get(instance.name)
+    facts, prices = _facts(config), _prices(options["prices"], instance)
     prompt, output = options["input_tokens"], options["output_tokens"]
     loads = [
         GenerationLoad(batch=batch, prompt=prompt, output=output)
         for batch in _batches(options["batch"]) or PREDICTED_BATCHES
     ]
-    predictions = [predict_load(config, facts, instance, load, degree=options["tp"], price=price) for load in loads]
+    predictions = [predict_load(config, facts, instance, load, degree=options["tp"], prices=prices) for load in loads]
     sizing_tables.print_predictions(predictions, f"{instance.name}, {prompt} tokens in, {output} out", as_json)
 
 

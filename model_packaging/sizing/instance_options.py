@@ -86,7 +86,8 @@ def instance_options(
 ) -> list[InstanceOption]:
     """An option for each instance that SageMaker hosts: by cost, then those without a price, then what does not fit.
 
-    :param prices: of an instance-hour by EC2 name. They replace the documented ones.
+    :param prices: of an instance-hour by EC2 name. With any, only these are used: they are of another kind than the
+        documented ones, and the two are not compared.
     :param only: the only instance to look at.
     :param degree: the only tensor-parallel degree to look at; None: all that the instance has.
     """
@@ -97,7 +98,7 @@ def instance_options(
             facts,
             instance,
             demand,
-            prices.get(instance.name),
+            prices,
             (degree,) if degree else degrees(instance),
             batches,
         )
@@ -116,7 +117,7 @@ def _instance_option(
     facts: ModelFacts,
     instance: InstanceType,
     demand: Demand,
-    price: float | None,
+    prices: Mapping[str, float],
     degrees: Sequence[int],
     batches: Sequence[int],
 ) -> InstanceOption:
@@ -126,7 +127,7 @@ def _instance_option(
         for batch in batches:
             load = GenerationLoad(batch=batch, prompt=demand.prompt, output=demand.output)
             try:
-                predictions.append(predict_load(config, facts, instance, load, degree=degree, price=price))
+                predictions.append(predict_load(config, facts, instance, load, degree=degree, prices=prices))
             except SettingError as error:
                 refusal = error.message
     fitting = [prediction for prediction in predictions if prediction.sized.fits]
@@ -152,13 +153,13 @@ def predict_load(
     load: GenerationLoad,
     *,
     degree: int | None = None,
-    price: float | None = None,
+    prices: Mapping[str, float] = {},
 ) -> PlanPrediction:
     """Plans the configuration for a load, and predicts it.
 
     :param config: its max_num_seqs is replaced by the load's batch, and a max_model_len that is too short is raised.
     :param degree: replaces the tensor-parallel degree.
-    :param price: as in `predict`.
+    :param prices: as in `predict`.
     :raises SettingError: there is no plan for it, or the model has no shape.
     """
     changes: dict[str, Any] = {"max_num_seqs": load.batch, "instance": instance.name}
@@ -166,7 +167,7 @@ def predict_load(
         changes["tensor_parallel_size"] = degree
     if (config.max_model_len or 0) < load.prompt + load.output:
         changes["max_model_len"] = -(-(load.prompt + load.output) // 128) * 128
-    prediction = predict(make_sized_plan(replace(config, **changes), facts, instance), load, price)
+    prediction = predict(make_sized_plan(replace(config, **changes), facts, instance), load, prices)
     if prediction is None:
         problem = f"{facts.where} has no shape of a transformer in its config.json"
         raise SettingError("MODEL", problem, "Give the directory of a language model.")

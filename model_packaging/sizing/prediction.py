@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -18,6 +19,9 @@ from model_packaging.sizing.sized_plan import SizedPlan, sized_plan
 
 # Tokens of a prompt and of an answer that `check` predicts, at most. A shorter plan has three quarters of it as prompt.
 CHECK_PROMPT, CHECK_OUTPUT = 1024, 256
+# The sources of prices: PRICES, and the user.
+RESERVED: Final = "EC2, reserved"
+OWN: Final = "--price"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,7 @@ class PlanPrediction:
     """What one plan reaches on one instance, with one engine.
 
     :param price: of the instance for an hour; None if it is not known.
+    :param price_source: RESERVED or OWN; None without a price.
     """
 
     sized: SizedPlan
@@ -65,6 +70,7 @@ class PlanPrediction:
     load: GenerationLoad
     rates: GenerationRates
     price: float | None
+    price_source: str | None
 
     @property
     def cost(self) -> float | None:
@@ -85,6 +91,7 @@ class PlanPrediction:
             "request_seconds": round(self.rates.request_seconds, 3),
             "memory": memory.verdict.value if memory else None,
             "price_per_hour": self.price,
+            "price_source": self.price_source,
             "cost_per_million_tokens": None if self.cost is None else round(self.cost, 4),
         }
 
@@ -97,18 +104,19 @@ class PlanPrediction:
         )
 
 
-def predict(sized: SizedPlan, load: GenerationLoad, price: float | None = None) -> PlanPrediction | None:
+def predict(sized: SizedPlan, load: GenerationLoad, prices: Mapping[str, float] = {}) -> PlanPrediction | None:
     """Predicts a plan as it is; None if it has no roofline. A plan without lists of buckets counts with powers of two.
 
-    :param price: of the instance for an hour; None: the documented one, if there is one.
+    :param prices: of an instance-hour by EC2 name, all of one kind; empty: PRICES.
     """
     if sized.roofline is None or sized.facts is None or sized.instance is None:
         return None
     shape = memory_shape(sized.config, sized.facts, sized.instance)
     buckets = sized.buckets or power_buckets(shape.length, shape.sequences)
     rates = generation_rates(sized.roofline, buckets, load)
-    price = PRICES.get(sized.instance.name) if price is None else price
-    return PlanPrediction(sized, shape.degree, load, rates, price)
+    price = (prices or PRICES).get(sized.instance.name)
+    source = None if price is None else OWN if prices else RESERVED
+    return PlanPrediction(sized, shape.degree, load, rates, price, source)
 
 
 def examined_predictions(examination: Examination) -> list[PlanPrediction]:

@@ -12,11 +12,12 @@ from model_packaging.console.output import print_json
 from model_packaging.console.tables import json_text, plain_table, show
 from model_packaging.sizing.instance_options import InstanceOption
 from model_packaging.sizing.plan_cost import PlanCost
-from model_packaging.sizing.prediction import PlanPrediction
+from model_packaging.sizing.prediction import RESERVED, PlanPrediction
 from model_packaging.sizing.request_log import RequestLengths
 from model_packaging.sizing.tuned_plan import Tuning
 
 NOTE = "Predicted from a roofline, not measured. How good it is: docs/predictions.md."
+RESERVED_NOTE = "Costs are at EC2's rates of reserved instances, not at SageMaker's: give those with --price."
 
 
 def print_predictions(predictions: Sequence[PlanPrediction], title: str, as_json: bool) -> None:
@@ -35,7 +36,7 @@ def print_predictions(predictions: Sequence[PlanPrediction], title: str, as_json
         )
         for prediction in predictions
     ]
-    show(plain_table(titles, rows, title), NOTE)
+    show(plain_table(titles, rows, title), *_notes(predictions))
 
 
 def rate_cells(prediction: PlanPrediction) -> tuple[str, str, str]:
@@ -64,7 +65,17 @@ def print_options(options: Sequence[InstanceOption], as_json: bool) -> None:
     ]
     titles = ("instance", "cost an hour", "instances", "TP", "batch", "first token", "a token", "tokens/s of one")
     unfit = [(option.instance.name, option.why) for option in options if option.why]
-    show(plain_table(titles, rows), *([plain_table(("does not fit", "why"), unfit)] if unfit else []), NOTE)
+    predictions = [option.prediction for option in options if option.prediction]
+    show(
+        plain_table(titles, rows),
+        *([plain_table(("does not fit", "why"), unfit)] if unfit else []),
+        *_notes(predictions),
+    )
+
+
+def _notes(predictions: Sequence[PlanPrediction]) -> list[str]:
+    reserved = any(prediction.price_source == RESERVED for prediction in predictions)
+    return [NOTE, RESERVED_NOTE] if reserved else [NOTE]
 
 
 def print_tuning(tuning: Tuning, lengths: RequestLengths, output: str | None, as_json: bool) -> None:

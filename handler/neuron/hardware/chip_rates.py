@@ -72,7 +72,7 @@ CHIPS: Final[Mapping[str, ChipRates]] = {
 }
 # Of a request, before its prefill: HTTP, the tokenizer, vLLM's scheduler.
 REQUEST_SECONDS: Final = 0.0377
-# Of an hour, in dollars.
+# Of an hour of a reserved instance of EC2, in dollars. SageMaker bills other rates.
 PRICES: Final[Mapping[str, float]] = {
     "inf2.xlarge": 0.328,
     "inf2.8xlarge": 0.850,

@@ -53,10 +53,11 @@ def test_the_degree_the_lengths_and_the_price_count(llama: Path) -> None:
 
 
 def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path, tmp_path: Path) -> None:
-    words = ("--requests", "5", "--tpot", "0.03", "--ttft", "2", "--price", "trn2.48xlarge=40")
+    words = ("--requests", "5", "--tpot", "0.03", "--ttft", "2")
     options = document("size", llama, *words)["options"]
     costs = [option["cost_per_hour"] for option in options if option["cost_per_hour"] is not None]
     assert costs == sorted(costs)
+    assert len(costs) > 1
     assert {option["instance"] for option in options} >= {"trn2.48xlarge", "inf2.48xlarge", "trn1.32xlarge"}
     for option in options:
         if option["why_not"]:
@@ -70,6 +71,20 @@ def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path, tmp_pat
     settings = tmp_path / "endpoint.yaml"
     settings.write_text("instance: ml.inf2.48xlarge\n")
     assert len(document("size", llama, *words, "--config", settings)["options"]) == len(options)
+
+
+def test_prices_of_two_kinds_are_not_compared_and_the_kind_is_said(llama: Path) -> None:
+    words = ("size", llama, "--requests", "5")
+    sources = {option["instance"]: option.get("price_source") for option in document(*words)["options"]}
+    assert (sources["inf2.48xlarge"], sources["trn2.48xlarge"]) == ("EC2, reserved", None)
+    assert "EC2's rates of reserved instances, not at SageMaker's" in " ".join(run(*words).stdout.split())
+    own = (*words, "--price", "trn2.48xlarge=40")
+    first, *others = [option for option in document(*own)["options"] if not option["why_not"]]
+    assert (first["instance"], first["price_source"]) == ("trn2.48xlarge", "--price")
+    assert {option["cost_per_hour"] for option in others} == {None}
+    assert "reserved" not in run(*own).stdout
+    for price, said in (((), True), (("--price", "16"), False)):
+        assert ("reserved" in run("size", llama, "--instance", "inf2.48xlarge", *price).stdout) is said
 
 
 def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
