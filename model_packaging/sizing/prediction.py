@@ -12,6 +12,7 @@ from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.buckets.padding import DECODE, padded_tokens
 from handler.neuron.hardware.chip_rates import PRICES, REQUEST_SECONDS
 from handler.neuron.lines.native.native_prefill import powers
+from handler.neuron.lines.native.native_sampling import pools
 from handler.neuron.memory.memory_shape import memory_shape
 from handler.neuron.planning.examination import Examination
 from model_packaging.sizing.roofline import Roofline
@@ -122,11 +123,13 @@ def predict(sized: SizedPlan, load: GenerationLoad, prices: Mapping[str, float] 
 def examined_predictions(examination: Examination) -> list[PlanPrediction]:
     """The predictions that `check` prints: for one sequence and for max_num_seqs.
 
-    Empty if the model or the instance is not known. A plan for several nodes has none: the prediction knows no network
-    between instances.
+    Empty if the model or the instance is not known, or if the model generates nothing. A plan for several nodes or for
+    data parallelism has none: the prediction knows one engine, and no network between instances.
     """
     plan, config, instance = examination.plan, examination.config, examination.instance
     if plan is None or config is None or examination.facts is None or instance is None or (config.nodes or 1) > 1:
+        return []
+    if pools(plan.engine_args) or plan.engine_args.get("data_parallel_size") not in (None, 1):
         return []
     length, sequences = plan.engine_args.get("max_model_len"), plan.engine_args.get("max_num_seqs")
     if not isinstance(length, int) or not isinstance(sequences, int) or length < 4:

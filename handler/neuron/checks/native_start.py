@@ -119,7 +119,7 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if context.draft.args.get(ENVIRON_CHECK) and context.line.name == "native-0.29":
         why = "vLLM does not know the plugin's own variables (VLLM_NEURON_BACKEND), and does not start"
         yield error("not-on-native", ENVIRON_CHECK, why, "Remove it.")
-    if pools(context.draft) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
+    if pools(context.draft.args) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", "kv_cache_dtype", why, "Remove it.")
     connector = context.draft.nested("kv_transfer_config").get("kv_connector")

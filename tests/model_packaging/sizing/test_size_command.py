@@ -110,6 +110,18 @@ def test_check_predicts_nothing_without_an_instance_or_a_shape(llama: Path, tmp_
     assert document("check", llama)["predictions"] == []
 
 
+@pytest.mark.parametrize("argument", ["runner: pooling", "data_parallel_size: 4"])
+def test_check_predicts_no_tokens_of_embeddings_and_not_one_replica_for_all(
+    llama: Path, tmp_path: Path, argument: str
+) -> None:
+    settings = tmp_path / "endpoint.yaml"
+    words = ("check", llama, "--line", "native-0.29", "--instance", "ml.trn2.48xlarge", "--config", settings)
+    settings.write_text("tensor_parallel_size: 8\n")
+    assert document(*words)["predictions"]
+    settings.write_text(f"tensor_parallel_size: 8\n{argument}\n")
+    assert json.loads(run(*words, "--json").stdout)["predictions"] == []
+
+
 def test_one_instance_can_be_asked_for(llama: Path) -> None:
     words = ("size", llama, "--requests", "100", "--tp", "8", "--tpot", "0.02")
     (only,) = document(*words, "--instance", "ml.inf2.48xlarge")["options"]

@@ -7,7 +7,7 @@ nor log probabilities reach it).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from handler.config.fields import native_key
@@ -56,9 +56,9 @@ def _spell_scheduling(draft: PlanDraft) -> None:
             draft.error("needs-synchronous-scheduling", setting, f"{reason}, and {setting} is true", "Set it to false.")
 
 
-def pools(draft: PlanDraft) -> bool:
+def pools(args: Mapping[str, Json]) -> bool:
     """Whether the model makes embeddings (vLLM Neuron 0.24, README)."""
-    return draft.args.get("runner") == "pooling" or draft.args.get("convert") == "embed"
+    return args.get("runner") == "pooling" or args.get("convert") == "embed"
 
 
 def _synchronous(draft: PlanDraft) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _synchronous(draft: PlanDraft) -> Iterator[str]:
         yield "sampling on the CPU needs synchronous scheduling"
     if draft.override.get(STRUCTURED, draft.raw.get(STRUCTURED)) is True:
         yield "with asynchronous scheduling the first structured request ends the engine"
-    if pools(draft):
+    if pools(draft.args):
         yield "embeddings need synchronous scheduling"
     if draft.config.logprobs:
         yield "asynchronous scheduling returns no log probabilities"
