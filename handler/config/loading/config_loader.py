@@ -8,8 +8,9 @@ line and the instance decide what no source sets. Two different values from equa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -152,7 +153,7 @@ def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Setti
     strongest = {assignment.field: assignment for assignment in reversed(assignments)}
     rivals: dict[tuple[str, str], list[Assignment]] = {}
     unused: dict[str, str] = {}
-    for assignment in assignments:
+    for assignment in chain.from_iterable(_parts(assignment, strongest) for assignment in assignments):
         if assignment.field == "unused":
             unused.setdefault(assignment.key, str(assignment.value))
         else:
@@ -171,6 +172,17 @@ def merge(assignments: Iterable[Assignment]) -> tuple[dict[str, Any], list[Setti
         if different:
             overridden[winner.target] = tuple(Overridden(other.value, other.source) for other in different)
     return values, errors
+
+
+def _parts(assignment: Assignment, strongest: Mapping[str, Assignment]) -> Iterator[Assignment]:
+    """Takes global_topk out of a sampling object if a stronger source sets that field. The rest of the object stays."""
+    field, value, source = strongest.get("global_topk", assignment), assignment.value, assignment.source
+    sampling = assignment.target == "neuron_config.on_device_sampling_config"
+    if sampling and isinstance(value, dict) and "global_topk" in value and field.source.origin < source.origin:
+        inner = replace(source, name=f"{source.name}.global_topk")
+        yield Assignment("global_topk", value["global_topk"], source=inner)
+        value = {key: item for key, item in value.items() if key != "global_topk"}
+    yield replace(assignment, value=value)
 
 
 def _slot(assignment: Assignment, strongest: Mapping[str, Assignment]) -> tuple[str, str]:

@@ -127,6 +127,15 @@ def test_what_a_stronger_source_turns_off_no_raw_key_turns_on(value: str, kept: 
     assert (config.on_device_sampling, config.neuron_config) == (value == "true", kept)
 
 
+def test_a_stronger_global_topk_leaves_the_rest_of_the_sampling_object() -> None:
+    document = "neuron_config: {on_device_sampling_config: {global_topk: 256, do_sample: true}}"
+    config = read({"ENDPOINT_GLOBAL_TOPK": "64", "ENDPOINT_CONFIG": "/d.yaml"}, {"/d.yaml": document})
+    assert config.global_topk == 64
+    assert config.neuron_config == {"on_device_sampling_config": {"do_sample": True}}
+    (weaker,) = config.overridden["global_topk"]
+    assert (weaker.value, weaker.source.name) == (256, "neuron_config.on_device_sampling_config.global_topk")
+
+
 def test_a_raw_key_of_a_stronger_source_beats_a_plain_setting() -> None:
     config = read({"ENDPOINT_NEURON_CONFIG": '{"async_mode": true}', "ENDPOINT_CONFIG": '{"async_mode": false}'})
     assert (config.async_mode, config.neuron_config) == (None, {"async_mode": True})
