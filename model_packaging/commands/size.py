@@ -156,10 +156,10 @@ def _tune(config: EndpointConfig, options: Mapping[str, Any], as_json: bool) -> 
         plots.padding_plot(tuning, lengths).savefig(options["plot"])
 
 
-def _instance(name: str | None) -> InstanceType | None:
+def _instance(name: str | None, option: str = "--instance") -> InstanceType | None:
     from handler.neuron.hardware.instance_catalogue import find
 
-    return find(name, "--instance", hosting=False) if name else None
+    return find(name, option, hosting=False) if name else None
 
 
 def _facts(config: EndpointConfig) -> ModelFacts:
@@ -183,9 +183,10 @@ def _prices(texts: Sequence[str], instance: InstanceType | None) -> dict[str, fl
     """Prices by EC2 name. One without a name is that of the instance, or of the name "" if there is none."""
     prices = {}
     for text in texts:
-        name, equals, price = text.rpartition("=")
+        name, _, price = text.rpartition("=")
+        priced = _instance(name, "--price") if name else instance
         try:
-            prices[name.removeprefix("ml.") if equals else instance.name if instance else ""] = AMOUNT(price)
+            prices[priced.name if priced else ""] = AMOUNT(price)
         except click.BadParameter:
             raise click.BadParameter(
                 f"{text!r} is not [INSTANCE=]PRICE, a finite number of at least 0.", param_hint="--price"

@@ -139,6 +139,7 @@ def test_one_instance_can_be_asked_for(llama: Path) -> None:
         (("{model}", "--graphs", "4"), 2, "--graphs needs --log"),
         (("{model}", "--requests", "1", "--log", "trace:chat"), 2, "Give --log or --requests"),
         (("{model}", "--requests", "1", "--price", "40"), 2, "INSTANCE=PRICE"),
+        (("{model}", "--requests", "1", "--price", "trn2.48xlarg=40"), 2, "--price: 'trn2.48xlarg' is not an instance"),
         (("{model}", "--requests", "0"), 2, "--requests: it must be above 0"),
         (("{model}", "--requests", "1", "--output-tokens", "0"), 2, "--output-tokens: 0 is out of range"),
         (("{model}", "--requests", "1", "--use", "1.5"), 2, "--use: it is a share"),
