@@ -96,7 +96,7 @@ def _scaled(rope: Json, positions: int) -> int:
     if kind in COUNTED or not isinstance(factor, int | float) or not factor >= 0:  # NaN is not
         return positions
     original = number(rope, "original_max_position_embeddings") if kind == "yarn" else 0
-    return int(min(factor, LARGEST) * (original or positions))
+    return min(int(min(factor, LARGEST) * (original or positions)), LARGEST)
 
 
 def facts_from(

@@ -63,6 +63,7 @@ def test_any_numbers_are_examined(numbers: dict[str, Json], rope: dict[str, Json
 @pytest.mark.parametrize("kind", ["linear", "yarn"])
 def test_any_factor_of_a_rotary_embedding(factor: str, kind: str) -> None:
     examine({"rope_scaling": {"rope_type": kind, "factor": json.loads(factor)}})
+    examine({"rope_scaling": {"rope_type": kind, "factor": json.loads(factor)}, "max_position_embeddings": 2**40 - 1})
 
 
 @pytest.mark.parametrize(
