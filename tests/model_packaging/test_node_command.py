@@ -41,7 +41,7 @@ def test_it_becomes_vllm_with_the_plans_arguments(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_resolves_and_fetches_nothing() -> None:
-    done = run("--rank", "3", "--dry-run", **{**SPREAD, "SM_VLLM_MASTER_ADDR": "nowhere.invalid"})
+    done = run("--rank", "3", "--dry-run", modules=None, **{**SPREAD, "SM_VLLM_MASTER_ADDR": "nowhere.invalid"})
     assert done.returncode == 0, done.stderr
     assert "--node-rank=3" in json.loads(done.stdout)["command"]
 
@@ -49,7 +49,7 @@ def test_a_dry_run_resolves_and_fetches_nothing() -> None:
 def test_what_would_not_work_is_refused() -> None:
     alone = run("--rank", "1", ENDPOINT_LINE="cpu", ENDPOINT_MODEL=str(sample_model.path()))
     assert (alone.returncode, "SM_VLLM_MASTER_ADDR" in alone.stderr) == (1, True)
-    plugin = run("--rank", "1", **{**SPREAD, "ENDPOINT_LINE": "nxdi-0.16"})
+    plugin = run("--rank", "1", modules=None, **{**SPREAD, "ENDPOINT_LINE": "nxdi-0.16"})
     assert (plugin.returncode, "several-nodes" in plugin.stdout) == (1, True)
-    assert run("--rank", "0", **SPREAD).returncode == 2
-    assert run(**SPREAD).returncode == 2
+    assert run("--rank", "0", modules=None, **SPREAD).returncode == 2
+    assert run(modules=None, **SPREAD).returncode == 2
