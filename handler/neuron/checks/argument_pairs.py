@@ -10,6 +10,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.json_value import Json, whole_number
+from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.cpu import CPU, SEQUENCES
 
@@ -63,7 +64,17 @@ def _context_degree(context: CheckContext) -> str | None:
     degree, ranks = _number(context, "decode_context_parallel_size"), _number(context, "tensor_parallel_size")
     if not degree:
         return "0 is below 1"
-    return f"tensor_parallel_size ({ranks}) must be a multiple of it ({degree})" if ranks % degree else None
+    if ranks % degree:
+        return f"tensor_parallel_size ({ranks}) must be a multiple of it ({degree})"
+    facts = context.facts
+    if degree == 1 or facts is None or not facts.kv_heads or text_part(facts.config).get("kv_lora_rank"):
+        return None  # heads with a compressed cache (MLA) are copied to every rank
+    heads, kv_heads = facts.heads, facts.kv_heads
+    if ranks < degree * kv_heads:
+        return f"{degree} needs {degree * kv_heads} ranks: one for each of {kv_heads} KV heads, {degree} times"
+    return (
+        f"{degree} does not divide the {heads // kv_heads} heads of a KV head" if heads // kv_heads % degree else None
+    )
 
 
 def _local_engines(context: CheckContext) -> str | None:

@@ -159,24 +159,17 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
 
 
 def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
-    """The KV cache of one sequence over several ranks."""
+    """The KV cache of one sequence over several ranks. What vLLM itself asks of it is in `argument_pairs`."""
     draft, name = context.draft, "decode_context_parallel_size"
-    degree, ranks = draft.number(name), draft.number("tensor_parallel_size") or 1
+    degree = draft.number(name)
     if degree is None or degree <= 1:
         return
-    heads, kv_heads = (context.facts.heads, context.facts.kv_heads) if context.facts else (0, 0)
     transfer = draft.nested("kv_transfer_config")
     connector = transfer.get("kv_connector", CONNECTORS[0])
     block = draft.number("block_size") or NATIVE_BLOCK
     step = min(draft.number(TOKENS) or 0, draft.number("max_model_len") or 0)
     stride, threshold = degree * block, draft.number("long_prefill_token_threshold") or 0
     broken = {
-        f"it needs {degree * kv_heads} ranks: one for each of {kv_heads} KV heads, {degree} times": (
-            ranks < degree * kv_heads
-        ),
-        f"it must divide the {heads} heads that share {kv_heads} KV heads": (
-            bool(kv_heads) and (heads // kv_heads) % degree != 0
-        ),
         f"it needs the connector {CONNECTORS[0]}": connector != CONNECTORS[0],
         "it does not work with an FP8 cache": str(draft.args.get("kv_cache_dtype", "auto")).startswith("fp8"),
         "it does not work with speculation": "speculative_config" in draft.args,

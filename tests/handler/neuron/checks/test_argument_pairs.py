@@ -9,10 +9,19 @@ import pytest
 from tests.handler.neuron.neuron_plans import llama, outcome
 
 CPU, LATER = "0.16.0", "0.29.0"
+VERSIONS = (CPU, "0.24.0", LATER)
 
 
 def speculating(method: str, **keys: Any) -> dict[str, Any]:
     return {"speculative_config": {"method": method, "num_speculative_tokens": 1, **keys}}
+
+
+def context(degree: int, ranks: int) -> dict[str, Any]:
+    return {"decode_context_parallel_size": degree, "tensor_parallel_size": ranks}
+
+
+# Degrees and ranks for 8 KV heads with 4 heads each.
+SPREAD = ((2, 8), (8, 8))
 
 
 REJECTED: list[tuple[str, str, dict[str, Any]]] = [
@@ -33,6 +42,7 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
         for version in (CPU, LATER)
     ],
     *[("optimization-level", version, {"optimization_level": "7"}) for version in (CPU, LATER)],
+    *[("decode-context-parallel", version, context(degree, ranks)) for version in VERSIONS for degree, ranks in SPREAD],
     ("optimization-level", CPU, {"optimization_level": "-1"}),
     *[("nodes-and-ranks", version, {"nnodes": 2}) for version in (CPU, LATER)],
     ("nodes-and-ranks", CPU, {"nnodes": 3, "tensor_parallel_size": 2}),
@@ -54,6 +64,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (CPU, {"enable_lora": False, "max_cpu_loras": 1, "max_loras": 4}),
     (CPU, {"max_cpu_loras": 1, "max_loras": 4}),
     *[(CPU, {"optimization_level": level}) for level in ("0", "3")],
+    *[(version, context(degree, ranks)) for version in VERSIONS for degree, ranks in ((1, 8), (2, 16), (4, 32))],
     (CPU, {"nnodes": 1}),
     *[(version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
     (CPU, {"nnodes": 2, "pipeline_parallel_size": 2}),
@@ -88,3 +99,11 @@ def test_several_tokens_of_a_plain_model(path: str, refused: bool, own: bool) ->
 @pytest.mark.parametrize("facts", [None, llama(architectures=("DeepseekV3ForCausalLM",), model_type="deepseek_v3")])
 def test_a_model_that_may_predict_several_tokens_is_not_refused(facts: Any) -> None:
     assert not outcome("cpu", facts=facts, installed={"vllm": CPU}, engine_args=speculating("mtp")).errors
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_degree_of_context_parallelism_divides_the_heads_of_a_kv_head(version: str) -> None:
+    facts = llama(heads=12, kv_heads=4)
+    result = outcome("cpu", facts=facts, installed={"vllm": version}, engine_args=context(2, 12))
+    assert [finding.code for finding in result.errors] == ["decode-context-parallel"]
+    assert "2 does not divide the 3 heads of a KV head" in result.errors[0].why
