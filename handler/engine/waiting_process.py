@@ -12,8 +12,9 @@ A fork copies one thread, and the locks that others hold at that moment stay loc
 
 On Neuron vLLM forks the core itself, from a process with the same threads and at a later time.
 
-In some 200 starts one core stood still all the same, before it had loaded anything. Which lock it waited for is not
-known. So a core that uses no processor time for `STILL_SECONDS` while it starts is ended, and a new process is spawned.
+One core stood still all the same, before it had loaded anything, and its start waited for ever (seen once, on vLLM
+0.16.0). What it waited for is not known. So a core that uses no processor time for `STILL_SECONDS` while it starts is
+ended, and a new process is spawned.
 
 The copy keeps no file of the serving process, no signal handler and nothing for the garbage collector to walk. What a
 new process would inherit when vLLM spawns it is sent: the environment, and standard output and error.

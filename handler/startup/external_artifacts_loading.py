@@ -119,24 +119,28 @@ def _compile_directory(directory: Path) -> Path:
     A process holds the lock of its directory until it ends. Names tell nothing: containers share host names and pids.
     """
     for other in directory.iterdir():
-        if _lock(other):
+        if (descriptor := _lock(other)) is not None:
             logger.warning("an earlier compile into %s was interrupted, and begins again", directory)
             shutil.rmtree(other)
+            os.close(descriptor)
     compiling = directory / f"{COMPILING}{uuid4().hex[:8]}"
     compiling.mkdir()
     _lock(compiling)
     return compiling
 
 
-def _lock(directory: Path) -> bool:
-    """Locks a directory until this process has ended. False if another process has, or the file system cannot tell."""
+def _lock(directory: Path) -> int | None:
+    """Locks a directory until the descriptor is closed or this process has ended.
+
+    :returns: the descriptor. None if another process has locked it, or the file system cannot tell.
+    """
     descriptor = os.open(directory, os.O_DIRECTORY)
     try:
         flock(descriptor, LOCK_EX | LOCK_NB)
     except OSError:
         os.close(descriptor)
-        return False
-    return True
+        return None
+    return descriptor
 
 
 def _raise_errors(findings: Sequence[Finding], setting: str) -> None:
