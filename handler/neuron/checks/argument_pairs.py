@@ -67,7 +67,9 @@ def _context_degree(context: CheckContext) -> str | None:
     if ranks % degree:
         return f"tensor_parallel_size ({ranks}) must be a multiple of it ({degree})"
     facts = context.facts
-    if degree == 1 or facts is None or not facts.kv_heads or text_part(facts.config).get("kv_lora_rank"):
+    if degree == 1 or context.plugin or facts is None or not facts.kv_heads:
+        return None  # the NxDI plugin switches these rules of vLLM off, and its line does not have the feature
+    if text_part(facts.config).get("kv_lora_rank"):
         return None  # heads with a compressed cache (MLA) are copied to every rank
     heads, kv_heads = facts.heads, facts.kv_heads
     if ranks < degree * kv_heads:

@@ -39,6 +39,9 @@ def unsupported(context: CheckContext) -> Iterator[Finding]:
     transfers = context.nxd and "kv_transfer_config" in context.config.engine_args
     if transfers and not context.line.has(Feature.DISAGGREGATION):
         yield rejection(context, Feature.DISAGGREGATION, "kv_transfer_config")
+    ranks_of_a_context = context.draft.number("decode_context_parallel_size") or 1
+    if ranks_of_a_context > 1 and not context.line.has(Feature.CONTEXT_PARALLEL):  # vLLM counts blocks by it
+        yield rejection(context, Feature.CONTEXT_PARALLEL, "decode_context_parallel_size")
     if context.draft.raw and context.line.keys is ConfigKeys.NONE:
         yield rejection(context, Feature.RAW, context.key(next(iter(context.draft.raw))))
 

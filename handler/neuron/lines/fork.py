@@ -22,7 +22,9 @@ from handler.neuron.lines.nxd_keys import spell_fp8, spell_neuron_config
 from handler.neuron.lines.plan_draft import DEFAULT_CHUNK, PlanDraft, agree, complete_shape, spell_fork
 from handler.neuron.lines.speculation import method_of, speculative_config
 
-UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
+UNSUPPORTED: Final = frozenset(
+    {Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION, Feature.CONTEXT_PARALLEL}
+)
 
 # What the name of a line with transformers-neuronx ends with.
 SUFFIX: Final = "-tnx"

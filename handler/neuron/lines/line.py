@@ -47,6 +47,7 @@ class Feature(StrEnum):
     LORA = "LoRA adapters"
     MULTIMODAL = "multimodal configurations"
     DISAGGREGATION = "disaggregated prefill and decode"
+    CONTEXT_PARALLEL = "decode context parallelism"
     NODES = "several nodes"
     RAW = "a raw NeuronConfig"
 

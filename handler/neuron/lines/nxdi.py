@@ -34,6 +34,7 @@ UNSUPPORTED: Final = frozenset(
         Feature.MEDUSA,
         Feature.UNFUSED_SPECULATION,
         Feature.DISAGGREGATION,
+        Feature.CONTEXT_PARALLEL,
         Feature.NODES,
     }
 )

@@ -45,6 +45,7 @@ FEATURES: Final = frozenset(
         Feature.ASYNC_MODE,
         Feature.MULTIMODAL,
         Feature.DISAGGREGATION,
+        Feature.CONTEXT_PARALLEL,
         Feature.RAW,
     }
 )

@@ -588,3 +588,14 @@ def test_what_is_switched_off_asks_for_nothing(line: str) -> None:
 )
 def test_the_length_that_a_plan_chooses_has_room_for_every_prompt(settings: dict[str, Any]) -> None:
     assert planned("nxdi-0.16", facts=llama(), **settings).engine_args["max_model_len"] == 8192
+
+
+@pytest.mark.parametrize("line", ["nxdi-0.13", "nxdi-0.16"])
+def test_no_line_of_nxd_inference_spreads_the_cache_of_a_sequence(line: str) -> None:
+    """vLLM would count blocks of several times their tokens, and NxD Inference keep each of them whole."""
+    arguments = {"decode_context_parallel_size": 4, "tensor_parallel_size": 32}
+    result = outcome(line, facts=llama(heads=32, kv_heads=8), instance=TRN2, engine_args=arguments)
+    assert [finding.code for finding in result.errors] == ["unsupported-by-line"]
+    assert "native-0.29" in result.errors[0].fix
+    whole = {**arguments, "decode_context_parallel_size": 1}
+    assert not outcome(line, facts=llama(heads=32, kv_heads=8), instance=TRN2, engine_args=whole).errors
