@@ -70,7 +70,7 @@ def check(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise SettingError(OPTION, "matplotlib is not installed", "pip install 'neuron-endpoint[plot]'") from None
+        raise SettingError(OPTION, "matplotlib is not installed", "pip install matplotlib") from None
 
 
 def padding_plot(tuning: Tuning, lengths: RequestLengths) -> Figure:

@@ -13,7 +13,7 @@ from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
 from handler.engine.event_loop import WorkThreads
 from handler.engine.generation.generation import StopReason
-from handler.errors import ClientError, EndpointError, EngineFailed
+from handler.errors import ClientError, DeadlineExceeded, EndpointError, EngineFailed
 from handler.schemas.dispatch import Parse
 from handler.schemas.framing import body_size
 from handler.schemas.json_body import decode
@@ -43,6 +43,7 @@ async def try_suspect(
     :param bodies: the request's body, or its lines.
     :param read: decodes a body.
     :raises BodyQuarantined: the engine has died of it.
+    :raises DeadlineExceeded: it did not get that far, perhaps because others did not end.
     """
     if not recovery.suspected(record):
         return
@@ -53,6 +54,9 @@ async def try_suspect(
             error = await _tried_alone(engine, call, limit)
         except ClientError:
             continue  # the request itself ends with it
+        if isinstance(error, DeadlineExceeded):
+            recovery.tried(record, died=False, ran=False)
+            raise error
         died = isinstance(error, EngineFailed) and error.in_core and not engine.was_killed()
         if isinstance(error, EngineFailed):
             break

@@ -74,13 +74,15 @@ class Recovery:
         self._trying = self._trying or suspected
         return suspected
 
-    def tried(self, record: RequestRecord, *, died: bool) -> None:
+    def tried(self, record: RequestRecord, *, died: bool, ran: bool = True) -> None:
         """Call when a suspected body has run alone.
 
         :param died: the engine has died of it.
+        :param ran: False: its deadline came first, so it is suspected as before.
         :raises BodyQuarantined: if so.
         """
-        self._suspects.discard(record.body_digest)
+        if ran:
+            self._suspects.discard(record.body_digest)
         self._trying = died
         if died and self._deaths is not None:
             self._deaths.add(Presence(record.body_digest, record.request_id, self._life, time.monotonic(), alone=True))

@@ -100,7 +100,7 @@ class ClientAdapter:
         )
         self._gate = InputGate.of(settings.cost, model, tokenizer, settings.lengths.prompt)
         limits = settings.queue(self.facts.slots)
-        self._queue = ClientQueue(client, limits, self._gate) if queue_calls else None
+        self._queue = ClientQueue(client, limits, self._gate, self.dead) if queue_calls else None
         # Before vLLM's serving classes get their own.
         self._generate = client.generate
         # Whether an end with `REJECTED` is a grammar's.

@@ -27,13 +27,15 @@ class ClientQueue:
     """Make it on the engine's loop, before the client has requests.
 
     :param client: vLLM's `EngineClient`.
+    :param dead: its exceptions for an engine that has ended. A call keeps its place then: its request's error says
+        whether the core had it.
     :ivar running: how many calls wait or run.
     """
 
-    def __init__(self, client: Any, limits: QueueLimits, gate: InputGate) -> None:
+    def __init__(self, client: Any, limits: QueueLimits, gate: InputGate, dead: tuple[type[Exception], ...]) -> None:
         self.queue = CoreQueue(limits, asyncio.get_running_loop(), self._is_prefilling)
         self.running = 0
-        self._gate = gate
+        self._gate, self._dead = gate, dead
         self._names = count()
         # By name: whether the call streams. The first set has no token yet.
         self._prefilling: set[str] = set()
@@ -50,6 +52,7 @@ class ClientQueue:
             ids = _field(prompt, "prompt_token_ids") or ()
             self._gate.check(ids, _field(prompt, "cache_salt") or "", sampling)
             name, tokens, self.running = str(next(self._names)), 0, self.running + 1
+            alive = True
             try:
                 await self.queue.turn(name, len(ids), group=GROUP.get())
                 self._prefilling.add(name)
@@ -63,11 +66,15 @@ class ClientQueue:
                         self.queue.step(any(self._streams.values()))
                         yield output
                 self.queue.replied(tokens)
+            except self._dead:
+                alive = False
+                raise
             finally:
                 self.running -= 1
                 self._prefilling.discard(name)
                 self._streams.pop(name, None)
-                self.queue.left(name)
+                if alive:
+                    self.queue.left(name)
 
         return queued
 

@@ -45,6 +45,20 @@ def test_a_killed_core_ends_its_requests_and_no_process_stays() -> None:
     eventually(lambda: not alive(pids))
 
 
+@pytest.mark.parametrize("public", [False, True])
+def test_the_error_of_a_request_that_the_core_had_says_so(public: bool) -> None:
+    """Else no body is suspected, and one body ends each engine after the other."""
+    started = StartedEngine(public=public)
+    try:
+        running = [started.begin(started.prompt("What does /ping mean?"), **LONG)[1] for _ in range(2)]
+        assert all(sink.begun.wait(WITHIN) for sink in running)
+        os.kill(started.engine.pids[0], signal.SIGKILL)
+        assert all(sink.done.wait(WITHIN) for sink in running)
+        assert [isinstance(sink.error, EngineFailed) and sink.error.in_core for sink in running] == [True, True]
+    finally:
+        started.engine.stop()
+
+
 def test_shutting_down_leaves_no_process() -> None:
     started = StartedEngine()
     pids = started.engine.pids
