@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from handler.artifacts.compile_caches.neff_cache import NeffCache
-from handler.artifacts.identity.artifact_key import ArtifactKey
+from handler.artifacts.identity.artifact_key import ArtifactKey, settings_digest
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries
 from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.restore.restore import restore, source_of
@@ -71,6 +71,7 @@ class StoreStart:
             min(POLL, config.artifact_lease / POLLS),
             _machine(self.state),
             environ=current_environment(),
+            settings=settings_digest(self.plan),
         )
         search = Acquisition(self.store, keys, deadline, options, emit=self._record)
         restored = False

@@ -85,6 +85,18 @@ def weights_key(inputs: KeyInputs) -> ArtifactKey:
     return _key("weights", {**_graph_fields(inputs), "content": content})
 
 
+def settings_digest(plan: EnginePlan) -> str:
+    """Returns a digest of all settings of a plan, also of those that are not part of a key.
+
+    They change no graph, but a start can fail because of them. Addresses are left out: each instance has its own.
+    """
+    arguments = _without(plan.engine_args, key_exclusions.ADDRESSES)
+    for name, value in arguments.items():
+        if isinstance(value, dict):
+            arguments[name] = _without(value, key_exclusions.ADDRESSES)
+    return digest([arguments, _without(plan.env, key_exclusions.ADDRESSES)])
+
+
 def _key(kind: str, fields: dict[str, Json]) -> ArtifactKey:
     fields = {"schema": KEY_SCHEMA, "kind": kind, **fields}
     return ArtifactKey(kind, digest(fields), fields)

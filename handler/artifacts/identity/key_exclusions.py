@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 _WHERE = "is a location; the content has its own digest"
 _LOGS = "only controls logs or metrics"
+_ADDRESS = "is an address, or a name of this process"
 
 
 def _by_name(names_by_reason: Mapping[str, str]) -> dict[str, str]:
@@ -34,14 +35,14 @@ ENGINE_ARGS = _by_name(
         "controls when steps are scheduled, not what a step computes": "async_scheduling",
         "controls how the checkpoint is read, not its content": "load_format model_loader_extra_config "
         "use_tqdm_on_load ignore_patterns",
-        "is an address": "master_addr master_port data_parallel_address data_parallel_rpc_port",
+        _ADDRESS: "master_addr master_port data_parallel_address data_parallel_rpc_port",
         "is a share of memory; the number of blocks (num_gpu_blocks_override) is in the key": "gpu_memory_utilization",
     }
 )
 # The draft model's location inside `speculative_config`. Its other fields are part of the key.
 SPECULATIVE = _by_name({_WHERE: "model revision code_revision"})
 # The peers inside `kv_transfer_config`.
-TRANSFER = _by_name({"is an address, or a name of this process": "kv_ip kv_port engine_id"})
+TRANSFER = _by_name({_ADDRESS: "kv_ip kv_port engine_id"})
 # NeuronConfig (neuronx-distributed-inference, models/config.py).
 NEURON_CONFIG = _by_name(
     {
@@ -73,7 +74,7 @@ ENVIRONMENT = _by_name(
         "VLLM_ENGINE_READY_TIMEOUT_S VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
         "forbids a compile, so the graphs are those of a start without it": "NEURON_LIBTORCH_ASSERT_CACHE_HIT "
         "VLLM_NEURON_ASSERT_CACHE_HIT VLLM_NEURON_DISABLE_WARMUP_COMPILE",
-        "is an address": "MASTER_ADDR MASTER_PORT NEURON_RT_ROOT_COMM_ID",
+        _ADDRESS: "MASTER_ADDR MASTER_PORT NEURON_RT_ROOT_COMM_ID",
         "is the field lnc of the key": "NEURON_LOGICAL_NC_CONFIG",
         "is the field platform of the key": "NEURON_PLATFORM_TARGET_OVERRIDE",
         "has the same graphs compiled on a host without devices": "VLLM_NEURON_CPU_COMPILE",
@@ -82,6 +83,8 @@ ENVIRONMENT = _by_name(
         "is the memory for the KV cache, an input of the graph": "VLLM_CPU_KVCACHE_SPACE",
     }
 )
+# What differs between equal instances of a fleet.
+ADDRESSES = {name: reason for name, reason in {**ENGINE_ARGS, **TRANSFER, **ENVIRONMENT}.items() if reason == _ADDRESS}
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")
 
 # Compiler flags in NEURON_CC_FLAGS and XLA_FLAGS that name paths or control logs (neuronx-cc's command line reference;

@@ -71,6 +71,7 @@ class AcquisitionOptions:
     :param machine: the machine that compiles (instance type, host name), for manifests, leases and messages.
     :param boot: this host's boot id, which tells it from others.
     :param environ: the process's variables. Their secrets are removed from the record of a failed compile.
+    :param settings: this start's `settings_digest`. A recorded failure counts for equal settings.
     """
 
     on_miss: OnMiss = OnMiss.COMPILE
@@ -78,6 +79,7 @@ class AcquisitionOptions:
     poll: float = 10.0
     machine: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
+    settings: str = ""
     boot: str = field(default_factory=boot_id)
 
     @property
@@ -107,8 +109,10 @@ class Acquisition:
         self._store, self._keys, self._deadline = store, tuple(keys), deadline
         self._options, self._emit = options or AcquisitionOptions(), emit
         self._clock, self._random = clock or RealClock(), random or Random()
-        environ, boot = self._options.environ, self._options.boot
-        self._failures = NegativeEntries(store.objects, self._clock, environ=environ, signer=store.signer, boot=boot)
+        own = self._options
+        self._failures = NegativeEntries(
+            store.objects, self._clock, own.environ, signer=store.signer, settings=own.settings, boot=own.boot
+        )
         self._began = self._clock.now()
         self._polled: tuple[ArtifactKey, Contender] | None = None
         self._last_event: object = None

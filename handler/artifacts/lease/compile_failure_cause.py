@@ -21,9 +21,10 @@ from handler.start_failure import in_one_line
 RAISED = re.compile(
     r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init|EngineCore enc)(\S.*)$"
 )
-# A resource of this machine is exhausted. The same compile may succeed on another machine, or on this one later.
+# A resource of this machine is exhausted or in use. The same compile may succeed on another machine, or here later.
 EXHAUSTED = re.compile(
-    r"\[?F137\]?|forcibly killed|No space left on device|Cannot allocate memory|Read-only file system|MemoryError"
+    r"\[?F137\]?|forcibly killed|No space left on device|Disk quota exceeded|Cannot allocate memory"
+    r"|Read-only file system|MemoryError|[Aa]ddress already in use"
 )
 # The compiler crashed: status 70, or a signal as `subprocess` or a shell (128 and more) reports it.
 CRASHED = re.compile(
@@ -60,7 +61,7 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
     reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _without_exception(error, statuses)
     if exhausted := EXHAUSTED.search(f"{text}\n{log}"):
         said = "" if exhausted[0] in reason[:LONGEST] else f"{exhausted[0]}: "
-        what = f"{said}a resource of this machine is exhausted; remembered for {SHORT:.0f} s only"
+        what = f"{said}a resource of this machine is exhausted or in use; remembered for {SHORT:.0f} s only"
         reason = f"{reason[:LONGEST]} ({what})"
         return CompileFailed(reason, log, SHORT)
     crashed = bool(CRASHED.search(f"{reason}\n{log}")) and not REJECTED.search(log)

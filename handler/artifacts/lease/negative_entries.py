@@ -36,13 +36,15 @@ LONGEST_REASON = 500
 
 
 class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """:param crashed_on: the boot ids of the hosts on which the compiler crashed or was killed. Empty for any other
+    """:param settings: the digest of the settings with which the compile failed.
+    :param crashed_on: the boot ids of the hosts on which the compiler crashed or was killed. Empty for any other
     failure.
     """
 
     key: str
     reason: str
     log: str
+    settings: str
     machine: str
     failed: float
     seconds: float
@@ -63,6 +65,7 @@ class NegativeEntries:
 
     :param environ: the process's variables. Their secrets are removed from what is stored.
     :param signer: if given, failures are signed, and only those with its signature count.
+    :param settings: this start's `settings_digest`.
     :param boot: this host's boot id. It identifies the host in the memory of crashes: a host name is the same on every
         SageMaker host, and another one in every new container.
     """
@@ -71,23 +74,30 @@ class NegativeEntries:
     clock: Clock
     environ: Mapping[str, str] = field(default_factory=dict)
     signer: Signer | None = None
+    settings: str = ""
     boot: str = field(default_factory=boot_id)
 
     def require_none(self, key: ArtifactKey) -> None:
         """Returns if this host may compile the key.
 
-        A crash of the compiler on one host holds for that host only. Another one may try.
+        A crash of the compiler on one host holds for that host only. Another one may try. Any other failure holds for
+        the settings that it happened with: a setting that is not part of the key may have been the cause.
 
         :raises FailedBefore: the compile of this key failed, and the failure is still remembered. It never is for more
             than SECONDS, whatever the entry says.
         """
         failure, age = self._read(key)
-        if failure is None or (0 < len(failure.crashed_on) < INSTANCES and self.boot not in failure.crashed_on):
+        if failure is None or not self._concerns(failure):
             return
         left = min(failure.seconds, SECONDS) - age
         if left > 0:
             where = self.objects.location(name_of(key)).uri
             raise FailedBefore(where, failure.reason, failure.machine, age, left, failure.log)
+
+    def _concerns(self, failure: _Failure) -> bool:
+        if failure.crashed_on:
+            return len(failure.crashed_on) >= INSTANCES or self.boot in failure.crashed_on
+        return failure.settings == self.settings
 
     def _read(self, key: ArtifactKey) -> tuple[_Failure | None, float]:
         """The recorded failure, and its age in seconds."""
@@ -120,6 +130,7 @@ class NegativeEntries:
             key=key.digest,
             reason=redacted(error.reason, self.environ)[:LONGEST_REASON],
             log=tail(error.log, self.environ),
+            settings=self.settings,
             machine=machine,
             failed=self.clock.date(),
             seconds=SECONDS if seconds is None else min(seconds, SECONDS),

@@ -200,6 +200,22 @@ def test_a_failed_compile_is_remembered_by_its_own_words_without_secrets(
     assert "correct-horse" not in caught.value.log
 
 
+def test_who_changes_the_setting_that_a_failed_compile_names_may_try_at_once(tmp_path: Path) -> None:
+    first, same, changed = (Machine(tmp_path, name) for name in ("one", "two", "three"))
+    for machine, share in ((first, 0.55), (same, 0.55), (changed, 0.9)):
+        machine.plan = replace(machine.plan, engine_args={**machine.plan.engine_args, "gpu_memory_utilization": share})
+
+    def fails(plan: EnginePlan) -> Engine:
+        raise RuntimeError("No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.")
+
+    with pytest.raises(CompileFailed):
+        first.start(fails)
+    with pytest.raises(FailedBefore, match="Try increasing `gpu_memory_utilization`"):
+        same.start(same.nxdi)
+    changed.start(changed.nxdi)
+    assert (same.compiled, changed.compiled) == ([], [1])
+
+
 def test_a_compile_that_is_killed_is_tried_again_on_this_instance(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "one")
     left = [-9, 0]  # vLLM's core turns SIGTERM into status 0

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handler.artifacts.identity import key_exclusions
-from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
+from handler.artifacts.identity.artifact_key import (
+    ArtifactKey,
+    CompileTarget,
+    KeyInputs,
+    graph_key,
+    settings_digest,
+    weights_key,
+)
 from handler.artifacts.identity.canonical_json import canonical, digest
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
 from handler.config.dialects.neuron_variables import PASSED_ON
@@ -213,6 +220,31 @@ def test_a_fine_tune_of_the_same_shape_shares_the_graph_and_not_the_weights(path
     other_graph, other_weights = keys(change(INPUTS, path, "blake3:other"))
     assert other_graph == graph
     assert other_weights != weights
+
+
+@pytest.mark.parametrize(
+    ("path", "new"),
+    [
+        (("engine_args", "gpu_memory_utilization"), 0.9),
+        (("engine_args", "load_format"), "dummy"),
+        (("engine_args", "speculative_config", "model"), "/models/another"),
+        (("env", "NEURON_LIBTORCH_COMPILATION_TIMEOUT"), "7200"),
+        (("env", "VLLM_CPU_KVCACHE_SPACE"), "8"),
+        (("env", "HF_TOKEN"), "hf_other"),
+    ],
+    ids=name,
+)
+def test_a_setting_that_is_not_part_of_the_key_is_a_setting_all_the_same(path: tuple[str, ...], new: Any) -> None:
+    assert settings_digest(change(INPUTS.plan, path, new)) != settings_digest(INPUTS.plan)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [("engine_args", "master_addr"), ("engine_args", "kv_transfer_config", "kv_ip"), ("env", "NEURON_RT_ROOT_COMM_ID")],
+    ids=name,
+)
+def test_instances_that_differ_in_their_addresses_have_the_same_settings(path: tuple[str, ...]) -> None:
+    assert settings_digest(change(INPUTS.plan, path, "10.0.0.77")) == settings_digest(INPUTS.plan)
 
 
 def test_every_change_makes_a_key_of_its_own() -> None:

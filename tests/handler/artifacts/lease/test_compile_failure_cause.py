@@ -70,7 +70,14 @@ def test_the_reason_is_the_cores_own() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["[F137] neuronx-cc was forcibly killed", "OSError: [Errno 28] No space left on device", "MemoryError: no room"],
+    [
+        "[F137] neuronx-cc was forcibly killed",
+        "OSError: [Errno 28] No space left on device",
+        "OSError: [Errno 122] Disk quota exceeded",
+        "OSError: [Errno 98] Address already in use",
+        "The server socket cannot listen. code: -98, name: EADDRINUSE, message: address already in use",
+        "MemoryError: no room",
+    ],
 )
 def test_what_this_machine_lacks_is_remembered_for_minutes_and_says_so(words: str) -> None:
     failure = compile_failure(RuntimeError(VLLM + "{}"), [1], f"RuntimeError: {words}\n")

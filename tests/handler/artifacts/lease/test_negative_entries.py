@@ -128,6 +128,22 @@ def test_kills_on_two_instances_are_remembered_for_minutes_only(shared: SharedSt
     assert shared.start("three", KILLED, None).published
 
 
+def test_a_failure_holds_for_the_settings_it_happened_with(shared: SharedStore) -> None:
+    """One that is not part of the key may have been the cause, and changing it is what the error asks for."""
+    failed = NegativeEntries(shared.objects, shared.time, settings="gpu_memory_utilization 0.55")
+    changed = NegativeEntries(shared.objects, shared.time, settings="gpu_memory_utilization 0.9")
+    failed.write(KEY, CompileFailed("No available memory for the cache blocks"))
+    with pytest.raises(FailedBefore):
+        failed.require_none(KEY)
+    changed.require_none(KEY)
+
+
+def test_a_crash_counts_whatever_the_settings_are(shared: SharedStore) -> None:
+    NegativeEntries(shared.objects, shared.time, settings="some").write(KEY, CRASH)
+    with pytest.raises(FailedBefore):
+        NegativeEntries(shared.objects, shared.time, settings="others").require_none(KEY)
+
+
 def test_no_entry_counts_for_longer_than_the_limit_whatever_it_says(shared: SharedStore) -> None:
     shared.entries.write(KEY, CompileFailed("NCC_EBVF030"))
     shared.change(seconds=1e12, failed=1e12)
