@@ -62,7 +62,8 @@ class StoreStart:
     def run(self) -> Engine | None:
         """Restores the artifacts and starts an engine with them, or starts one that compiles and saves them."""
         config = self.state.config
-        keys = self.backend.keys(self.backend.key_inputs(self.plan))
+        inputs = self.backend.key_inputs(self.plan)
+        keys = self.backend.keys(inputs)
         target = config.scratch / "artifacts" / keys[0].digest[:32]
         deadline = time.monotonic() + config.artifact_deadline
         options = AcquisitionOptions(
@@ -71,7 +72,7 @@ class StoreStart:
             min(POLL, config.artifact_lease / POLLS),
             _machine(self.state),
             environ=current_environment(),
-            settings=settings_digest(self.plan),
+            settings=settings_digest(inputs),
         )
         search = Acquisition(self.store, keys, deadline, options, emit=self._record)
         restored = False

@@ -85,16 +85,18 @@ def weights_key(inputs: KeyInputs) -> ArtifactKey:
     return _key("weights", {**_graph_fields(inputs), "content": content})
 
 
-def settings_digest(plan: EnginePlan) -> str:
-    """Returns a digest of all settings of a plan, also of those that are not part of a key.
+def settings_digest(inputs: KeyInputs) -> str:
+    """Returns a digest of all settings, also of those that are not part of a key.
 
-    They change no graph, but a start can fail because of them. Addresses are left out: each instance has its own.
+    They change no graph, but a start can fail because of them. Addresses and the choice of cores are left out: they
+    differ between the instances of a fleet.
     """
-    arguments = _without(plan.engine_args, key_exclusions.ADDRESSES)
+    arguments = _without(inputs.plan.engine_args, key_exclusions.OF_INSTANCE)
     for name, value in arguments.items():
         if isinstance(value, dict):
-            arguments[name] = _without(value, key_exclusions.ADDRESSES)
-    return digest([arguments, _without(plan.env, key_exclusions.ADDRESSES)])
+            arguments[name] = _without(value, key_exclusions.OF_INSTANCE)
+    environ = {name: value for name, value in inputs.environ.items() if name in key_exclusions.ENVIRONMENT}
+    return digest([arguments, _without({**environ, **inputs.plan.env}, key_exclusions.OF_INSTANCE)])
 
 
 def _key(kind: str, fields: dict[str, Json]) -> ArtifactKey:

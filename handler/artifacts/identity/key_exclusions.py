@@ -11,6 +11,7 @@ from collections.abc import Mapping
 _WHERE = "is a location; the content has its own digest"
 _LOGS = "only controls logs or metrics"
 _ADDRESS = "is an address, or a name of this process"
+_CORES = "selects the cores; their number is the degree of parallelism"
 
 
 def _by_name(names_by_reason: Mapping[str, str]) -> dict[str, str]:
@@ -65,8 +66,8 @@ ENVIRONMENT = _by_name(
         _WHERE: "NEURON_COMPILED_ARTIFACTS NEURON_COMPILE_CACHE_URL NEURON_LIBTORCH_CACHE_ROOT "
         "NEURON_LIBTORCH_REMOTE_CACHE VLLM_CACHE_ROOT VLLM_CONFIG_ROOT TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR "
         "HF_HOME HF_HUB_CACHE TMPDIR",
-        "selects the cores; their number is the degree of parallelism": "NEURON_RT_VISIBLE_CORES NEURON_RT_NUM_CORES "
-        "NEURON_VISIBLE_DEVICES",
+        _CORES: "NEURON_RT_VISIBLE_CORES NEURON_VISIBLE_DEVICES",
+        "is the degree of parallelism": "NEURON_RT_NUM_CORES",
         _LOGS: "NEURON_RT_LOG_LEVEL NEURON_RT_LOG_LOCATION NEURON_RT_INSPECT_ENABLE NEURON_CPP_LOG_LEVEL "
         "VLLM_NEURON_LOG_LEVEL VLLM_LOGGING_LEVEL",
         "limits how long something may take": "NEURON_RT_EXEC_TIMEOUT NEURON_LIBTORCH_COMPILATION_TIMEOUT "
@@ -83,8 +84,10 @@ ENVIRONMENT = _by_name(
         "is the memory for the KV cache, an input of the graph": "VLLM_CPU_KVCACHE_SPACE",
     }
 )
-# What differs between equal instances of a fleet.
-ADDRESSES = {name: reason for name, reason in {**ENGINE_ARGS, **TRANSFER, **ENVIRONMENT}.items() if reason == _ADDRESS}
+# What differs between the instances of a fleet that are configured alike.
+OF_INSTANCE = {
+    name: reason for name, reason in {**ENGINE_ARGS, **TRANSFER, **ENVIRONMENT}.items() if reason in (_ADDRESS, _CORES)
+}
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")
 
 # Compiler flags in NEURON_CC_FLAGS and XLA_FLAGS that name paths or control logs (neuronx-cc's command line reference;

@@ -225,26 +225,33 @@ def test_a_fine_tune_of_the_same_shape_shares_the_graph_and_not_the_weights(path
 @pytest.mark.parametrize(
     ("path", "new"),
     [
-        (("engine_args", "gpu_memory_utilization"), 0.9),
-        (("engine_args", "load_format"), "dummy"),
-        (("engine_args", "speculative_config", "model"), "/models/another"),
-        (("env", "NEURON_LIBTORCH_COMPILATION_TIMEOUT"), "7200"),
-        (("env", "VLLM_CPU_KVCACHE_SPACE"), "8"),
-        (("env", "HF_TOKEN"), "hf_other"),
+        (("plan", "engine_args", "gpu_memory_utilization"), 0.9),
+        (("plan", "engine_args", "load_format"), "dummy"),
+        (("plan", "engine_args", "speculative_config", "model"), "/models/another"),
+        (("plan", "env", "NEURON_LIBTORCH_COMPILATION_TIMEOUT"), "7200"),
+        (("plan", "env", "VLLM_CPU_KVCACHE_SPACE"), "8"),
+        (("plan", "env", "HF_TOKEN"), "hf_other"),
+        (("environ", "VLLM_ENGINE_READY_TIMEOUT_S"), "3600"),
     ],
     ids=name,
 )
 def test_a_setting_that_is_not_part_of_the_key_is_a_setting_all_the_same(path: tuple[str, ...], new: Any) -> None:
-    assert settings_digest(change(INPUTS.plan, path, new)) != settings_digest(INPUTS.plan)
+    assert settings_digest(change(INPUTS, path, new)) != settings_digest(INPUTS)
 
 
 @pytest.mark.parametrize(
     "path",
-    [("engine_args", "master_addr"), ("engine_args", "kv_transfer_config", "kv_ip"), ("env", "NEURON_RT_ROOT_COMM_ID")],
+    [
+        ("plan", "engine_args", "master_addr"),
+        ("plan", "engine_args", "kv_transfer_config", "kv_ip"),
+        ("plan", "env", "NEURON_RT_ROOT_COMM_ID"),
+        ("plan", "env", "NEURON_RT_VISIBLE_CORES"),
+        ("environ", "HOSTNAME"),
+    ],
     ids=name,
 )
-def test_instances_that_differ_in_their_addresses_have_the_same_settings(path: tuple[str, ...]) -> None:
-    assert settings_digest(change(INPUTS.plan, path, "10.0.0.77")) == settings_digest(INPUTS.plan)
+def test_instances_that_differ_in_their_addresses_and_cores_have_the_same_settings(path: tuple[str, ...]) -> None:
+    assert settings_digest(change(INPUTS, path, "10.0.0.77")) == settings_digest(INPUTS)
 
 
 def test_every_change_makes_a_key_of_its_own() -> None:
