@@ -127,6 +127,7 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
     for name, excluded in (
         ("speculative_config", key_exclusions.SPECULATIVE),
         ("kv_transfer_config", key_exclusions.TRANSFER),
+        ("kv_events_config", key_exclusions.EVENTS),
     ):
         value = arguments.get(name)
         if isinstance(value, dict):

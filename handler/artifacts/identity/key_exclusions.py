@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 _WHERE = "is a location; the content has its own digest"
 _LOGS = "only controls logs or metrics"
+_TIME = "limits how long something may take"
 _ADDRESS = "is an address, or a name of this process"
 _CORES = "selects the cores; their number is the degree of parallelism"
 
@@ -26,16 +27,19 @@ ENGINE_ARGS = _by_name(
         "is a secret; the content it gives access to has its own digest": "hf_token",
         "belongs to the HTTP server": "api_key served_model_name host port root_path",
         "converts between text and tokens, outside of the graph": "chat_template tokenizer_mode skip_tokenizer_init "
-        "reasoning_parser tool_call_parser enable_auto_tool_choice response_role",
+        "reasoning_parser reasoning_parser_plugin tool_call_parser enable_auto_tool_choice response_role",
+        "controls what the front end fetches, or how often it answers": "allowed_media_domains stream_interval",
         _LOGS: "disable_log_stats disable_log_requests enable_log_requests max_log_len otlp_traces_endpoint "
-        "collect_detailed_traces show_hidden_metrics_for_version",
+        "collect_detailed_traces show_hidden_metrics_for_version aggregate_engine_logging kv_cache_metrics "
+        "kv_cache_metrics_sample enable_mfu_metrics enable_logging_iteration_details",
+        _TIME: "shutdown_timeout",
         "controls how grammars are parsed; they mask the logits outside of the graph": "structured_outputs_config "
         "guided_decoding_backend",
         "is a default for requests, which is an input of the graph": "seed generation_config "
         "override_generation_config max_logprobs",
         "controls when steps are scheduled, not what a step computes": "async_scheduling",
         "controls how the checkpoint is read, not its content": "load_format model_loader_extra_config "
-        "use_tqdm_on_load ignore_patterns",
+        "use_tqdm_on_load ignore_patterns safetensors_load_strategy",
         _ADDRESS: "master_addr master_port data_parallel_address data_parallel_rpc_port",
         "is a share of memory; the number of blocks (num_gpu_blocks_override) is in the key": "gpu_memory_utilization",
     }
@@ -44,6 +48,13 @@ ENGINE_ARGS = _by_name(
 SPECULATIVE = _by_name({_WHERE: "model revision code_revision"})
 # The peers inside `kv_transfer_config`.
 TRANSFER = _by_name({_ADDRESS: "kv_ip kv_port engine_id"})
+# How `kv_events_config` publishes. That it is there is part of the key: vLLM 0.16 then uses another KV cache manager.
+EVENTS = _by_name(
+    {
+        _ADDRESS: "endpoint replay_endpoint topic",
+        "controls how events are published": "publisher buffer_steps hwm max_queue_size",
+    }
+)
 # NeuronConfig (neuronx-distributed-inference, models/config.py).
 NEURON_CONFIG = _by_name(
     {
@@ -68,9 +79,10 @@ ENVIRONMENT = _by_name(
         "HF_HOME HF_HUB_CACHE TMPDIR",
         _CORES: "NEURON_RT_VISIBLE_CORES NEURON_VISIBLE_DEVICES",
         "is the degree of parallelism": "NEURON_RT_NUM_CORES",
-        _LOGS: "NEURON_RT_LOG_LEVEL NEURON_RT_LOG_LOCATION NEURON_RT_INSPECT_ENABLE NEURON_CPP_LOG_LEVEL "
+        _LOGS: "NEURON_RT_LOG_LEVEL NEURON_RT_LOG_LOCATION NEURON_CPP_LOG_LEVEL NEURON_RT_INSPECT_ENABLE "
+        "NEURON_RT_INSPECT_OUTPUT_DIR NEURON_RT_INSPECT_DEVICE_PROFILE NEURON_RT_INSPECT_SYSTEM_PROFILE "
         "VLLM_NEURON_LOG_LEVEL VLLM_LOGGING_LEVEL",
-        "limits how long something may take": "NEURON_RT_EXEC_TIMEOUT NEURON_LIBTORCH_COMPILATION_TIMEOUT "
+        _TIME: "NEURON_RT_EXEC_TIMEOUT NEURON_LIBTORCH_COMPILATION_TIMEOUT "
         "VLLM_NEURON_COMPILATION_TIMEOUT VLLM_NEURON_BARRIER_TIMEOUT VLLM_NEURON_WORKER_TERMINATION_TIMEOUT "
         "VLLM_ENGINE_READY_TIMEOUT_S VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
         "forbids a compile, so the graphs are those of a start without it": "NEURON_LIBTORCH_ASSERT_CACHE_HIT "
@@ -86,7 +98,9 @@ ENVIRONMENT = _by_name(
 )
 # What differs between the instances of a fleet that are configured alike.
 OF_INSTANCE = {
-    name: reason for name, reason in {**ENGINE_ARGS, **TRANSFER, **ENVIRONMENT}.items() if reason in (_ADDRESS, _CORES)
+    name: reason
+    for name, reason in {**ENGINE_ARGS, **TRANSFER, **EVENTS, **ENVIRONMENT}.items()
+    if reason in (_ADDRESS, _CORES)
 }
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")
 

@@ -46,6 +46,7 @@ ARGS: dict[str, Json] = {
     "additional_config": {"override_neuron_config": OVERRIDE, "max_prompt_length": 4096},
     "speculative_config": {"model": "/models/draft", "num_speculative_tokens": 5, "method": "eagle"},
     "kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_ip": "10.0.0.4"},
+    "kv_events_config": {"enable_kv_cache_events": True, "topic": "kv@10.0.0.4@model"},
 }
 CHECKPOINT = CheckpointIdentity(
     {"model_type": "llama", "hidden_size": 4096, "_name_or_path": "/somewhere", "rope_scaling": {"factor": 8.0}},
@@ -91,6 +92,7 @@ SAME: list[tuple[tuple[str, ...], Any]] = [
     ((*OVERRIDE_AT, "lora_config", "lora_ckpt_json"), "/another"),
     (("plan", "engine_args", "speculative_config", "model"), "/another"),
     *((("plan", "engine_args", "kv_transfer_config", name), "10.0.0.77") for name in key_exclusions.TRANSFER),
+    *((("plan", "engine_args", "kv_events_config", name), "tcp://10.0.0.77:5557") for name in key_exclusions.EVENTS),
     (("plan", "engine_args", "tensor_parallel_size"), 2.0),
     (("plan", "engine_args", "quantization"), None),
     # Which the plan itself chooses: artifacts that were compiled before it did are found.
@@ -125,6 +127,9 @@ DIFFERENT: list[tuple[tuple[str, ...], Any]] = [
     (("plan", "engine_args", "something_new"), 1),
     (("plan", "engine_args", "speculative_config", "num_speculative_tokens"), 4),
     (("plan", "engine_args", "additional_config", "max_prompt_length"), 2048),
+    (("plan", "engine_args", "kv_events_config"), None),
+    (("plan", "engine_args", "kv_events_config", "enable_kv_cache_events"), False),
+    (("plan", "engine_args", "media_io_kwargs"), {"video": {"num_frames": 4}}),
     ((*OVERRIDE_AT, "enable_bucketing"), False),
     ((*OVERRIDE_AT, "enable_bucketing"), 1),
     ((*OVERRIDE_AT, "context_encoding_buckets"), [4096, 1024]),
@@ -244,6 +249,7 @@ def test_a_setting_that_is_not_part_of_the_key_is_a_setting_all_the_same(path: t
     [
         ("plan", "engine_args", "master_addr"),
         ("plan", "engine_args", "kv_transfer_config", "kv_ip"),
+        ("plan", "engine_args", "kv_events_config", "topic"),
         ("plan", "env", "NEURON_RT_ROOT_COMM_ID"),
         ("plan", "env", "NEURON_RT_VISIBLE_CORES"),
         ("environ", "HOSTNAME"),
