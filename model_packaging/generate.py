@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from model_packaging.console.options import plan_options, settings_options
+from model_packaging.console.output import require_writable
 
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
@@ -36,12 +37,11 @@ def command(
     """Answers the prompts of a file on this machine, without a server.
 
     The engine is started as an endpoint's is: with the same settings, checks and artifacts. The exit status is 1 if a
-    prompt has no answer.
+    prompt has no answer. After Ctrl-C, the file has the replies so far.
     """
     from rich.console import Console
     from rich.progress import Progress
 
-    from handler.batches.batch_input import decoded_row, succeeded_row
     from handler.config.loading.config_loader import load
     from model_packaging.examination_report import named
 
@@ -49,11 +49,10 @@ def command(
         raise click.BadParameter(f"There is no file {prompts}.", param_hint="--prompts")
     content, endpoint = batch_lines(prompts.read_bytes())
     config = named(load(environ, model=model), instance, line)
+    require_writable("--output", output)
     with Progress(console=Console(stderr=True)) as progress:
         show = partial(progress.update, progress.add_task("start", total=None))
-        rows = _answers(replace(config, slot_share=1.0), content, endpoint, show)
-    output.write_bytes(b"".join(row + b"\n" for row in rows.values() if row is not None))
-    failed = [name for name, row in rows.items() if row is None or not succeeded_row(decoded_row(row))]
+        failed = _answer(replace(config, slot_share=1.0), content, endpoint, output, show)
     if failed:
         raise click.ClickException(f"Without an answer: {', '.join(failed[:10])}.")
 
@@ -93,14 +92,15 @@ def _row(number: int, text: bytes) -> bytes:
     return json.dumps({"custom_id": str(number), "method": "POST", "url": url, "body": body}).encode()
 
 
-def _answers(
-    config: EndpointConfig, content: bytes, endpoint: Route, show: Callable[..., None]
-) -> dict[str, bytes | None]:
-    """The row of each prompt; None if the engine ended before.
+def _answer(
+    config: EndpointConfig, content: bytes, endpoint: Route, output: Path, show: Callable[..., None]
+) -> list[str]:
+    """Writes the replies, also if it is interrupted.
 
+    :return: the prompts that have no answer, by their `custom_id`.
     :raises ClickException: the engine did not start.
     """
-    from handler.batches.batch_input import decoded_row, read_lines
+    from handler.batches.batch_input import decoded_row, read_lines, succeeded_row
     from handler.batches.batches import WINDOW, Batches, BatchFields
     from handler.engine.event_loop import LoopThread
     from handler.startup.admission import Admission
@@ -123,14 +123,18 @@ def _answers(
             file = batches.add_file("prompts.jsonl", "batch", content).id
             batch = batches.create(BatchFields(input_file_id=file, endpoint=endpoint, completion_window=WINDOW))
             batches.start()
-            while not batch.status.ended and not engine.dead():
-                time.sleep(POLL)
-                batch = batches.get(batch.id)
-                counts = batch.request_counts
-                show(description="answer", completed=counts.completed + counts.failed, total=counts.total)
-            state.lifecycle.drain()
-            rows = {decoded_row(row)["custom_id"]: row for row in batches.store.replies(batch.id)}
+            try:
+                while not batch.status.ended and not engine.dead():
+                    time.sleep(POLL)
+                    batch = batches.get(batch.id)
+                    counts = batch.request_counts
+                    show(description="answer", completed=counts.completed + counts.failed, total=counts.total)
+            finally:
+                state.lifecycle.drain()
+                replies = {decoded_row(row)["custom_id"]: row for row in batches.store.replies(batch.id)}
+                rows = {line.custom_id: replies.get(line.custom_id) for line in read_lines(content, endpoint)}
+                output.write_bytes(b"".join(row + b"\n" for row in rows.values() if row is not None))
     finally:
         if state.engine is not None:
             state.engine.stop()
-    return {line.custom_id: rows.get(line.custom_id) for line in read_lines(content, endpoint)}
+    return [name for name, row in rows.items() if row is None or not succeeded_row(decoded_row(row))]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handler.errors import NoDirectory, SettingError
+from handler.errors import SettingError
 from model_packaging import plot_style as style
+from model_packaging.console.output import require_writable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,8 +66,7 @@ def check(path: Path) -> None:
     """
     if path.suffix.lower() not in FORMATS:
         raise SettingError(OPTION, f"'{path}' is no picture", f"End it in {', '.join(FORMATS)}.")
-    if not path.absolute().parent.is_dir():
-        raise NoDirectory(OPTION, path.absolute().parent, "Make it first.")
+    require_writable(OPTION, path)
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from model_packaging.console.options import AMOUNT, FiniteRange, json_option, local_only_option, region_option
-from model_packaging.console.output import REQUEST_FAILED, print_json
+from model_packaging.console.output import REQUEST_FAILED, print_json, require_writable
 
 if TYPE_CHECKING:
     from handler.json_value import Json
@@ -73,6 +73,8 @@ def command(
         known = read_reference(reference) if reference else Reference(max_tokens, ())
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--reference") from None
+    if save is not None:
+        require_writable("--save", save)
     asked = [run.prompt for run in known.runs] or _prompts(prompts)
     client = EndpointClient(endpoint, region=region)
     try:

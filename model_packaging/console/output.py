@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -21,6 +23,20 @@ REQUEST_FAILED = 4
 
 def print_json(value: Mapping[str, Json]) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def require_writable(option: str, path: Path) -> None:
+    """Checks that a file can be written, before the work whose result it gets.
+
+    :raises SettingError: it cannot.
+    """
+    from handler.errors import NoDirectory, SettingError
+
+    directory = path.absolute().parent
+    if not directory.is_dir():
+        raise NoDirectory(option, directory, "Make it first.")
+    if not os.access(path if path.exists() else directory, os.W_OK, effective_ids=True):
+        raise SettingError(option, f"this user may not write {str(path)[:200]}", "Give another path.")
 
 
 def refuse(found: Examination, as_json: bool, *notes: str) -> NoReturn:

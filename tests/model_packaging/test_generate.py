@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.progress import Progress, TaskID
 
 import sample_model
+from handler.startup.serving_state import ServingState
 from model_packaging.cli import main
+from tests.container.scripted_engine import ScriptedEngine
+from tests.handler.loops import end_loop
 
 GREEDY = {"prompt": "Question: 1 + 1?\nAnswer:", "max_tokens": 8, "temperature": 0}
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
@@ -72,3 +76,37 @@ def test_settings_that_cannot_work_are_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [*words, "--line", "fork-0.7.2", str(sample_model.path())])
     assert result.exit_code == 1
     assert "fork-0.7.2 is a line for plans only" in result.output
+
+
+def test_after_an_interruption_the_file_has_the_replies_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(state: ServingState) -> None:
+        state.engine = engine = ScriptedEngine(state.loop)  # type: ignore[assignment]  # a stand-in
+        engines.append(engine)
+        state.lifecycle.ready()
+
+    def interrupted_after_one(self: Progress, task: TaskID, *, completed: int | None = None, **more: Any) -> None:
+        if completed:
+            raise KeyboardInterrupt
+
+    engines: list[ScriptedEngine] = []
+    monkeypatch.setattr("handler.startup.start.start", started)
+    monkeypatch.setattr(Progress, "update", interrupted_after_one)
+    prompts = write(tmp_path / "prompts.jsonl", ['"<hold>"', '"Hello"'])
+    output = tmp_path / "replies.jsonl"
+    words = ["generate", str(sample_model.path()), "--prompts", str(prompts), "--output", str(output)]
+    result = CliRunner().invoke(main, words)
+    assert "Interrupted" in result.output
+    assert result.exit_code == 130
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row["custom_id"], row["response"]["body"]["choices"][0]["text"]) for row in rows] == [("2", "Hello")]
+    assert engines[0].stopped
+    end_loop(engines[0].loop)
+
+
+def test_replies_that_could_not_be_written_are_not_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("handler.startup.start.start", lambda state: pytest.fail("an engine is started"))
+    prompts = write(tmp_path / "prompts.jsonl", [GREEDY])
+    words = ["generate", str(sample_model.path()), "--prompts", str(prompts)]
+    result = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "results" / "replies.jsonl")])
+    assert result.exit_code == 2
+    assert f"--output: there is no directory {tmp_path / 'results'}. Make it first." in result.output

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -25,8 +26,9 @@ from rich.console import Console
 
 import sample_model
 from handler.config.finding import Finding, Severity
-from handler.errors import EndpointError
+from handler.errors import EndpointError, SettingError
 from model_packaging.cli import main
+from model_packaging.console.output import require_writable
 from model_packaging.console.tables import _fitted, plain_table
 from model_packaging.deployment.container_log import as_text
 from model_packaging.local_endpoint import LocalLog
@@ -207,6 +209,7 @@ def test_without_credentials_every_command_says_the_three_ways(
         ("verify", "no/such/dir"),
         ("store", "ls", "file:///no/such/dir"),
         ("bench", "x", "--plot", "/no/such/dir/x.png"),
+        ("accuracy", "x", "--save", "/no/such/dir/x.json"),
         ("size", "--log", "trace:chat", *TRN2, MODEL, "--plot", "/no/such/dir/x.png"),
     ],
     ids=" ".join,
@@ -215,6 +218,34 @@ def test_a_directory_that_is_not_there_is_said_everywhere_alike(words: tuple[str
     result = run(*words, HF_HUB_OFFLINE="1")
     assert result.exit_code in (1, 2)
     assert "there is no directory" in result.output, result.output
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that every user reaches; pytest's own ones are root's."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+def test_a_result_that_may_not_be_written_is_refused_before_the_work(open_directory: Path) -> None:
+    kept = open_directory / "kept.json"
+    kept.write_text("[]")
+    kept.chmod(0o444)
+    open_directory.chmod(0o555)
+    root = os.geteuid() == 0
+    if root:  # who may write anywhere
+        os.seteuid(65534)
+    try:
+        for path in (kept, open_directory / "new.json"):
+            with pytest.raises(SettingError, match="--save: this user may not write"):
+                require_writable("--save", path)
+    finally:
+        if root:
+            os.seteuid(0)
+    open_directory.chmod(0o755)
+    require_writable("--save", open_directory / "new.json")
+    assert [*open_directory.iterdir()] == [kept]
+    assert kept.read_text() == "[]"
 
 
 @pytest.mark.parametrize(
