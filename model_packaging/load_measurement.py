@@ -19,7 +19,7 @@ from model_packaging.client import EndpointClient, InvocationFailed, text_of
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """One request. Times are in seconds. `first` is None if no text was received. The endpoint counts the tokens."""
+    """One request. Times are in seconds. `first` is None if no token was received. The endpoint counts the tokens."""
 
     first: float | None
     total: float
@@ -76,7 +76,7 @@ def _one(client: EndpointClient, body: Mapping[str, Any]) -> LoadSample:
     began, first, chunks, counted = time.monotonic(), None, 0, 0
     try:
         for event in client.stream(body):
-            if text_of(event):
+            if _generated(event):
                 chunks += 1
                 first = time.monotonic() - began if first is None else first
             usage = event.get("usage")
@@ -86,6 +86,13 @@ def _one(client: EndpointClient, body: Mapping[str, Any]) -> LoadSample:
     except Exception as error:  # what boto3 raises: a throttle, a time-out
         return LoadSample(None, time.monotonic() - began, chunks, f"{type(error).__name__}: {error}"[:300])
     return LoadSample(first, time.monotonic() - began, counted or chunks, "" if chunks else "no text")
+
+
+def _generated(event: Mapping[str, Any]) -> bool:
+    """Whether an event has tokens. The endpoint also counts those of the model's thinking and of a tool call."""
+    deltas = [choice.get("delta") or {} for choice in event.get("choices") or ()]
+    names = ("reasoning", "reasoning_content", "tool_calls")
+    return bool(text_of(event)) or any(delta.get(name) for delta in deltas for name in names)
 
 
 def _numbered(body: Mapping[str, Any], number: int) -> dict[str, Any]:

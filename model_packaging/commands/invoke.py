@@ -86,13 +86,18 @@ def _ask(client: EndpointClient, request: dict[str, Any], whole: bool, as_json: 
         reply = client.invoke(request)
         click.echo(json.dumps(reply, indent=2, ensure_ascii=False) if as_json else text_of(reply))
         return
+    empty = True
     for event in client.stream(request):
         if as_json:
             click.echo(json.dumps(event, ensure_ascii=False))
         else:
-            click.echo(text_of(event), nl=False)
+            text = text_of(event)
+            empty = empty and not text
+            click.echo(text, nl=False)
     if not as_json:
         click.echo()
+        if empty:
+            click.echo("The reply has no text: only thinking, or a tool call. --json shows it.", err=True)
 
 
 def _queue(

@@ -178,6 +178,14 @@ def test_the_command_takes_a_whole_request_and_prints_json(
     assert (result.exit_code, json.loads(result.stdout)) == (0, reply)
 
 
+def test_the_command_says_why_a_reply_has_no_text(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    thinking = {"choices": [{"index": 0, "delta": {"reasoning": "Let me see"}}]}
+    streams(container, event(thinking), b"data: [DONE]\n\n")
+    result = invoked(gateway, "What?")
+    assert (result.exit_code, result.stdout) == (0, "\n")
+    assert "only thinking" in result.stderr
+
+
 def test_the_command_exits_4_with_the_containers_error(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     refuses(container, 400, json.dumps({"error": ERROR}).encode())
     result = invoked(gateway, "What?")
