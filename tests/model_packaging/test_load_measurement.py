@@ -79,5 +79,5 @@ def test_every_token_counts_whatever_it_is_for(deltas: list[dict[str, Any]], mon
 
 
 def test_a_reply_without_a_token_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = measured(monkeypatch)
+    run = measured(monkeypatch, {"content": ""})
     assert (run["failed"], run["errors"]) == (1, {"no text": 1})
