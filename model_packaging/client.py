@@ -13,7 +13,7 @@ So the parts are joined, and an event ends at an empty line ("Server-sent events
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class StreamCut(InvocationFailed):
 
 
 class EndpointClient:
-    """A client of one endpoint. Bodies are those of OpenAI (chat, completion) or of TGI (`inputs`).
+    """A client of one endpoint. Bodies are those of OpenAI (chat, completion), or of TGI and LMI (`inputs`).
 
     :param component: the inference component, if the endpoint has several.
     :param connections: the largest number of concurrent requests.
@@ -72,18 +72,19 @@ class EndpointClient:
             self._names["InferenceComponentName"] = component
         self._runtime = runtime or _runtime(region, connections)
 
-    def invoke(self, body: Mapping[str, Any], **headers: str) -> dict[str, Any]:
-        """Returns the whole reply. SageMaker gives up after 60 s: use `stream` for replies that may take longer.
+    def invoke(self, body: Mapping[str, Any], **headers: str) -> Any:
+        """Returns the whole reply: an object, or TGI's list of them.
+
+        SageMaker gives up after 60 s: use `stream` for replies that may take longer.
 
         :param headers: further parameters of boto3's `invoke_endpoint`: SessionId="...", CustomAttributes="...".
         :raises InvocationFailed: the container rejected the request or failed.
         """
         reply = self._call(self._runtime.invoke_endpoint, body, headers)
-        answer: dict[str, Any] = json.loads(reply["Body"].read())
-        return answer
+        return json.loads(reply["Body"].read())
 
     def stream(self, body: Mapping[str, Any], **headers: str) -> Iterator[dict[str, Any]]:
-        """Yields the events of the reply: OpenAI's chunks, or TGI's tokens. Leaving the loop closes the connection.
+        """Yields the events of the reply: OpenAI's chunks, or the tokens of `inputs`. Leaving the loop closes the connection.
 
         :raises InvocationFailed: the container rejected the request, or the stream ended with an error.
         :raises StreamCut: the stream ended without its end mark.
@@ -91,7 +92,8 @@ class EndpointClient:
         from botocore.exceptions import EventStreamError, HTTPClientError
 
         operation = self._runtime.invoke_endpoint_with_response_stream
-        stream = self._call(operation, {**body, "stream": True}, headers)["Body"]
+        # Without it, LMI's schema streams JSON lines.
+        stream = self._call(operation, {**body, "stream": True}, {"Accept": "text/event-stream", **headers})["Body"]
         complete = False
         try:
             for data in events(part["PayloadPart"]["Bytes"] for part in stream if "PayloadPart" in part):
@@ -101,7 +103,7 @@ class EndpointClient:
                 event: dict[str, Any] = json.loads(data)
                 if "error" in event:
                     raise _of_event(event)
-                complete = complete or event.get("generated_text") is not None  # TGI's last event; it has no end mark
+                complete = complete or event.get("generated_text") is not None  # that of `inputs`; it has no end mark
                 yield event
         except EventStreamError as error:
             raise StreamCut(str(error.response.get("Error", {}).get("Message") or error)) from error
@@ -159,8 +161,10 @@ def events(parts: Iterable[bytes]) -> Iterator[bytes]:
                 data = []
 
 
-def text_of(event: Mapping[str, Any]) -> str:
-    """Returns the text of an event or of a whole reply."""
+def text_of(event: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> str:
+    """Returns the text of an event or of a whole reply. Texts of several replies are on lines of their own."""
+    if isinstance(event, Sequence):
+        return "\n".join(map(text_of, event))
     if "token" in event:
         token = event["token"] or {}
         return "" if token.get("special") else str(token.get("text") or "")

@@ -178,6 +178,25 @@ def test_the_command_takes_a_whole_request_and_prints_json(
     assert (result.exit_code, json.loads(result.stdout)) == (0, reply)
 
 
+def test_the_command_takes_inputs(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    def script(exchange: Exchange) -> None:
+        """As the endpoint: LMI's stream is JSON lines unless events are asked for, and TGI's whole reply is a list."""
+        last = {"index": 1, "token": {"text": "née", "special": False}, "generated_text": "née"}
+        if not json.loads(exchange.body).get("stream"):
+            exchange.reply(json.dumps([{"generated_text": "née"}]).encode())
+            return
+        exchange.begin()
+        exchange.send(
+            event(last) if exchange.headers.get("Accept") == "text/event-stream" else json.dumps(last).encode()
+        )
+        exchange.end()
+
+    container.script = script
+    for words in ((), ("--no-stream",)):
+        result = invoked(gateway, "--body", "-", *words, input='{"inputs": "x"}')
+        assert (result.exit_code, result.stdout) == (0, "née\n"), result.stderr
+
+
 def test_the_command_says_why_a_reply_has_no_text(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     thinking = {"choices": [{"index": 0, "delta": {"reasoning": "Let me see"}}]}
     streams(container, event(thinking), b"data: [DONE]\n\n")
