@@ -84,7 +84,7 @@ class EndpointClient:
         return json.loads(reply["Body"].read())
 
     def stream(self, body: Mapping[str, Any], **headers: str) -> Iterator[dict[str, Any]]:
-        """Yields the events of the reply: OpenAI's chunks, or the tokens of `inputs`. Leaving the loop closes the connection.
+        """Yields the reply's events: OpenAI's chunks or the tokens of `inputs`. Leaving the loop closes the connection.
 
         :raises InvocationFailed: the container rejected the request, or the stream ended with an error.
         :raises StreamCut: the stream ended without its end mark.
