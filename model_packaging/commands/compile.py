@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from model_packaging.console.options import (
     dry_run_option,
@@ -21,6 +22,9 @@ from model_packaging.console.output import print_json, size_text
 if TYPE_CHECKING:
     from handler.json_value import Json
     from model_packaging.compilation.compile_job import CompileJob
+
+
+OF_A_JOB = ("image", "role", "on_demand", "longest", "subnets", "groups", "again", "stop")
 
 
 @click.command("compile")
@@ -49,10 +53,20 @@ def command(model: str, environ: Mapping[str, str], **options: Any) -> None:
     ready. With --on, a training job compiles. Ctrl-C leaves the job running; the same command follows it again. The
     native lines compile on a CPU: --on ml.c7i.24xlarge --instance ml.trn2.48xlarge, or --cpu here.
     """
+    _require_used()
     if options["on"]:
         _on_a_job(model, environ, options)
     else:
         _here(model, environ, options)
+
+
+def _require_used() -> None:
+    """An option without an effect is wrong usage: `--stop` without `--on` would compile here, and the job goes on."""
+    context = click.get_current_context()
+    unused = ("cpu",) if context.params["on"] else OF_A_JOB
+    for parameter in context.command.params:
+        if parameter.name in unused and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[0]} goes {'without' if context.params['on'] else 'with'} --on.")
 
 
 def _here(model: str, environ: Mapping[str, str], options: Mapping[str, Any]) -> None:
@@ -109,6 +123,9 @@ def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]
         return
     if options["stop"]:
         stopped = stop(aws, wanted)
+        if options["as_json"]:
+            print_json({"stopped": stopped})
+            return
         click.echo(f"Stopping {stopped}." if stopped else "No such job runs.")
         return
     with lines() as tell:

@@ -291,3 +291,30 @@ def test_the_command_shows_the_job_first(tmp_path: Path) -> None:
         json.loads(result.stdout)["create_training_job"]["AlgorithmSpecification"]["ContainerArguments"][-1]
         == "s3://b/m"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--stop",), "--stop goes with --on."),
+        (("--again",), "--again goes with --on."),
+        (("--image", "i"), "--image goes with --on."),
+        (("--longest", "14400"), "--longest goes with --on."),
+        (("--subnet", "subnet-1"), "--subnet goes with --on."),
+        (("--on", "ml.trn2.48xlarge", "--image", "i", "--cpu"), "--cpu goes without --on."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_option_without_effect_starts_nothing(
+    words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(here, "compile_here", lambda *_: pytest.fail("a compile is started"))
+    result = CliRunner().invoke(main, ["compile", "s3://b/m", "--store", "s3://b/s", *words])
+    assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+def test_stopping_prints_json(board: Switchboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model_packaging.deployment.aws.Aws", lambda region: Aws(session=board.session))
+    words = ["compile", "s3://b/m", "--store", "s3://b/s", "--on", "ml.trn2.48xlarge", "--image", "i", "--role", ROLE]
+    result = CliRunner().invoke(main, [*words, "--stop", "--json"], catch_exceptions=False)
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"stopped": None})
