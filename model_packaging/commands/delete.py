@@ -32,7 +32,7 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
     removal = Removal(Aws(region), name)
     there: list[Any] = as_lines(removal.owned())
     if not dry_run and there:
-        if not yes and not as_json:
+        if not yes:
             question = "\n".join(["This is deleted:", *(f"  {resource}" for resource in there), "Go on?"])
             if not click.confirm(question, err=True):
                 click.echo("Nothing was deleted.", err=True)

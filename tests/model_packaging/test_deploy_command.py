@@ -79,7 +79,10 @@ def test_from_a_package_to_an_endpoint_and_back(fake: FakeAws, package: str) -> 
     assert set(fake.things["endpoint"]) == {"chat"}
     listed = json.loads(run("delete", "chat", "--dry-run", "--json").stdout)
     assert len(listed["there"]) == 5
-    assert run("delete", "chat", input="n\n").exit_code == 1
+    for json_too in ((), ("--json",)):
+        refused = run("delete", "chat", *json_too, input="n\n")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "This is deleted:" in refused.stderr
     assert set(fake.things["endpoint"]) == {"chat"}
     assert run("delete", "chat", "--yes", *QUICK).exit_code == 0
     assert fake.state() == FakeAws().state()

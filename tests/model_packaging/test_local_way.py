@@ -81,7 +81,7 @@ def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
     assert "fetch model: 6 files" in shell.run("logs", "--local", "chat").stdout
     again = shell.run("deploy", "--local", "chat", PACKAGE, *SETTINGS)
     assert "creating" not in again.stderr
-    deleted = json.loads(shell.run("delete", "--local", "chat", "--json", "--poll", "0.2").stdout)["deleted"]
+    deleted = json.loads(shell.run("delete", "--local", "chat", "--yes", "--json", "--poll", "0.2").stdout)["deleted"]
     kinds = [each.rpartition(" ")[0] for each in deleted]
     assert kinds == ["alarm", "alarm", "endpoint", "endpoint configuration", "model"]
     assert "Nothing carries the tag" in shell.run("delete", "--local", "chat", "--yes", status=1).stdout
@@ -97,7 +97,7 @@ def test_a_component_is_updated_and_removed_whole(shell: Shell) -> None:
     changed = ("--set", "SM_VLLM_MAX_NUM_SEQS=8", *SETTINGS[2:], "--component")
     assert "component part: updating" in shell.run("deploy", "--local", "part", PACKAGE, *changed).stderr
     assert shell.run(*asked).stdout == f"{ANSWER}\n"
-    deleted = json.loads(shell.run("delete", "--local", "part", "--json", "--poll", "0.2").stdout)["deleted"]
+    deleted = json.loads(shell.run("delete", "--local", "part", "--yes", "--json", "--poll", "0.2").stdout)["deleted"]
     kinds = {each.rpartition(" ")[0] for each in deleted}
     assert kinds == {"alarm", "inference component", "endpoint", "endpoint configuration", "model"}
     assert "Nothing carries the tag" in shell.run("delete", "--local", "part", "--yes", status=1).stdout
