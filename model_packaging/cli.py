@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -83,6 +84,14 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def make_context(self, *args: Any, **more: Any) -> click.Context:  # prints --help and --version
+        with _no_reader():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _no_reader():
+            return super().invoke(ctx)
+
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **more: Any
     ) -> Any:
@@ -104,9 +113,6 @@ def status_of(run: Callable[[], Any]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has closed it (`| head`)
-        _drop_output()
-        return 0
     except EndpointError as error:
         click.echo(f"Error: {error.message}", err=True)
         if isinstance(error, SettingError) and error.setting.startswith("--"):
@@ -130,6 +136,16 @@ def status_of(run: Callable[[], Any]) -> int:
         click.echo(f"Error: {message}", err=True)
         return SERVICE
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _no_reader() -> Iterator[None]:
+    """The reader of the output may close it (`| head`), which is no failure. click would exit with status 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        _drop_output()
+        raise click.exceptions.Exit(0) from None
 
 
 def _drop_output() -> None:

@@ -323,6 +323,16 @@ def test_where_there_is_no_room_one_line_says_so(command: str, problem: str, tmp
     assert not list(tmp_path.iterdir()), "nothing half written stays"
 
 
+@pytest.mark.parametrize("words", ["versions", "--help", "check --help"])
+def test_a_reader_that_closes_the_pipe_is_no_failure(words: str) -> None:
+    leader, follower = os.pipe()
+    os.close(leader)
+    command = [sys.executable, "-m", "model_packaging", *words.split()]
+    done = subprocess.run(command, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT, timeout=120, check=False)
+    os.close(follower)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     ("command", "stream", "ending", "said"),
     [
