@@ -39,6 +39,7 @@ def measure(
     Each prompt begins with a different number, so that no prefix cache is used.
 
     :param done: called after each request with the number of requests and the tokens per second so far.
+    :raises BotoCoreError: there are no credentials.
     """
     samples: list[LoadSample] = []
     lock = threading.Lock()
@@ -73,6 +74,8 @@ def summary(samples: Sequence[LoadSample], seconds: float) -> dict[str, Json]:
 
 
 def _one(client: EndpointClient, body: Mapping[str, Any]) -> LoadSample:
+    from botocore.exceptions import CredentialRetrievalError, NoCredentialsError, SSOError
+
     began, first, chunks, counted = time.monotonic(), None, 0, 0
     try:
         for event in client.stream(body):
@@ -83,6 +86,8 @@ def _one(client: EndpointClient, body: Mapping[str, Any]) -> LoadSample:
             counted = usage.get("completion_tokens", 0) if isinstance(usage, Mapping) else counted
     except InvocationFailed as error:
         return LoadSample(None, time.monotonic() - began, chunks, error.code or str(error)[:80])
+    except (CredentialRetrievalError, NoCredentialsError, SSOError):  # nothing was sent, and nothing will be
+        raise
     except Exception as error:  # what boto3 raises: a throttle, a time-out
         return LoadSample(None, time.monotonic() - began, chunks, f"{type(error).__name__}: {error}"[:300])
     return LoadSample(first, time.monotonic() - began, counted or chunks, "" if chunks else "no text")

@@ -172,6 +172,7 @@ S3_COMMANDS = [
     ("deploy", "x", PLACE, "--image", "i", "--role", "arn:aws:iam::123456789012:role/x", *TRN2),
     ("invoke", "x", "--async", f"{PLACE}/question.json", "Hello"),
 ]
+REQUESTS = [("invoke", "x", "Hello"), ("bench", "x", "--requests", "2"), ("accuracy", "x", "--save", "/tmp/never.json")]
 
 
 @pytest.mark.parametrize("words", S3_COMMANDS, ids=lambda words: " ".join(words)[:40])
@@ -183,7 +184,7 @@ def test_a_bucket_that_is_not_there_is_said_everywhere_alike(words: tuple[str, .
     assert "Traceback" not in output
 
 
-@pytest.mark.parametrize("words", S3_COMMANDS, ids=lambda words: " ".join(words)[:40])
+@pytest.mark.parametrize("words", S3_COMMANDS + REQUESTS, ids=lambda words: " ".join(words)[:40])
 def test_without_credentials_every_command_says_the_three_ways(
     words: tuple[str, ...], bucket: str, tmp_path: Path
 ) -> None:
