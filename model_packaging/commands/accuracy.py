@@ -84,7 +84,10 @@ def command(
         sys.exit(REQUEST_FAILED)
     if save is not None:
         write_reference(save, Reference(max_tokens, runs))
-        click.echo(f"{save}: the tokens of {len(runs)} prompts")
+        if as_json:
+            print_json({"saved": str(save), "prompts": len(runs)})
+        else:
+            click.echo(f"{save}: the tokens of {len(runs)} prompts")
         return
     comparisons = [compare(run, before) for run, before in zip(runs, known.runs, strict=True)]
     share = mean_share(comparisons)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import AMOUNT, json_option, local_only_option, region_option
+from model_packaging.console.options import AMOUNT, PROMPT, json_option, local_only_option, region_option
 from model_packaging.console.output import REQUEST_FAILED, print_json
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @click.command("invoke")
 @click.argument("endpoint")
-@click.argument("prompt", required=False)
+@click.argument("prompt", required=False, type=PROMPT)
 @click.option("--body", metavar="FILE", help="Send this JSON file (- is standard input) instead of PROMPT.")
-@click.option("--system", help="Put this system message before PROMPT.")
+@click.option("--system", type=PROMPT, help="Put this system message before PROMPT.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many tokens. Default: what fits.")
 @click.option("--temperature", type=AMOUNT, help="Sample at this temperature. Default: the model's.")
 @click.option("--component", help="Send the requests to this inference component.")
@@ -139,6 +139,7 @@ def _request(
         try:
             text = sys.stdin.read() if body == "-" else Path(body).read_text(encoding="utf-8")
             document = json.loads(text)
+            json.dumps(document, ensure_ascii=False).encode()  # half a character, as \\ud83d, is no text
         except (OSError, ValueError) as error:
             raise click.BadParameter(f"it cannot be read ({error})", param_hint="--body") from None
         if not isinstance(document, dict):

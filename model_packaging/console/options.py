@@ -29,7 +29,22 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+class Prompt(click.ParamType[str]):
+    """A text for a request, which is UTF-8. A terminal with another encoding gives bytes that are none."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> str:
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail("it is not UTF-8. Use a terminal in UTF-8.", param, context)
+        return text
+
+
 AMOUNT = FiniteRange(min=0)
+PROMPT = Prompt()
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,14 +151,18 @@ def test_events_do_not_depend_on_the_cuts(texts: list[str], rng: random.Random, 
     assert [text_of(json.loads(data)) for data in events(parts)] == texts
 
 
-def invoked(gateway: GatewayProcess, *words: str, **more: Any) -> Any:
+def typed(gateway: GatewayProcess, *words: str, **more: Any) -> Any:
     environ = {
         "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": gateway.url,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
-    return CliRunner().invoke(main, ["invoke", "sample", *words], env=environ, catch_exceptions=False, **more)
+    return CliRunner().invoke(main, words, env=environ, catch_exceptions=False, **more)
+
+
+def invoked(gateway: GatewayProcess, *words: str, **more: Any) -> Any:
+    return typed(gateway, "invoke", "sample", *words, **more)
 
 
 def test_the_command_prints_the_text_as_it_comes(container: ScriptedContainer, gateway: GatewayProcess) -> None:
@@ -211,6 +216,28 @@ def test_the_command_exits_4_with_the_containers_error(container: ScriptedContai
     assert result.exit_code == 4
     assert "error (400): max_tokens is too large. Use 512." in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_saved_reference_is_told_as_json(
+    container: ScriptedContainer, gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    reply = {"choices": [{"index": 0, "text": "ja", "token_ids": [1, 2]}]}
+    container.script = lambda exchange: exchange.reply(json.dumps(reply).encode())
+    saved = tmp_path / "known.json"
+    result = typed(gateway, "accuracy", "sample", "--save", str(saved), "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"saved": str(saved), "prompts": 4})
+    assert [run["token_ids"] for run in json.loads(saved.read_text())["runs"]] == [[1, 2]] * 4
+
+
+def test_a_prompt_that_is_no_utf_8_is_said(gateway: GatewayProcess) -> None:
+    for words in (("caf\udce9",), ("x", "--system", "caf\udce9"), ("caf\udce9", "--no-stream")):
+        result = invoked(gateway, *words)
+        assert result.exit_code == 2
+        assert "it is not UTF-8" in result.stderr
+    half = invoked(gateway, "--body", "-", input='{"prompt": "\\ud83d"}')
+    assert (half.exit_code, "--body" in half.stderr) == (2, True)
+    bench = typed(gateway, "bench", "sample", "--prompt", "caf\udce9")
+    assert (bench.exit_code, "it is not UTF-8" in bench.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("words", [(), ("x", "--body", "-"), ("--body", "/nowhere")])
