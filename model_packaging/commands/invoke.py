@@ -139,7 +139,7 @@ def _request(
         try:
             text = sys.stdin.read() if body == "-" else Path(body).read_text(encoding="utf-8")
             document = json.loads(text)
-            json.dumps(document, ensure_ascii=False).encode()  # half a character, as \\ud83d, is no text
+            json.dumps(document, ensure_ascii=False).encode()  # half a character, as \ud83d, is no text
         except (OSError, ValueError) as error:
             raise click.BadParameter(f"it cannot be read ({error})", param_hint="--body") from None
         if not isinstance(document, dict):

@@ -11,7 +11,7 @@ import shlex
 import textwrap
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -41,6 +41,9 @@ DEMO_FIELDS: Final = {
 DOCKER_FLAGS: Final = re.compile(r"-[ditPq]+|--(detach|init|interactive|privileged|publish-all|read-only|rm|tty)")
 # What stands before a command: a variable, or a program that runs another one.
 WRAPPER: Final = re.compile(r"[A-Za-z_]\w*=.*|sudo|env|nohup|time|exec|export|[$!]", re.DOTALL)
+# Files of a shell that set up its programs, and no model.
+OWN_FILE: Final = re.compile(r"(^|/)(activate|\.\w*(rc|profile))$")
+FILE: Final = ("it is a file, and files are not read", "Translate that file, too.")
 ENV_LINE: Final = re.compile(r"([A-Za-z_]\w*)=([{\[].*|\S*|\"[^\"]*\"|'[^']*')")
 QUOTED: Final = re.compile(r"\A([\"'])(.*)\1\Z", re.DOTALL)
 # Quoted text or an escaped character; the output of a command; what is left out; the end of a command.
@@ -96,17 +99,28 @@ def _commands(text: str) -> list[list[str]]:
 
 
 def _command(words: deque[str], shell: dict[str, str]) -> Iterator[Read]:
+    prompt = True  # guides print one: `$ vllm serve ...`
     while words and WRAPPER.fullmatch(words[0]):
         name, equals, value = words.popleft().partition("=")
+        if name == "$" and not prompt:  # env $(cat file), export $(cat file)
+            yield note(Severity.ERROR, "$(...)", "it may set variables, and commands are not run", "Write them out.")
+        prompt = False
         if equals:
             shell[name] = value if len(value) < 4096 else "$"
             yield _variable(name, value)
-    if re.match(r"(docker|podman|nerdctl) (container )?run ", " ".join(words)):
+    if re.match(r"(docker|podman|nerdctl) (container )?run ", _line(words)):
         yield from _container(words)
-    elif PROGRAM.match(" ".join(words)):
+    elif PROGRAM.match(_line(words)):
         yield from _options(words, "SM_VLLM_")
+    elif words and words[0] in ("source", ".") and not OWN_FILE.search(words[-1]):
+        yield note(Severity.ERROR, words[0], *FILE)
     elif words:
         yield note(Severity.INFO, words[0], "it is a command that serves no model, and commands are not run")
+
+
+def _line(words: Iterable[str]) -> str:
+    """The words with spaces between them, and none within: a quoted `vllm serve` is one word, and no command."""
+    return " ".join(word.replace(" ", "\0") for word in words)
 
 
 def _variable(name: str, value: str) -> Read:
@@ -129,8 +143,7 @@ def _container(words: deque[str]) -> Iterator[Read]:
         if option in ("-e", "--env"):
             yield _variable(name, value if equals else "$")
         elif option == "--env-file":
-            why = "it is a file, and files are not read"
-            yield note(Severity.ERROR, f"docker run {option}", why, "Translate that file, too.")
+            yield note(Severity.ERROR, f"docker run {option}", *FILE)
         else:
             yield note(Severity.INFO, f"docker run {option}", "it is the container's; a file in it is not read")
     yield from _options(words, "SM_ON_" if words and "optimum" in words.popleft() else "SM_VLLM_")  # the image
@@ -138,7 +151,7 @@ def _container(words: deque[str]) -> Iterator[Read]:
 
 def _options(words: deque[str], prefix: str) -> Iterator[Read]:
     """The settings of a command's options, as argparse and vLLM's own parser read them."""
-    match = PROGRAM.match(" ".join(words))
+    match = PROGRAM.match(_line(words))
     for _ in match[0].split() if match else ():
         words.popleft()
     prefix = (match and match.lastgroup) or prefix
@@ -173,7 +186,9 @@ def _value(text: str) -> Json:
         with suppress(BadValue):
             return parse_json(spelled)
         with suppress(BadValue, SyntaxError, ValueError, RecursionError, MemoryError):
-            return _literal(ast.parse(spelled.strip(), mode="eval").body, {})
+            with warnings.catch_warnings(action="ignore"):
+                tree = ast.parse(spelled.strip(), mode="eval")
+            return _literal(tree.body, {})
     return text
 
 
@@ -218,14 +233,8 @@ def _read_script(text: str) -> Iterator[Read]:
     constants = _constants(tree)
     calls: dict[str, ast.Call] = {}
     for node in ast.walk(tree):
+        yield from _environment(node, constants)
         match node:
-            case ast.Assign([ast.Subscript(ast.Attribute(attr="environ"), ast.Constant(value=str(name)))], value) | (
-                ast.Call(ast.Attribute(ast.Attribute(attr="environ"), "setdefault"), [ast.Constant(str(name)), value])
-            ):
-                yield _given(name, value, constants, name)
-            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="environ"), attr="update")):
-                why = "of the variables only os.environ[...] = ... and os.environ.setdefault(...) are read"
-                yield note(Severity.ERROR, "os.environ.update", why, "Write it as one of them.")
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                 if name in CLASSES and calls.setdefault(name, node) is not node:
                     problem = f"is called in line {calls[name].lineno} and in line {node.lineno}"
@@ -240,6 +249,40 @@ def _read_script(text: str) -> Iterator[Read]:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_known(name):
                 yield _given(name, value, constants, f"SM_VLLM_{name.upper()}")
+
+
+def _environment(node: ast.AST, constants: dict[str, ast.expr]) -> Iterator[Read]:
+    """The variables that a statement or a call sets."""
+    unread = ""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                match target:
+                    case ast.Subscript(owner, ast.Constant(value=str(name))) if _is_environ(owner):
+                        yield _given(name, value, constants, name)
+                    case ast.Subscript(owner) if _is_environ(owner):
+                        unread = "os.environ[...]"
+        case ast.Call(ast.Attribute(owner, "setdefault"), [ast.Constant(str(name)), value]) if _is_environ(owner):
+            yield _given(name, value, constants, name)
+        case ast.Call(ast.Attribute(owner, "update" | "setdefault" as method)) if _is_environ(owner):
+            unread = f"os.environ.{method}"
+        case ast.Call(ast.Attribute(attr="putenv") | ast.Name(id="putenv")):
+            unread = "os.putenv"
+        case ast.AugAssign(ast.Subscript(owner) | owner) if _is_environ(owner):
+            unread = "os.environ"
+        case ast.Call(ast.Attribute(attr="load_dotenv") | ast.Name(id="load_dotenv")):
+            yield note(Severity.ERROR, "load_dotenv", *FILE)
+    if unread:
+        why = "of the variables only os.environ['NAME'] = ... and os.environ.setdefault('NAME', ...) are read"
+        yield note(Severity.ERROR, unread, why, "Write it as one of them.")
+
+
+def _is_environ(node: ast.expr) -> bool:
+    """`os.environ`, or what `from os import environ` imports."""
+    match node:
+        case ast.Attribute(attr="environ") | ast.Name(id="environ"):
+            return True
+    return False
 
 
 def _literal(node: ast.expr, constants: dict[str, ast.expr]) -> Json:

@@ -172,6 +172,22 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         {"os.environ.update": "error"},
     ),
     (
+        "from os import environ, putenv\nimport os, vllm\nfrom dotenv import load_dotenv\nload_dotenv()\n"
+        "environ['NEURON_RT_NUM_CORES'] = os.environ['NEURON_CC_FLAGS'] = '8'\nenviron.setdefault('HF_TOKEN', 'hf_x')\n"
+        "environ.update(A='1')\nos.environ |= {'A': '1'}\nputenv('A', '1')\nfor name in 'AB':\n  environ[name] = '1'\n"
+        "vllm.LLM(model='m')",
+        {"model": "m", "neuron_env.NEURON_RT_NUM_CORES": "8", "neuron_env.NEURON_CC_FLAGS": "8", "hf_token": "hf_x"},
+        dict.fromkeys(("load_dotenv", "os.environ.update", "os.environ", "os.putenv", "os.environ[...]"), "error"),
+    ),
+    ("env $(cat a.env | xargs) vllm serve /m", {"model": "/m"}, {"$(...)": "error"}),
+    ("export $(grep -v '^#' .env)\n$ vllm serve /m", {"model": "/m"}, {"$(...)": "error"}),
+    ("source vars.env\n. ./more.env && vllm serve /m", {"model": "/m"}, {"source": "error", ".": "error"}),
+    (
+        "source /opt/venv/bin/activate && . ~/.bashrc\nvllm serve /m",
+        {"model": "/m"},
+        {"source": "info", ".": "info"},
+    ),
+    (
         "sudo docker run -e MODEL_ID=org/m -e HF_TOKEN=hf_VerySecret1234 image serve",
         {"model": "org/m", "hf_token": "hf_VerySecret1234"},
         {},
@@ -240,6 +256,8 @@ REFUSED = [
     ("option.model_id=a\noption.model_id=b", "is given twice"),
     ("vllm bench serve --model org/m", "it is a command that serves no model"),
     ("docker ps -a", "it is a command that serves no model"),
+    ("'vllm serve org/m'", "it is a command that serves no model"),
+    ("'docker run image' --tp 2", "it is a command that serves no model"),
     ("docker run", "it is a command that serves no model"),
 ]
 
