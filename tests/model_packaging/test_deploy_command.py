@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,8 +17,10 @@ from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.hardware.instance_catalogue import find
+from handler.storage.storage_errors import AccessDenied
 from model_packaging.cli import COMMANDS, main
 from model_packaging.deployment import aws as deployment_aws
+from model_packaging.deployment.definition import instance_size
 from model_packaging.deployment.definition.instance_size import sizes_of
 from model_packaging.deployment.definition.limits import MOST, Sizes, compute
 from model_packaging.deployment.diagnosis import SYMPTOMS, diagnose
@@ -318,6 +320,20 @@ def test_a_start_of_unknown_size_gets_the_longest_limit(fake: FakeAws, bucket: s
     assert json.loads(unread.stdout)["limits"]["startup"] == MOST
     missing = run("deploy", "chat", *large, "--config", f"s3://{bucket}/endpoint.yaml")
     assert (missing.exit_code, "there is no such file" in missing.output) == (1, True)
+
+
+def test_a_model_that_only_the_role_may_list_is_deployed_unchecked(fake: FakeAws, bucket: str) -> None:
+    def denied(source: str, what: str) -> Never:
+        raise AccessDenied(source, "s3:ListBucket")
+
+    words = ("deploy", "chat", "--image", IMAGE, "--instance", "ml.inf2.48xlarge", "--role", ROLE, "--dry-run")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(instance_size, "items", denied)
+        result = run(*words, "--set", f"ENDPOINT_MODEL=s3://{bucket}/llama", "--no-check")
+    assert result.exit_code == 0, result.output
+    limits = json.loads(result.stdout)["limits"]
+    assert limits["startup"] == MOST
+    assert "the model's size is not known here" in limits["why"][1]
 
 
 def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:

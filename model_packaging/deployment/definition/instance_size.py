@@ -7,7 +7,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
-from handler.storage.storage_errors import ArtifactError
+from handler.storage.storage_errors import AccessDenied, ArtifactError
 from model_packaging.deployment.definition.limits import Sizes
 from model_packaging.package.assembly import COMPILED, STORE
 from model_packaging.package.sources import items
@@ -32,7 +32,10 @@ def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) 
         tops = (item for item in listed if "/" not in item.path)
         weights = packed if archive else sum(item.size for item in tops if item.path.endswith(WEIGHT_SUFFIXES))
     elif model.startswith("s3://"):
-        files = items(model, "ENDPOINT_MODEL")
+        try:
+            files = items(model, "ENDPOINT_MODEL")
+        except AccessDenied:  # the endpoint's role may read it
+            files, known = [], False
         weights = fetched = sum(item.size for item in files if item.path.endswith(WEIGHT_SUFFIXES))
     else:
         facts = None if model.startswith("/") else read_facts(model)
