@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import COUNT, PROMPT, json_option, local_only_option, region_option
+from model_packaging.console.options import COUNT, TEXT, json_option, local_only_option, region_option
 from model_packaging.console.output import REQUEST_FAILED, print_json, request_bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STORY = "Tell a story about a lighthouse keeper who repairs clocks."
+PROMPT = "Tell a story about a lighthouse keeper who repairs clocks."
 MOST = 256
 
 
@@ -43,7 +43,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
     "--concurrency", default="4", show_default=True, type=Counts(), help="Keep so many in flight. Several run in turn."
 )
 @click.option("--max-tokens", default=128, show_default=True, type=COUNT, help="Ask for so many tokens.")
-@click.option("--prompt", default=STORY, type=PROMPT, show_default=True, help="Send this prompt in every request.")
+@click.option("--prompt", default=PROMPT, type=TEXT, show_default=True, help="Send this prompt in every request.")
 @click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw a plot: .png, .svg or .pdf.")
 @region_option
 @json_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import AMOUNT, PROMPT, json_option, local_only_option, region_option
+from model_packaging.console.options import AMOUNT, TEXT, json_option, local_only_option, region_option
 from model_packaging.console.output import REQUEST_FAILED, print_json
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @click.command("invoke")
 @click.argument("endpoint")
-@click.argument("prompt", required=False, type=PROMPT)
+@click.argument("prompt", required=False, type=TEXT)
 @click.option("--body", metavar="FILE", help="Send this JSON file (- is standard input) instead of PROMPT.")
-@click.option("--system", type=PROMPT, help="Put this system message before PROMPT.")
+@click.option("--system", type=TEXT, help="Put this system message before PROMPT.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Stop after so many tokens. Default: what fits.")
 @click.option("--temperature", type=AMOUNT, help="Sample at this temperature. Default: the model's.")
 @click.option("--component", help="Send the requests to this inference component.")

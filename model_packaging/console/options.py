@@ -29,7 +29,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class Prompt(click.ParamType[str]):
+class RequestText(click.ParamType[str]):
     """A text for a request, which is UTF-8. A terminal with another encoding gives bytes that are none."""
 
     name = "text"
@@ -44,7 +44,7 @@ class Prompt(click.ParamType[str]):
 
 
 AMOUNT = FiniteRange(min=0)
-PROMPT = Prompt()
+TEXT = RequestText()
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
