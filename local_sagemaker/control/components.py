@@ -133,10 +133,11 @@ class Components(ResourceOperations):
     def _scale(self, component: JsonDocument, count: int) -> JsonDocument:
         if component["Plan"]["Base"]:
             raise ValidationException("An adapter has no copies of its own; its base component has.")
-        name = component["InferenceComponentName"]
-        component["Plan"]["CopyCount"] = count
+        name, before = component["InferenceComponentName"], component["Plan"]
+        live = self._live(component["EndpointName"])
+        component["Plan"] = {**before, "CopyCount": count}
         self._change(component, "Updating")
-        live_components.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
+        live_components.scale(live, name, count, self._reporter(name, {"Plan": before}))
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
     def _reporter(self, name: str, before: JsonDocument | None = None) -> live_components.Report:

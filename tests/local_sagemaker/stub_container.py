@@ -179,7 +179,20 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
+def took_place(room: Path) -> bool:
+    """Whether a file was left in the directory. Each start removes one."""
+    for place in room.iterdir():
+        try:
+            place.unlink()
+        except FileNotFoundError:
+            continue
+        return True
+    return False
+
+
 def main() -> None:
+    if (room := SETTING("STUB_ROOM")) and not took_place(Path(room)):
+        sys.exit(1)
     if code := SETTING("STUB_EXIT"):
         print("the stub ends at once, as it was told")
         sys.exit(int(code))

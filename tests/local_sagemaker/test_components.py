@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +128,26 @@ def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
     with pytest.raises(ClientError, match="Could not find inference component"):
         scale(cloud, "never", 1)
     remove(cloud, "scaled")
+
+
+def test_copies_that_do_not_start_leave_those_that_serve(cloud: Cloud, shared: str, tmp_path: Path) -> None:
+    (tmp_path / "first").touch()
+    component(cloud, "crowded", STUB_ROOM=str(tmp_path), STUB_START_SECONDS="2")
+    pid = ask(cloud, "crowded")["pid"]
+    (tmp_path / "second").touch()
+    scale(cloud, "crowded", 3)  # One of the two new copies ends at once, while the other is loading.
+    described = settled(cloud, "crowded")
+    assert described["InferenceComponentStatus"] == "InService"
+    assert "could not be scaled to 3" in described["FailureReason"]
+    assert described["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
+    assert ask(cloud, "crowded")["pid"] == pid
+    (tmp_path / "third").touch()
+    with pytest.raises(ClientError, match="ModelError"):
+        ask(cloud, "crowded", do="die")
+    until(lambda: pid not in {each["pid"] for each in cloud.instances("shared")})
+    until(lambda: settled(cloud, "crowded")["RuntimeConfig"]["CurrentCopyCount"] == 1)
+    assert ask(cloud, "crowded")["pid"] != pid
+    remove(cloud, "crowded")
 
 
 def test_a_call_to_a_component_at_zero_is_refused_until_a_copy_is_ready(cloud: Cloud, shared: str) -> None:

@@ -107,13 +107,15 @@ class Pool:
             self._served = True
 
     def scale(self, count: int) -> None:
-        """Starts more instances, or drains and stops the least busy ones."""
+        """Starts more instances, or drains and stops those that do not serve yet, then the least busy ones."""
         with self._changed:
-            if count > self.desired:
-                self._served = False  # An instance that dies before all are healthy fails the change, as at the start.
+            # An instance that dies before more are healthy fails the change, as at the start.
+            self._served = count <= self.desired
             self.desired = count
             self._failure = None
-            expected = sorted(self._expected(), key=lambda each: each.outstanding)
+            expected = sorted(
+                self._expected(), key=lambda each: (each.state is InstanceState.HEALTHY, each.outstanding)
+            )
             surplus = expected[: max(len(expected) - count, 0)]
             self._drain(surplus)
             self._fill()
