@@ -31,6 +31,7 @@ from local_sagemaker.gateway.event_stream import parse_cut
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.instances.container_processes import started_at
 from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, image_environment, parse_images
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
@@ -129,7 +130,7 @@ def main(directory: str, with_process: int | None) -> None:
         sys.exit(str(error))
     settings = replace(settings, port=listener.getsockname()[1], s3_port=settings.s3_port or free_port())
     state.keep_settings(settings)
-    url = f"http://127.0.0.1:{settings.port}"
+    pid, url = os.getpid(), f"http://127.0.0.1:{settings.port}"
     s3 = S3Server(settings.s3_port, state.path / "s3.log")
 
     def ended(_arbiter: object) -> None:
@@ -147,7 +148,7 @@ def main(directory: str, with_process: int | None) -> None:
     GatewayServer(
         lambda: create_app(state, settings, s3.url),
         listener,
-        when_ready=lambda: state.say_running(RunningService(os.getpid(), url, s3.url)),
+        when_ready=lambda: state.say_running(RunningService(pid, started_at(pid), url, s3.url)),
         worker_class=ServiceWorker,
         threads=THREADS,
         graceful_timeout=int(settings.kill_after) + GRACE_BEYOND_KILL,

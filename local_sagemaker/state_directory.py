@@ -14,6 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from handler import processes
+from local_sagemaker.hosting.instances.container_processes import started_at
 
 ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 STATUS = "/_local/status"
@@ -58,9 +59,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """The running service."""
+    """The running service.
+
+    :ivar started: when its process started. After a restart of the machine, ``pid`` may be another process's.
+    """
 
     pid: int
+    started: str
     url: str
     s3_url: str
 
@@ -126,7 +131,8 @@ class StateDirectory:
             service = msgspec.json.decode((self.path / RUNNING).read_bytes(), type=RunningService)
         except FileNotFoundError:
             return None
-        return service if processes.alive(service.pid) else None
+        same = processes.alive(service.pid) and started_at(service.pid) == service.started
+        return service if same else None
 
     def say_running(self, running: RunningService) -> None:
         self._replace(RUNNING, running)

@@ -115,6 +115,26 @@ def test_a_region_and_an_images_command_are_kept(tmp_path: Path) -> None:
         second.down()
 
 
+def test_a_process_that_has_the_number_of_an_earlier_service_is_left_alone(tmp_path: Path) -> None:
+    service = LocalService(tmp_path)
+    left = (tmp_path / "running.json").read_text()
+    pid = json.loads(service.command("status", "--json").stdout)["pid"]
+    service.down()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        try:
+            (tmp_path / "running.json").write_text(left.replace(f'"pid":{pid}', f'"pid":{other.pid}'))
+            for command in (["status"], ["down"]):
+                ended = service.command(*command)
+                assert (ended.returncode, "nothing is up" in ended.stderr) == (1, True)
+            service.up()
+            service.down()
+            (tmp_path / "running.json").write_text(left.replace(f'"pid":{pid}', f'"pid":{other.pid}'))
+            assert service.command("down", "--purge").returncode == 0
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
 def test_settings_of_an_older_version_are_read(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"port": 4711, "images": ["a=b"], "quotas": ["model=2"]}')
     settings = StateDirectory(tmp_path).settings()
