@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from local_sagemaker.gateway.event_stream import parse_cut
 from local_sagemaker.gateway.hosted_routes import HostedRoutes
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.instances.container_processes import started_at
+from local_sagemaker.hosting.instances.container_processes import end_orphans, started_at
 from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, image_environment, parse_images
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
@@ -72,8 +73,12 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     app.add_url_rule(STATUS, "status", lambda: instances(host), methods=["POST"])
 
     def shut_down() -> None:
-        jobs.shut_down(settings.kill_after)
+        deadline = time.monotonic() + settings.kill_after + GRACE_BEYOND_KILL / 2
+        ending = jobs.stop_all()
         host.shut_down()
+        for job in ending:
+            job.wait(max(deadline - time.monotonic(), 0))
+        end_orphans(host.settings.pids)
 
     def kill() -> None:
         jobs.stop_all()

@@ -82,14 +82,12 @@ class TransformJobs(ResourceOperations):
             job["TransformJobStatus"] = "Stopping"
             self._jobs[params["TransformJobName"]].stop()
 
-    def stop_all(self) -> None:
-        for job in list(self._jobs.values()):
+    def stop_all(self) -> list[TransformJob]:
+        """Stops the jobs, and returns them. Their containers may be ending."""
+        jobs = list(self._jobs.values())
+        for job in jobs:
             job.stop()
-
-    def shut_down(self, seconds: float) -> None:
-        self.stop_all()
-        for job in list(self._jobs.values()):
-            job.wait(seconds)
+        return jobs
 
     def _found(self, name: str) -> JsonDocument:
         job = self._registry.of(TRANSFORM).get(name)

@@ -57,6 +57,7 @@ class TransformJob:
         self._objects = objects
         self._finish = finish
         self._stopped = threading.Event()
+        self._deployment: Deployment | None = None
         self._changed = threading.Condition(threading.RLock())
         self._thread = threading.Thread(target=self._run, daemon=True, name=params["TransformJobName"])
 
@@ -64,35 +65,42 @@ class TransformJob:
         self._thread.start()
 
     def stop(self) -> None:
+        """Ends the container, too: a reply to a payload may take as long as InvocationsTimeoutInSeconds."""
         self._stopped.set()
         with self._changed:
+            if self._deployment is not None:
+                self._deployment.stop()
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> None:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        deployment: Deployment | None = None
         status, reason = "Completed", None
         try:
-            deployment = self._start()
-            self._transform(deployment)
+            self._deployment = self._planned()
+            name = f"transform-{self._params['TransformJobName']}"
+            self._fleets.start(name, self._deployment, self._changed, self._stopped.is_set)
+            self._transform(self._deployment)
         except Cancelled:
             status = "Stopped"
-        except (JobFailed, InstanceStartFailed, ObjectError) as error:
-            status, reason = "Failed", str(error)
-        except Exception:
-            log.exception("the transform job %s failed", self._params["TransformJobName"])
-            status, reason = "Failed", "The service failed. Its log has the reason."
+        except Exception as error:
+            if self._stopped.is_set():
+                status = "Stopped"
+            elif isinstance(error, (JobFailed, InstanceStartFailed, ObjectError)):
+                status, reason = "Failed", str(error)
+            else:
+                log.exception("the transform job %s failed", self._params["TransformJobName"])
+                status, reason = "Failed", "The service failed. Its log has the reason."
         finally:
-            if deployment is not None:
-                deployment.stop()
+            if self._deployment is not None:
+                self._deployment.stop()
             self._finish(status, reason)
-            if deployment is not None:
-                for pool in deployment.pools():
+            if self._deployment is not None:
+                for pool in self._deployment.pools():
                     pool.wait_ended(ENDED_WITHIN)
 
-    def _start(self) -> Deployment:
+    def _planned(self) -> Deployment:
         resources = self._params["TransformResources"]
         container = {**self._container, "Environment": {**self._container.get("Environment", {}), **self._batch()}}
         planned = {
@@ -101,10 +109,7 @@ class TransformJob:
             "Count": resources["InstanceCount"],
             "Container": container,
         }
-        name = f"transform-{self._params['TransformJobName']}"
-        deployment = Deployment({"Variants": [planned]})
-        self._fleets.start(name, deployment, self._changed, self._stopped.is_set)
-        return deployment
+        return Deployment({"Variants": [planned]})
 
     def _batch(self) -> dict[str, str]:
         """Returns the container's environment: the job's own, and the variables that describe the job."""

@@ -113,6 +113,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(b'{"refused": null}')
 
     def do_wait(self, asked: dict[str, Any], body: bytes) -> None:
+        if begun := asked.get("begun"):
+            Path(begun).touch()
         time.sleep(asked["seconds"])
         self.do_echo(asked, body)
 

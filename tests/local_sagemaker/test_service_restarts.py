@@ -14,6 +14,7 @@ import pytest
 
 from tests.local_sagemaker.local_service import COMMAND, QUICK, Cloud, LocalService, gone, run, until
 from tests.local_sagemaker.test_endpoint_start import started
+from tests.local_sagemaker.test_transform_jobs import start_of_a_long_answer
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,15 @@ def test_a_service_ends_with_the_process_it_was_started_for(tmp_path: Path) -> N
     ended = run("up", "--state", str(tmp_path), "--with-process", str(shell.pid))
     assert ended.returncode == 2
     assert f"there is no process {shell.pid}" in ended.stderr
+
+
+def test_down_leaves_no_container_of_a_transform_job(own: Cloud, tmp_path: Path) -> None:
+    own.s3.create_bucket(Bucket="models")
+    until(start_of_a_long_answer(own, "long", tmp_path).exists)
+    running = processes(own.service)
+    own.service.down()
+    assert [pid for pid in running if not gone(pid)] == []
+    own.service.up()
 
 
 def test_down_leaves_no_container_of_an_endpoint_that_is_being_created(own: Cloud) -> None:

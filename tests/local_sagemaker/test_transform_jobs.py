@@ -60,6 +60,15 @@ def jsonl(*records: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
+def start_of_a_long_answer(cloud: Cloud, name: str, directory: Path) -> Path:
+    """A job whose container answers after ten minutes; it makes the returned file when it begins."""
+    begun = directory / "begun"
+    record = {"do": "wait", "seconds": 600, "begun": str(begun)}
+    cloud.s3.put_object(Bucket="models", Key=f"jobs/{name}/in/a", Body=jsonl(record))
+    create(cloud, name, ModelClientConfig={"InvocationsMaxRetries": 0})
+    return begun
+
+
 def test_each_record_has_its_answer_in_its_place(cloud: Cloud) -> None:
     records = [{"do": "wait", "seconds": 0.05 * (number % 3), "number": number} for number in range(9)]
     objects = {"a.jsonl": jsonl(*records), "deep/b.jsonl": jsonl({"number": 9}) + b"\n\n"}
@@ -157,6 +166,13 @@ def test_a_job_can_be_stopped(cloud: Cloud) -> None:
     assert ended(cloud, "stopped")["TransformJobStatus"] == "Stopped"
     with pytest.raises(ClientError, match="in status Stopped"):
         cloud.sagemaker.stop_transform_job(TransformJobName="stopped")
+
+
+def test_a_job_whose_container_is_answering_can_be_stopped(cloud: Cloud, tmp_path: Path) -> None:
+    begun = start_of_a_long_answer(cloud, "long", tmp_path)
+    until(begun.exists)
+    cloud.sagemaker.stop_transform_job(TransformJobName="long")
+    assert ended(cloud, "long")["TransformJobStatus"] == "Stopped"
 
 
 def test_what_is_not_there_or_there_already(cloud: Cloud) -> None:

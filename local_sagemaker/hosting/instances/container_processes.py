@@ -62,7 +62,10 @@ def run_quietly(command: Sequence[str]) -> None:
 def end_orphans(pids: Path) -> None:
     """Ends the processes that a killed service left running."""
     for file in pids.iterdir():
-        pid, at, remove = [*file.read_text().split("\n"), "", ""][:3]
+        try:
+            pid, at, remove = [*file.read_text().split("\n"), "", ""][:3]
+        except FileNotFoundError:
+            continue  # It has ended.
         if pid.isdigit() and at and started_at(int(pid)) == at:
             signal_group(int(pid), signal.SIGKILL)
         if remove:
