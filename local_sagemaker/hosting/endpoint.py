@@ -30,6 +30,7 @@ class LiveEndpoint:
     :ivar current: the deployment that serves.
     :ivar pending: the deployment that is being started to replace it.
     :ivar ended: the endpoint is being deleted, or the service ends.
+    :ivar deleted: for the last change of each inference component, by name: set if the component was deleted.
     :ivar starting: copies of inference components that do not serve yet.
     """
 
@@ -39,6 +40,7 @@ class LiveEndpoint:
         self.current: Deployment | None = None
         self.components: dict[str, Component] = {}
         self.sessions = StickySessions()
+        self.deleted: dict[str, threading.Event] = {}
         self.starting: list[Pool] = []
         self.pending: Deployment | None = None
         self.fleets = fleets

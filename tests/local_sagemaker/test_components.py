@@ -254,6 +254,28 @@ def test_a_component_is_checked(cloud: Cloud, shared: str, members: dict[str, An
     assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 
+def test_a_component_that_is_deleted_while_it_starts_does_not_come_back(cloud: Cloud, shared: str) -> None:
+    def create(version: str, seconds: str) -> None:
+        container = {"Image": "stub", "Environment": {"STUB_VERSION": version, "STUB_START_SECONDS": seconds}}
+        cloud.sagemaker.create_inference_component(
+            InferenceComponentName="again",
+            EndpointName=shared,
+            VariantName="AllTraffic",
+            Specification={"Container": container, **COMPUTE},
+            RuntimeConfig={"CopyCount": 1},
+        )
+
+    before = {each["instance"] for each in cloud.instances(shared)}
+    create("wrong", "600")
+    until(lambda: len(cloud.instances(shared)) > len(before))
+    remove(cloud, "again")
+    until(lambda: {each["instance"] for each in cloud.instances(shared)} <= before)
+    create("right", "0")
+    assert settled(cloud, "again")["InferenceComponentStatus"] == "InService"
+    assert ask(cloud, "again")["version"] == "right"
+    remove(cloud, "again")
+
+
 def test_names_are_taken_and_missing(cloud: Cloud, shared: str) -> None:
     component(cloud, "named")
     with pytest.raises(ClientError, match="Cannot create already existing inference component"):
