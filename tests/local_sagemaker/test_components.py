@@ -266,7 +266,7 @@ def test_a_component_that_is_deleted_while_it_starts_does_not_come_back(cloud: C
         )
 
     before = {each["instance"] for each in cloud.instances(shared)}
-    create("wrong", "600")
+    create("wrong", "2")
     until(lambda: len(cloud.instances(shared)) > len(before))
     remove(cloud, "again")
     until(lambda: {each["instance"] for each in cloud.instances(shared)} <= before)
