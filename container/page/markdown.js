@@ -23,7 +23,11 @@ export async function loadMarkdown() {
     // Below the page's own headings.
     walkTokens: (token) => { if (token.type === "heading") token.depth = Math.min(6, token.depth + 2); },
     // An image would be asked of another server. Its text says what it is, and the policy of the page forbids it, too.
-    renderer: { html: ({ text }) => escaped(text), image: ({ text, href }) => escaped(`[image: ${text || href}]`) },
+    renderer: {
+      html: ({ text }) => escaped(text),
+      image: ({ text, href }) => escaped(`[image: ${text || href}]`),
+      checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
+    },
   });
   DOMPurify.addHook("afterSanitizeAttributes", (node) => {
     if (node.tagName === "A") Object.assign(node, { target: "_blank", rel: "noopener noreferrer" });

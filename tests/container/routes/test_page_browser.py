@@ -140,6 +140,12 @@ def test_what_a_model_says_is_never_more_than_text_and_harmless_markup(page: Bro
     assert page.run("document.title") == "scripted: ready"
 
 
+def test_the_boxes_of_a_list_show_what_is_done(page: Browser) -> None:
+    ask(page, "- [x] done\n- [ ] open")
+    eventually(lambda: page.text("#messages .assistant li:last-child") == "☐ open")
+    assert page.text("#messages .assistant li") == "☑ done"
+
+
 def test_stop_frees_the_slot_and_a_new_chat_forgets(page: Browser, server: Server) -> None:
     before = server.seen()["cancelled"]
     ask(page, "so far|<hold>")
