@@ -7,6 +7,7 @@ import { SNIPPETS } from "./snippets.js";
 const SESSION = "X-Amzn-SageMaker-Session-Id";
 const NEW_SESSION = "X-Amzn-SageMaker-New-Session-Id";
 const DRAWS_EVERY = 80; // milliseconds between two renderings of a streamed reply
+const CUT = "The reply was cut by max tokens or the context before its answer began. Allow more tokens.";
 const BROKEN = "The reply ended early. The reason is in the container's log.";
 let messages = [];
 let pictures = []; // data URLs that the next message has
@@ -83,12 +84,14 @@ class Reply {
   constructor(body) {
     this.body = body;
     this.answer = "";
+    this.thoughts = "";
     this.tokens = null;
     this.finish = "";
     this.began = performance.now();
     this.first = this.last = null;
+    this.thinking = element("div", { className: "thinking muted", title: "What the model thinks before it answers. It is not sent again" });
     this.text = element("div", { className: "text" });
-    this.line = say("assistant", body.model ?? byId("model").textContent, this.text);
+    this.line = say("assistant", body.model ?? byId("model").textContent, this.thinking, this.text);
     this.line.ariaBusy = "true";
   }
 
@@ -97,10 +100,12 @@ class Reply {
     this.tokens = chunk.usage?.completion_tokens ?? this.tokens;
     const choice = chunk.choices?.[0];
     this.finish = choice?.finish_reason ?? this.finish;
-    const piece = choice?.delta?.content;
-    if (!piece) return;
+    const thought = choice?.delta?.reasoning ?? choice?.delta?.reasoning_content ?? "";
+    const piece = choice?.delta?.content ?? "";
+    if (!thought && !piece) return;
     this.last = performance.now();
     this.first ??= this.last;
+    this.thoughts += thought;
     this.answer += piece;
     this.timer ??= setTimeout(() => this.draw(), DRAWS_EVERY);
   }
@@ -108,6 +113,7 @@ class Reply {
   draw() {
     clearTimeout(this.timer);
     this.timer = undefined;
+    this.thinking.textContent = this.thoughts.trim();
     this.text.replaceChildren(hasMarkdown() ? markdown(this.answer) : this.answer);
     this.text.classList.toggle("plain", !hasMarkdown());
     scroll(this.text);
@@ -150,6 +156,7 @@ async function ask() {
   }
   if (running !== mine) return; // a new chat has begun meanwhile
   running = null;
+  if (!reply.answer) error ??= new Error(reply.finish === "length" ? CUT : "The reply has no text.");
   const stopped = error?.name === "AbortError";
   if (error && !reply.answer) reply.line.remove();
   else reply.end(stopped);

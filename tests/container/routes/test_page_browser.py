@@ -92,6 +92,10 @@ def page(server: Server, browser: Browser) -> Iterator[Browser]:
     assert all(asked.startswith((url, "data:")) for asked in browser.requested), browser.requested
 
 
+def is_answered(page: Browser, text: str) -> bool:
+    return answer(page).endswith(text) and bool(page.run("document.getElementById('stop').hidden"))
+
+
 def test_a_chat_while_its_stream_runs(page: Browser, server: Server) -> None:
     ask(page, "Hello |<gate:chat>|**you**|!")
     eventually(lambda: answer(page) == "Hello")
@@ -170,6 +174,75 @@ def test_an_error_is_shown_in_words_and_the_chat_goes_on(page: Browser, script: 
     eventually(lambda: answer(page) == "again")
 
 
+# Instead of an endpoint with a reasoning parser: each chat gets the next of `replies`, a list of chunks. Its text waits
+# for `gate`.
+REPLIES = """((replies) => { const real = fetch; window.sent = [];
+    window.fetch = (url, options) => {
+        if (url !== "/v1/chat/completions") return real(url, options);
+        sent.push(JSON.parse(options.body).messages.map((message) => message.content));
+        const chunks = replies.shift();
+        let next = 0;
+        return Promise.resolve(new Response(new ReadableStream({ async pull(stream) {
+            if (next) await new Promise(requestAnimationFrame); // time passes between two chunks
+            if (chunks[next]?.choices[0]?.delta.content) await window.gate;
+            if (next === chunks.length) return stream.close();
+            stream.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunks[next++])}\\n\\n`));
+        } }, { highWaterMark: 0 })));
+    }; })"""
+
+
+def chunk(finish_reason: str | None = None, **delta: object) -> dict[str, object]:
+    return {"choices": [{"delta": delta, "finish_reason": finish_reason}]}
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ([chunk(reasoning="Hm."), chunk("length")], "cut by max tokens"),
+        ([chunk(tool_calls=[{"function": {"name": "look"}}]), chunk("tool_calls")], "has no text"),
+        ([chunk("stop")], "has no text"),
+    ],
+)
+@pytest.mark.parametrize("before", [[], ["Hello"]])
+def test_a_question_whose_reply_has_no_text_is_asked_again(
+    page: Browser, before: list[str], reply: list[object], said: str
+) -> None:
+    replies = [*([chunk(content="Hello to you")] for _ in before), reply, [chunk(content="Four")]]
+    page.run(f"{REPLIES}({json.dumps(replies)})")
+    for text in before:
+        ask(page, text)
+        eventually(partial(is_answered, page, "Hello to you"))
+    ask(page, "2 + 2?")
+    eventually(lambda: said in page.text("#messages .error"))
+    assert page.run("document.getElementById('prompt').value") == "2 + 2?"
+    assert page.run("document.querySelectorAll('#messages .assistant').length") == len(before)
+
+    page.click("#send")
+    eventually(lambda: is_answered(page, "Four"))
+    assert page.run("sent.at(-1)") == [*(text for hello in before for text in (hello, "Hello to you")), "2 + 2?"]
+    assert page.text("#messages .error") == ""
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_what_a_model_thinks_is_shown_and_counts_for_its_speed(page: Browser, field: str) -> None:
+    thoughts = [chunk(**{field: "<b>Two</b> "}), chunk(**{field: "and two."})]
+    usage = {"choices": [], "usage": {"completion_tokens": 9}}
+    page.run(f"{REPLIES}({json.dumps([[*thoughts, chunk(content='Four'), usage], [chunk(content='!')]])})")
+    page.run("void (window.gate = new Promise((open) => { window.answers = open; }))")
+    ask(page, "2 + 2?")
+    eventually(lambda: page.text("#messages .thinking") == "<b>Two</b> and two.")
+    assert answer(page) == ""
+    page.run("answers()")
+    eventually(lambda: is_answered(page, "Four"))
+    assert page.text("#messages .thinking") == "<b>Two</b> and two."
+    assert "tokens/s" in page.text("#messages .speed")  # one piece of text alone has no speed
+    assert page.violations() == []
+
+    ask(page, "Sure?")
+    eventually(lambda: is_answered(page, "!"))
+    assert page.run("sent.at(-1)") == ["2 + 2?", "Four", "Sure?"]
+
+
 def test_the_parameters_a_reply_again_and_its_request_as_code(page: Browser, server: Server, tmp_path: Path) -> None:
     page.click("#parameters summary")
     for selector, text in (("#system", "It's “so”:"), ("#temperature", "0.5"), ("#max-tokens", "200")):
@@ -200,10 +273,6 @@ def test_the_parameters_a_reply_again_and_its_request_as_code(page: Browser, ser
     done = subprocess.run(ran, capture_output=True, text=True, timeout=60, check=True, env=environment)
     assert json.loads(done.stdout)["messages"][0] == {"role": "system", "content": "It's “so”:"}
     page.click("#code-close")
-
-
-def is_answered(page: Browser, text: str) -> bool:
-    return answer(page).endswith(text) and bool(page.run("document.getElementById('stop').hidden"))
 
 
 def test_images_and_sessions_are_sent_where_the_endpoint_has_them(page: Browser, tmp_path: Path) -> None:
