@@ -15,7 +15,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.plain_reply import PlainReply
-from handler.schemas.openai.sampling_fields import SamplingFields, convert, sampling
+from handler.schemas.openai.sampling_fields import SamplingFields, convert, sampling, whole_numbers
 from handler.schemas.reply import Call, encode, usage
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default, for a body without a value or with null
@@ -59,6 +59,7 @@ def _prompt_ids(fields: CompletionFields, engine: Engine) -> list[int]:
     if isinstance(prompt, str):
         add_special_tokens = True if fields.add_special_tokens is None else fields.add_special_tokens
         return engine.prompts.text(prompt, "prompt", add_special_tokens=add_special_tokens)
+    prompt = whole_numbers(prompt)
     if isinstance(prompt, list) and all(type(token) is int for token in prompt):
         return engine.prompts.ids(prompt, "prompt")
     raise InvalidField("prompt", "it must be a string or a list of token ids")

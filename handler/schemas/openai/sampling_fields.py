@@ -102,10 +102,17 @@ def _integers(fields: type[Any]) -> frozenset[str]:
     return frozenset(name for name, kind in get_type_hints(fields).items() if int in (kind, *get_args(kind)))
 
 
+def whole_numbers(values: object) -> object:
+    """A list of token ids with 5.0 as 5. Anything else is left as it is, for the check of its type."""
+    if not isinstance(values, list) or float not in set(map(type, values)):
+        return values
+    return [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
+
+
 def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "", *, strict: bool = True) -> Fields:
     """The typed body. Unknown fields are ignored, unless they look like a misspelling.
 
-    An integer may be written as 16.0, as in vLLM: some clients' JSON has no other numbers.
+    An integer or a token id may be written as 16.0, as in vLLM: some clients' JSON has no other numbers.
 
     :param prefix: of the names in errors.
     :param strict: numbers and booleans may not be texts, as they are in a form.
@@ -114,11 +121,13 @@ def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "",
     """
     names = fields.__struct_fields__
     check_near_misses([name for name in document if name not in names and name not in meanings(Body.CHAT)], names)
-    whole = {
+    whole: dict[str, object] = {
         name: int(value)
         for name, value in document.items()
         if isinstance(value, float) and value.is_integer() and name in _integers(fields)
     }
+    if "stop_token_ids" in document:
+        whole["stop_token_ids"] = whole_numbers(document["stop_token_ids"])
     with _INSPECTING:
         _inspect(fields)
     try:

@@ -36,7 +36,7 @@ TOO_BIG = 10**400
         ("presence_penalty", [-2, 0, 2, None], [-2.1, 2.1]),
         ("seed", [-(2**63), 0, 2**63 - 1, None], [2**63, -(2**63) - 1, 1.5, "1"]),
         ("stop", ["x", ["x", "y"], [], None], [1, [1], {"a": 1}]),
-        ("stop_token_ids", [[0, 5], [], None], [[-1], ["a"], [1.0], 5]),
+        ("stop_token_ids", [[0, 5], [], None], [[-1], [-1.0], ["a"], [1.5], [2.0, "a"], [True, 2.0], [[2.0]], 5, 2.0]),
         ("n", [1, None], [0, -1, "1"]),
         ("stream", [True, False, None], ["true", 1, 0, 1.0]),
         ("stream_options", [{}, {"include_usage": True}, None], [{"include_usage": 1}, [], True]),
@@ -62,6 +62,7 @@ def test_an_integer_may_be_written_with_a_point() -> None:
     fields = convert({"max_tokens": 16.0, "n": 1.0, "top_k": -1.0, "seed": 7.0, "top_p": 1.0}, SamplingFields)
     assert [repr(value) for value in (fields.max_tokens, fields.n, fields.top_k, fields.seed)] == ["16", "1", "-1", "7"]
     assert convert({"max_new_tokens": 16.0}, Parameters, "parameters.").max_new_tokens == 16
+    assert repr(convert({"stop_token_ids": [2.0, 3]}, SamplingFields).stop_token_ids) == "[2, 3]"
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,8 @@ def test_a_chats_limit_keeps_the_name_it_was_given_by(fields: dict[str, Any], li
         [1, "a"],
         [True],
         [1.5],
+        [1, 1.5],
+        [1e300],
         [None],
         [VOCAB_SIZE],
         [-1],
@@ -175,6 +177,12 @@ def test_a_prompt_that_cannot_be_used(prompt: Any) -> None:
     error = refused({"prompt": prompt})
     assert (error.param or "").startswith("prompt")
     assert error.status == 400
+
+
+@pytest.mark.parametrize("prompt", [[3.0, 4, 5.0], [[3.0, 4, 5.0]]])
+def test_the_token_ids_of_a_prompt_may_be_written_with_a_point(prompt: list[Any]) -> None:
+    ids = completion.parse({"prompt": prompt}, ENGINE).generation.prompt
+    assert [repr(token) for token in ids] == ["3", "4", "5"]
 
 
 def test_a_text_without_tokens_is_refused() -> None:
