@@ -311,7 +311,7 @@ class EndpointConfig:
     lora_modules: Mapping[str, str] = model_place({}, "LoRA adapters: name -> directory or s3:// prefix")
     max_adapters: int = model_data(100, "most adapters registered; at most max_loras of them are in device memory")
     max_loras: int | None = model_data(None, "most adapters in device memory")
-    max_lora_rank: int | None = model_data(None, "largest LoRA rank")
+    max_lora_rank: int | None = model_data(None, "largest LoRA rank; vLLM's own default is 16")
     lora_target_modules: tuple[str, ...] | None = model_data(None, "modules that LoRA adapters change")
     text_neuron_config: Mapping[str, Json] | None = model_data(None, "multimodal: NeuronConfig of the text model")
     vision_neuron_config: Mapping[str, Json] | None = model_data(None, "multimodal: NeuronConfig of the vision model")

@@ -18,6 +18,9 @@ WEIGHTS = "adapter_model.safetensors"
 # PEFT's name of a tensor: the module that it changes, and which of the two factors it is.
 KEY: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.(?:lora_([AB])\.weight|lora_embedding_([AB]))")
 BASE_WEIGHTS: Final = (".embed_tokens.base_layer.weight", ".lm_head.base_layer.weight")
+# vLLM's own values of max_lora_rank (vllm/config/lora.py, 0.9.1 to 0.32; not the 1 of later ones), and its default.
+RANKS: Final = (8, 16, 32, 64, 128, 256, 320, 512)
+DEFAULT_RANK: Final = 16
 NEUTRAL: Final[tuple[tuple[str, Json], ...]] = (
     *(("modules_to_save", []), ("use_dora", False), ("rank_pattern", {}), ("bias", "none")),
 )
@@ -40,7 +43,7 @@ def model_modules(model: str) -> dict[str, tuple[int, ...]] | None:
 
 def check_adapter(
     files: CheckpointFiles,
-    most_rank: int | None,
+    most_rank: int,
     modules: Mapping[str, tuple[int, ...]] | None = None,
     targets: Collection[str] | None = None,
 ) -> None:
@@ -83,15 +86,17 @@ def check_adapter(
             raise AdapterProblem(f"{name} has the shape {[*tensor.shape]}, and the module {[*shape]}")
 
 
-def _rank(config: Mapping[str, Json], most: int | None) -> int:
+def _rank(config: Mapping[str, Json], most: int) -> int:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     problem = ""
     if config.get("peft_type", "LORA") != "LORA":
         problem = "its peft_type is not LORA"
     elif not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
         problem = f"{CONFIG} has no rank: 'r' must be a positive integer"
-    elif most is not None and rank > most:
-        problem = f"its rank {rank} is above {most}: start the endpoint with max_lora_rank {rank}"
+    elif rank > most:
+        enough = next((size for size in RANKS if size >= rank), None)
+        fix = f"start the endpoint with max_lora_rank {enough}" if enough else f"vLLM's largest is {RANKS[-1]}"
+        problem = f"its rank {rank} is above {most}: {fix}"
     elif not isinstance(alpha, int | float) or isinstance(alpha, bool):
         problem = f"{CONFIG} has no 'lora_alpha'"
     elif not isinstance(config.get("target_modules"), list | str):

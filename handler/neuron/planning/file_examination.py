@@ -19,7 +19,7 @@ from handler.config.problems import SettingErrors
 from handler.errors import EndpointError, NoDirectory, SettingError
 from handler.json_value import Json, mapping
 from handler.neuron.checkpoint import file_findings as rules
-from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter, model_modules
+from handler.neuron.checkpoint.adapter_files import DEFAULT_RANK, AdapterProblem, check_adapter, model_modules
 from handler.neuron.checkpoint.chat_template import configured_template
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
@@ -240,7 +240,7 @@ def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:
         try:
             files = open_checkpoint(where)
             if files is not None:
-                check_adapter(files, config.max_lora_rank, modules, config.lora_target_modules)
+                check_adapter(files, config.max_lora_rank or DEFAULT_RANK, modules, config.lora_target_modules)
                 continue
         except (AdapterProblem, EndpointError) as error:
             problem = error.problem if isinstance(error, NoDirectory) else str(error)  # it names the model's setting

@@ -500,6 +500,25 @@ def test_check_reads_the_adapters_that_it_can_reach(model: Path, adapter: Path, 
     assert (status, words in findings["ENDPOINT_LORA_MODULES"]["why"]) == (1, True), findings
 
 
+@pytest.mark.parametrize("line", ["cpu", "nxdi-0.16", "fork-0.9.1"])
+@pytest.mark.parametrize(
+    ("rank", "words"),
+    [
+        (17, "above 16: start the endpoint with max_lora_rank 32"),
+        (64, "above 16: start the endpoint with max_lora_rank 64"),
+        (513, "above 16: vLLM's largest is 512"),
+    ],
+)
+def test_without_max_lora_rank_an_adapter_is_held_against_vllms_own(
+    model: Path, adapter: Path, line: str, rank: int, words: str
+) -> None:
+    variables = {"ENDPOINT_LORA_MODULES": f"mine={adapter}", "ENDPOINT_LINE": line}
+    assert "mine" not in str(check(model, **variables)[1].get("ENDPOINT_LORA_MODULES"))
+    edited("adapter_config.json", r=rank)(adapter)
+    status, findings = check(model, **variables)
+    assert (status, words in findings["ENDPOINT_LORA_MODULES"]["why"]) == (1, True), findings
+
+
 def test_the_target_modules_of_the_endpoint_are_held_against_the_adapter(model: Path, adapter: Path) -> None:
     variables = {"ENDPOINT_LORA_MODULES": f"mine={adapter}", "ENDPOINT_LORA_TARGET_MODULES": "q_proj,v_proj"}
     status, findings = check(model, **variables)
