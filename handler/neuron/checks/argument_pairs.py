@@ -33,6 +33,13 @@ WITHOUT_MTP: Final = (
 )
 
 
+# Methods that vLLM rejects with asynchronous scheduling (vllm/config/vllm.py). It takes those with a draft from the
+# draft's own model_type, unless the path names another method (vllm/config/speculative.py).
+SYNCHRONOUS: Final = ("ngram", "suffix", "custom_class")
+SYNCHRONOUS_DRAFTS: Final = ("medusa", "mlp_speculator")
+OTHER_DRAFTS: Final = ("eagle", "dflash", "dspark")
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A rule over two or more values.
@@ -244,6 +251,20 @@ def _asynchronous(context: CheckContext) -> str | None:
     return None if mamba in (None, "none") else f"it does not go with mamba_cache_mode {shown(mamba)}"
 
 
+def _asynchronous_speculation(context: CheckContext) -> str | None:
+    speculation, args = context.draft.nested("speculative_config"), context.draft.args
+    own = context.line.name == CPU.name and context.vllm in ADDED_SPECULATION
+    if not own or args.get("async_scheduling") is not True or "speculative_config" not in args:
+        return None
+    if speculation.get("disable_padded_drafter_batch") is True:
+        return "it does not go with disable_padded_drafter_batch"
+    method, where = speculation.get("method"), str(speculation.get("model")).lower()
+    drafted = context.draft_model is not None and context.draft_model.model_type == method in SYNCHRONOUS_DRAFTS
+    if method in SYNCHRONOUS or (drafted and not any(name in where for name in OTHER_DRAFTS)):
+        return f"it does not go with speculation by {method}"
+    return None
+
+
 def _executor(context: CheckContext) -> str | None:
     backend = context.draft.args.get(EXECUTOR)
     if context.line.name != CPU.name or not isinstance(backend, str) or backend in BACKENDS or "." in backend:
@@ -299,6 +320,7 @@ PAIRS: Final = (
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
+    Pair("async-scheduling-alone", "async_scheduling", _asynchronous_speculation, "Remove one of the two."),
     Pair("unknown-executor", EXECUTOR, _executor, f"Use {', '.join(BACKENDS)}."),
     Pair("prefill-context", "prefill_context_parallel_size", _prefill_context),
     Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),

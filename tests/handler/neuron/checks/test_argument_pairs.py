@@ -10,6 +10,7 @@ from tests.handler.neuron.neuron_plans import llama, outcome
 
 CPU, LATER = "0.16.0", "0.29.0"
 VERSIONS = (CPU, "0.24.0", LATER)
+NEWEST = "0.32.0"
 
 
 def speculating(method: str, **keys: Any) -> dict[str, Any]:
@@ -18,6 +19,10 @@ def speculating(method: str, **keys: Any) -> dict[str, Any]:
 
 def context(degree: int, ranks: int) -> dict[str, Any]:
     return {"decode_context_parallel_size": degree, "tensor_parallel_size": ranks}
+
+
+def asynchronous(method: str, **keys: Any) -> dict[str, Any]:
+    return {"async_scheduling": True, **speculating(method, **keys)}
 
 
 # Degrees and ranks for 8 KV heads with 4 heads each.
@@ -44,6 +49,16 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("optimization-level", version, {"optimization_level": "7"}) for version in (CPU, LATER)],
     *[("decode-context-parallel", version, context(degree, ranks)) for version in VERSIONS for degree, ranks in SPREAD],
     ("optimization-level", CPU, {"optimization_level": "-1"}),
+    *[
+        ("async-scheduling-alone", version, asynchronous(method))
+        for version in (*VERSIONS, NEWEST)
+        for method in ("ngram", "suffix")
+    ],
+    *[
+        ("async-scheduling-alone", version, asynchronous("eagle", model="/d", disable_padded_drafter_batch=True))
+        for version in (*VERSIONS, NEWEST)
+    ],
+    *[("async-scheduling-alone", version, asynchronous("custom_class", model="a.B")) for version in ("0.24.0", LATER)],
     *[("nodes-and-ranks", version, {"nnodes": 2}) for version in (CPU, LATER)],
     ("nodes-and-ranks", CPU, {"nnodes": 3, "tensor_parallel_size": 2}),
     ("nodes-and-ranks", CPU, {"nnodes": 2, "tensor_parallel_size": 2, "data_parallel_backend": "ray"}),
@@ -57,6 +72,10 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (LATER, speculating("ngram_gpu", prompt_lookup_min=1, prompt_lookup_max=2)),
     (LATER, speculating("extract_hidden_states")),
     (CPU, speculating("mlp_speculator", model="/models/draft")),
+    *[(version, asynchronous("eagle", model="/models/draft")) for version in (*VERSIONS, NEWEST)],
+    *[(version, asynchronous("ngram_gpu")) for version in ("0.24.0", LATER, NEWEST)],
+    (LATER, asynchronous("dspark", model="/models/draft")),
+    *[(version, {**asynchronous("ngram"), "async_scheduling": False}) for version in VERSIONS],
     (CPU, {"enable_lora": True, "max_cpu_loras": 4, "max_loras": 4}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 1}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 0, "max_loras": 4}),
@@ -94,6 +113,24 @@ def test_several_tokens_of_a_plain_model(path: str, refused: bool, own: bool) ->
         "cpu", facts=llama(), draft_model=llama(), installed={"vllm": CPU}, model=model, engine_args=arguments
     )
     assert [finding.code for finding in made.errors] == ["speculation-method"] * refused
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, NEWEST])
+@pytest.mark.parametrize(
+    ("path", "kind", "refused"),
+    [("/models/draft", "medusa", True), ("/models/eagle-draft", "medusa", False), ("/models/draft", "llama", False)],
+)
+def test_vllm_finds_by_the_draft_itself_whether_it_can_be_asynchronous(
+    version: str, path: str, kind: str, refused: bool
+) -> None:
+    made = outcome(
+        "cpu",
+        facts=llama(),
+        draft_model=llama(model_type=kind),
+        installed={"vllm": version},
+        engine_args=asynchronous("medusa", model=path),
+    )
+    assert [finding.code for finding in made.errors] == ["async-scheduling-alone"] * refused
 
 
 @pytest.mark.parametrize("facts", [None, llama(architectures=("DeepseekV3ForCausalLM",), model_type="deepseek_v3")])
