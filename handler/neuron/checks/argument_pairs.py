@@ -39,6 +39,9 @@ SYNCHRONOUS: Final = ("ngram", "suffix", "custom_class")
 SYNCHRONOUS_DRAFTS: Final = ("medusa", "mlp_speculator")
 OTHER_DRAFTS: Final = ("eagle", "dflash", "dspark")
 
+# Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
+WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -295,6 +298,14 @@ def _fast_prefill(context: CheckContext) -> str | None:
     return None if alone else f"it does not go with {method}, which needs the right logits of every token"
 
 
+def _float16(context: CheckContext) -> str | None:
+    kind, asked = context.facts.model_type if context.facts else "", context.draft.args.get("dtype")
+    refused = (*WITHOUT_FLOAT16, *(("plamo2",) if context.vllm in ("0.16.0", "0.24.0") else ()))
+    if context.line.name != CPU.name or asked not in ("float16", "half") or kind not in refused:
+        return None
+    return f"vLLM does not run models of type {kind} in float16, in which they are numerically unstable"
+
+
 PAIRS: Final = (
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
@@ -321,6 +332,7 @@ PAIRS: Final = (
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous_speculation, "Remove one of the two."),
+    Pair("dtype-of-model", "dtype", _float16, "Use bfloat16 or float32."),
     Pair("unknown-executor", EXECUTOR, _executor, f"Use {', '.join(BACKENDS)}."),
     Pair("prefill-context", "prefill_context_parallel_size", _prefill_context),
     Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),

@@ -133,6 +133,28 @@ def test_vllm_finds_by_the_draft_itself_whether_it_can_be_asynchronous(
     assert [finding.code for finding in made.errors] == ["async-scheduling-alone"] * refused
 
 
+@pytest.mark.parametrize("version", [*VERSIONS, NEWEST])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "refused"),
+    [
+        *[(kind, dtype, True) for kind in ("gemma2", "gemma3", "gemma3_text", "glm4") for dtype in ("half", "float16")],
+        *[("gemma2", dtype, False) for dtype in ("auto", "bfloat16", "float32")],
+        *[(kind, "half", False) for kind in ("gemma", "llama")],
+    ],
+)
+def test_a_model_that_vllm_does_not_run_in_float16(version: str, kind: str, dtype: str, refused: bool) -> None:
+    facts = llama(model_type=kind, torch_dtype="float16")
+    made = outcome("cpu", facts=facts, installed={"vllm": version}, engine_args={"dtype": dtype})
+    assert [finding.code for finding in made.errors] == ["dtype-of-model"] * refused
+
+
+@pytest.mark.parametrize(("version", "refused"), [(CPU, True), ("0.24.0", True), (LATER, False), (NEWEST, False)])
+def test_later_versions_run_plamo_2_in_float16(version: str, refused: bool) -> None:
+    facts = llama(model_type="plamo2")
+    made = outcome("cpu", facts=facts, installed={"vllm": version}, engine_args={"dtype": "half"})
+    assert [finding.code for finding in made.errors] == ["dtype-of-model"] * refused
+
+
 @pytest.mark.parametrize("facts", [None, llama(architectures=("DeepseekV3ForCausalLM",), model_type="deepseek_v3")])
 def test_a_model_that_may_predict_several_tokens_is_not_refused(facts: Any) -> None:
     assert not outcome("cpu", facts=facts, installed={"vllm": CPU}, engine_args=speculating("mtp")).errors
