@@ -792,6 +792,25 @@ def test_a_start_on_a_cpu(arguments: dict[str, Any], code: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "config", "variables", "starts"),
+    [
+        *[(version, {"kv_lora_rank": 512}, {}, False) for version in ("0.16.0", "0.24.0")],
+        *[(version, {"kv_lora_rank": 512}, {}, True) for version in ("0.29.0", "0.32.0")],
+        ("0.16.0", {"kv_lora_rank": 512}, {"VLLM_MLA_DISABLE": "1"}, True),
+        ("0.16.0", {"kv_lora_rank": None}, {}, True),
+        ("0.16.0", {"kv_lora_rank": 512, "model_type": "minicpm3"}, {}, True),
+    ],
+)
+def test_latent_attention_needs_a_vllm_that_has_it_on_a_cpu(
+    version: str, config: dict[str, Any], variables: dict[str, str], starts: bool
+) -> None:
+    config = {"model_type": "deepseek_v2", **config}
+    facts = llama(architectures=("DeepseekV2ForCausalLM",), model_type="deepseek_v2", config=config)
+    result = outcome("cpu", facts=facts, installed={"vllm": version}, neuron_env=variables)
+    assert [finding.code for finding in result.errors] == ["unsupported-model"] * (not starts)
+
+
+@pytest.mark.parametrize(
     ("kind", "fix"),
     [("mixtral", "Set ENDPOINT_LINE to nxdi-0.16"), ("deepseek_v3", "another model"), ("mllama", "another")],
 )
