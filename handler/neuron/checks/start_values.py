@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -49,6 +50,11 @@ LATENT_ATTENTION: Final = (
 )
 WITHOUT_LATENT_ATTENTION: Final = ("0.16.0", "0.24.0")
 MLA_DISABLE: Final = "VLLM_MLA_DISABLE"
+# Encoders of vLLM, whose prompts it does not divide (config/model.py, is_chunked_prefill_supported, 0.16 to 0.32).
+ENCODER: Final = re.compile(
+    "(Bert|Roberta|XLMRoberta|ModernBert|NomicBert|Gte|GteNew)Model|RobertaForMaskedLM|"
+    "(Bert|Roberta|XLMRoberta|ModernBert|GteNew)ForSequenceClassification|(Bert|ModernBert)ForTokenClassification"
+)
 BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
 
 
@@ -177,7 +183,9 @@ def step(context: CheckContext) -> Iterator[Finding]:
         return
     given, sequences = draft.number(name), draft.number("max_num_seqs") or 1
     length = draft.number("max_model_len") or (context.facts.longest if context.facts else None) or 0
-    whole = context.plugin or draft.args.get("enable_chunked_prefill") is False
+    chunked, names = draft.args.get("enable_chunked_prefill"), context.facts.architectures if context.facts else ()
+    encoder = chunked is None and not context.plugin and any(ENCODER.fullmatch(each) for each in names[:1])
+    whole = context.plugin or chunked is False or encoder
     ranks = (draft.number("tensor_parallel_size") or 1) * (draft.number("pipeline_parallel_size") or 1)
     tokens = given or max(VLLM_BUDGET * (1 if context.plugin else ranks), length if whole else 0)
     if tokens < sequences:
@@ -188,8 +196,12 @@ def step(context: CheckContext) -> Iterator[Finding]:
         why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
         yield warning("token-budget-replaced", name, why, "Remove it.")
     if not context.plugin and whole and tokens < length:
-        why = f"without chunked prefill, a step of {tokens} tokens must hold a whole prompt, of up to {length}"
-        yield error("tokens-below-length", name, why, f"Set it to {length}, or enable_chunked_prefill to true.")
+        cause = "an encoder's prompts are not divided" if encoder else "without chunked prefill"
+        why = f"{cause}: a step of {tokens} tokens must hold a whole prompt, of up to {length}"
+        fix = f"Set it to {length}, or {'lower max_model_len' if encoder else 'enable_chunked_prefill to true'}."
+        # Unless it is set, the tokenizer or sentence_bert_config.json may have a shorter length (config/model.py).
+        finding = warning if encoder and not draft.number("max_model_len") else error
+        yield finding("tokens-below-length", name, why, fix)
 
 
 START: Final = (

@@ -791,6 +791,28 @@ def test_a_start_on_a_cpu(arguments: dict[str, Any], code: str | None) -> None:
     assert {finding.code for finding in result.errors} == ({code} if code else set())
 
 
+@pytest.mark.parametrize("version", ["0.16.0", "0.24.0", "0.29.0", "0.32.0"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "severity"),
+    [
+        ("XLMRobertaModel", {"max_num_batched_tokens": 512}, WARNING),
+        ("XLMRobertaModel", {"max_num_batched_tokens": 512, "max_model_len": 1024}, ERROR),
+        ("BertForSequenceClassification", {"max_num_batched_tokens": 512, "max_model_len": 1024}, ERROR),
+        ("XLMRobertaModel", {"max_num_batched_tokens": 512, "max_model_len": 512}, None),
+        ("XLMRobertaModel", {"max_num_batched_tokens": 512, "enable_chunked_prefill": True}, None),
+        ("XLMRobertaModel", {}, None),
+        ("LlamaForCausalLM", {"max_num_batched_tokens": 512}, None),
+    ],
+)
+def test_a_step_of_an_encoder_holds_a_whole_prompt(
+    version: str, name: str, arguments: dict[str, Any], severity: Severity | None
+) -> None:
+    facts = llama(architectures=(name,), model_type="xlm-roberta", max_position_embeddings=8194)
+    result = outcome("cpu", facts=facts, installed={"vllm": version}, max_num_seqs=4, engine_args=arguments)
+    severities = [finding.severity for finding in result.findings if finding.code == "tokens-below-length"]
+    assert severities == ([severity] if severity else [])
+
+
 @pytest.mark.parametrize(
     ("version", "config", "variables", "starts"),
     [
