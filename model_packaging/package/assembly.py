@@ -14,7 +14,7 @@ from handler.config.loading.config_loader import load
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.errors import SettingError
 from handler.neuron.checkpoint.adapter_files import CONFIG as ADAPTER
-from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter
+from handler.neuron.checkpoint.adapter_files import RANKS, AdapterProblem, check_adapter
 from handler.neuron.checkpoint.checkpoint_reader import open_checkpoint
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.storage.safe_paths import confined_all
@@ -97,7 +97,7 @@ def _require_sound_adapter(place: str) -> None:
     files = open_checkpoint(place)
     try:
         if files is not None:
-            check_adapter(files, None)
+            check_adapter(files, RANKS[-1])
     except AdapterProblem as problem:
         raise SettingError("MODEL", f"the adapter cannot be loaded: {problem}", "Correct the adapter.") from None
 
