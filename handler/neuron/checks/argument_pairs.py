@@ -306,6 +306,24 @@ def _float16(context: CheckContext) -> str | None:
     return f"vLLM does not run models of type {kind} in float16, in which they are numerically unstable"
 
 
+def _offloaded_layers(context: CheckContext) -> str | None:
+    size, offloaded = _number(context, "offload_group_size", 0), _number(context, "offload_num_in_group")
+    if size <= 0:
+        return None  # vLLM offloads no layers then, or rejects it alone
+    if offloaded > size:
+        return f"{offloaded} is above offload_group_size ({size})"
+    return "offload_prefetch_step is below 1" if _number(context, "offload_prefetch_step") < 1 else None
+
+
+def _skipped_layers(context: CheckContext) -> str | None:
+    layers: Json = context.draft.args.get("kv_cache_dtype_skip_layers")
+    dtype = str(context.draft.args.get("kv_cache_dtype"))
+    if not dtype.startswith("turboquant_") or context.vllm not in ("0.24.0", "0.29.0") or not isinstance(layers, list):
+        return None  # 0.32 compares them as texts
+    wrong = [each for each in layers if not str(each).strip().removeprefix("-").isdecimal()]
+    return f"with {dtype}, vLLM {context.vllm} takes numbers of layers only, not {shown(wrong[0])}" if wrong else None
+
+
 PAIRS: Final = (
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
@@ -333,6 +351,8 @@ PAIRS: Final = (
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous_speculation, "Remove one of the two."),
     Pair("dtype-of-model", "dtype", _float16, "Use bfloat16 or float32."),
+    Pair("offloaded-layers", "offload_num_in_group", _offloaded_layers, "Raise offload_group_size, or remove it."),
+    Pair("skipped-layers", "kv_cache_dtype_skip_layers", _skipped_layers, "Give numbers, or remove it."),
     Pair("unknown-executor", EXECUTOR, _executor, f"Use {', '.join(BACKENDS)}."),
     Pair("prefill-context", "prefill_context_parallel_size", _prefill_context),
     Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),

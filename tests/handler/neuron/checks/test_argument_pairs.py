@@ -25,6 +25,15 @@ def asynchronous(method: str, **keys: Any) -> dict[str, Any]:
     return {"async_scheduling": True, **speculating(method, **keys)}
 
 
+def offloading(size: int, offloaded: int, **others: Any) -> dict[str, Any]:
+    return {"offload_group_size": size, "offload_num_in_group": offloaded, **others}
+
+
+def skipping(*layers: str) -> dict[str, Any]:
+    return {"kv_cache_dtype_skip_layers": list(layers)}
+
+
+TURBO_QUANT: dict[str, Any] = {"kv_cache_dtype": "turboquant_4bit_nc"}
 # Degrees and ranks for 8 KV heads with 4 heads each.
 SPREAD = ((2, 8), (8, 8))
 
@@ -59,6 +68,9 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
         for version in (*VERSIONS, NEWEST)
     ],
     *[("async-scheduling-alone", version, asynchronous("custom_class", model="a.B")) for version in ("0.24.0", LATER)],
+    *[("offloaded-layers", version, offloading(2, 5)) for version in ("0.24.0", LATER, NEWEST)],
+    ("offloaded-layers", LATER, offloading(2, 1, offload_prefetch_step=0)),
+    *[("skipped-layers", version, TURBO_QUANT | skipping("0", "sliding_window")) for version in ("0.24.0", LATER)],
     *[("nodes-and-ranks", version, {"nnodes": 2}) for version in (CPU, LATER)],
     ("nodes-and-ranks", CPU, {"nnodes": 3, "tensor_parallel_size": 2}),
     ("nodes-and-ranks", CPU, {"nnodes": 2, "tensor_parallel_size": 2, "data_parallel_backend": "ray"}),
@@ -84,6 +96,11 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (CPU, {"max_cpu_loras": 1, "max_loras": 4}),
     *[(CPU, {"optimization_level": level}) for level in ("0", "3")],
     *[(version, context(degree, ranks)) for version in VERSIONS for degree, ranks in ((1, 8), (2, 16), (4, 32))],
+    *[(version, offloading(5, 2)) for version in ("0.24.0", LATER, NEWEST)],
+    (LATER, offloading(0, 5)),
+    *[(version, TURBO_QUANT | skipping("0", "11")) for version in ("0.24.0", LATER)],
+    (NEWEST, TURBO_QUANT | skipping("sliding_window")),
+    (LATER, skipping("sliding_window")),
     (CPU, {"nnodes": 1}),
     *[(version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
     (CPU, {"nnodes": 2, "pipeline_parallel_size": 2}),
