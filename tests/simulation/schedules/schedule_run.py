@@ -209,7 +209,7 @@ class Run:
         else:
             failed = EPOCH + self.time.now + (1e9 if poison is Poison.FUTURE else 0)
             crashed = ["one", "two"] if poison is Poison.CRASHES else []
-            values = {"reason": "poison", "log": "", "machine": "", "failed": failed, "seconds": 1e12}
+            values = {"reason": "poison", "log": "", "settings": "", "machine": "", "failed": failed, "seconds": 1e12}
             key = self.versions[-1][0].digest
             body = json.dumps({**values, "key": key, "crashed_on": crashed}).encode()
             self.rules.poisoned = self.time.now
