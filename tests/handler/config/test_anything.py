@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,6 +20,16 @@ from handler.config.fields import fields
 from handler.config.loading.config_loader import load
 from handler.config.problems import SettingErrors
 from handler.config.vllm_argument_table import known
+
+
+@pytest.fixture(autouse=True)
+def no_collection_of_others() -> Iterator[None]:
+    """Some documents use up the stack. A collection then would run the finalizers of other tests' objects there."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
 
 NAMES = st.sampled_from(
     [
