@@ -27,6 +27,11 @@ PLATFORM_PLUGINS: Final = "vllm.platform_plugins"
 LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Severity.INFO: logging.INFO}
 
 
+# NumPy sets these for its import and deletes them after it, unless they are set (numpy/_core/__init__.py). Who reads
+# all variables meanwhile, as botocore does for proxies, fails with a KeyError.
+OF_NUMPY: Final = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
+
+
 def use_environment(plan: EnginePlan) -> None:
     """Sets the environment variables that vLLM and the Neuron software read when they are imported.
 
@@ -35,6 +40,8 @@ def use_environment(plan: EnginePlan) -> None:
     for name in TRANSLATED.keys() - plan.env.keys() if plan.line != "cpu" else ():
         os.environ.pop(name, None)
     os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host must not redirect to another one
+    for name in OF_NUMPY:
+        os.environ.setdefault(name, "1")
     os.environ.update(plan.env)
 
 

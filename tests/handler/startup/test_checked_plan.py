@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +55,21 @@ def test_a_variable_that_the_plan_spells_as_a_key_is_not_left_for_the_plugin(
     use_environment(plan)
     assert name not in os.environ
     assert key in str(plan.engine_args["additional_config"])
+
+
+@pytest.mark.parametrize(("prepared", "deleted"), [(True, []), (False, ["OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE"])])
+def test_no_variable_is_deleted_while_numpy_is_imported(prepared: bool, deleted: list[str]) -> None:
+    """Another thread that reads all variables meanwhile, as botocore does, would fail."""
+    program = """
+import os, sys
+from types import SimpleNamespace
+from handler.startup.checked_plan import use_environment
+if sys.argv[1:]:
+    use_environment(SimpleNamespace(line="cpu", env={}))
+sys.addaudithook(lambda event, of: event == "os.unsetenv" and print(of[0].decode()))
+import numpy
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("BLAS_MAIN_FREE")}
+    command = [sys.executable, "-c", program, *(["prepared"] if prepared else [])]
+    ran = subprocess.run(command, env=environment, cwd=Path(__file__).parents[3], capture_output=True, check=True)
+    assert ran.stdout.decode().split() == deleted
