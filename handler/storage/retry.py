@@ -57,3 +57,7 @@ WHOLE_OBJECTS: Final = Retry(attempts=8, connect=3.0, wait=5.0)
 SMALL_FILES: Final = Retry(attempts=3, connect=3.0, wait=10.0)
 # Calls of other services: SageMaker, KMS, Secrets Manager ...
 SERVICES: Final = Retry(attempts=5, wait=60.0)
+# S3 answers 409 when two conditional requests for one key overlap. The request may then be repeated.
+CONDITIONAL_ATTEMPTS: Final = 4
+# An object that is read as a whole. botocore retries a request, but not a body that is cut off.
+BODY_ATTEMPTS: Final = 3

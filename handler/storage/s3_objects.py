@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handler.storage.object_store import SMALL, Location, ObjectInfo
-from handler.storage.retry import OBJECTS, WHOLE_OBJECTS, Retry
+from handler.storage.retry import BODY_ATTEMPTS, CONDITIONAL_ATTEMPTS, OBJECTS, WHOLE_OBJECTS, Retry
 from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import Conflict, NotFound, StoreUnavailable, TooLarge
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 CHUNK = 1024 * 1024
 UPLOAD_PART = 16 * 1024 * 1024
-# S3 answers 409 when two conditional requests for one key overlap. The request may then be repeated.
-CONDITIONAL_ATTEMPTS = 4
-BODY_ATTEMPTS = 3
 
 
 class S3Objects:
@@ -56,7 +53,6 @@ class S3Objects:
         return Location(self._uri(key), bucket=self.bucket, key=self.prefix + key)
 
     def get(self, key: str, *, limit: int = SMALL) -> tuple[bytes, str]:
-        # botocore retries a request, but not a body that is cut off.
         for _ in range(BODY_ATTEMPTS - 1):
             try:
                 return self._get(key, limit)
