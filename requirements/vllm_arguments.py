@@ -15,7 +15,7 @@ import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 TABLES = Path(__file__).parents[1] / "handler" / "config" / "vllm_arguments"
 # What Python and vLLM call their converters (vllm/engine/arg_utils.py, 0.16.0), by what they accept.
@@ -51,10 +51,11 @@ def installed() -> dict[str, Any]:
 
 
 def _registered() -> dict[str, list[str]]:
-    """The models that this vLLM and its transformers know, its parsers, quantizations and connectors."""
+    """The models that this vLLM and its transformers know, and the parts of it that arguments name."""
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
     from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+    from vllm.model_executor import model_loader
     from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
     from vllm.model_executor.models.registry import ModelRegistry
     from vllm.reasoning import ReasoningParserManager
@@ -64,6 +65,15 @@ def _registered() -> dict[str, list[str]]:
         from vllm.tool_parsers import ToolParserManager
     except ImportError:  # 0.9.1, 0.11.0
         from vllm.entrypoints.openai.tool_parsers import ToolParserManager
+    try:
+        from vllm.renderers import registry
+        from vllm.tokenizers.registry import _VLLM_TOKENIZERS
+    except ImportError:  # 0.11.0
+        from vllm.config.model import TokenizerMode
+
+        modes = set(get_args(TokenizerMode))
+    else:
+        modes = {"auto", "slow", *_VLLM_TOKENIZERS.keys() & registry._VLLM_RENDERERS.keys()}
 
     def registered(manager: Any, dictionary: str) -> list[str]:
         # 0.11.0 has a dictionary instead.
@@ -78,6 +88,8 @@ def _registered() -> dict[str, list[str]]:
         "reasoning_parsers": registered(ReasoningParserManager, "reasoning_parsers"),
         "quantizations": sorted(QUANTIZATION_METHODS),
         "kv_connectors": sorted(KVConnectorFactory._registry),
+        "load_formats": sorted(model_loader._LOAD_FORMAT_TO_MODEL_LOADER),
+        "tokenizer_modes": sorted(modes),
     }
 
 

@@ -7,6 +7,7 @@ configuration of the installed vLLM, with values of each class, and writes what 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,8 @@ SWITCHES: Final = {
 }
 # A companion that is no argument: whether the model has experts.
 EXPERTS: Final = "model.experts"
+# The word that was tried for all that vLLM does not know (tests/argument_verdicts.py).
+TRIED_WORD: Final = re.compile("unknown-word", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
     for key in keys:
         if key in verdicts.get("rejected", ()) and value not in verdicts.get("words", ()):
             needs = tuple(verdicts.get("needs", {}).get(key, ()))
-            yield Rejection(name, value, verdicts["rejected"][key], needs, tuple(map(str, verdicts.get("words", ()))))
+            why = TRIED_WORD.sub(lambda _: str(value)[:40], verdicts["rejected"][key])
+            yield Rejection(name, value, why, needs, tuple(map(str, verdicts.get("words", ()))))
             return
     allowed = verdicts.get("keys", ())
     for key, item in value.items() if isinstance(value, dict) else ():

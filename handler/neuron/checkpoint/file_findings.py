@@ -269,13 +269,15 @@ class NamedPart:
     :param kind: of `registered_names`.
     :param plugin: the argument with a file or module of the user's own that may bring others.
     :param cpu: Neuron's plugins bring their own.
+    :param lower: vLLM lowers its letters.
     """
 
     argument: str
     kind: str
     what: str
-    plugin: str
+    plugin: str = ""
     cpu: bool = False
+    lower: bool = False
 
 
 PARTS: Final = (
@@ -283,6 +285,8 @@ PARTS: Final = (
     NamedPart("reasoning_parser", "reasoning_parsers", "reasoning parser", "reasoning_parser_plugin"),
     NamedPart("quantization", "quantizations", "quantization", "hf_overrides", cpu=True),
     NamedPart("kv_connector", "kv_connectors", "KV connector", "kv_connector_module_path", cpu=True),
+    NamedPart("load_format", "load_formats", "load format", cpu=True, lower=True),
+    NamedPart("tokenizer_mode", "tokenizer_modes", "tokenizer mode", lower=True),
 )
 
 
@@ -296,9 +300,9 @@ def part_findings(arguments: Mapping[str, Json], loader: Loader, setting: Callab
         name, known = arguments.get(part.argument), registered_names(loader.vllm, part.kind)
         if name is None or arguments.get(part.plugin) or (part.cpu and not loader.cpu):
             continue
-        if not known:
+        if not known and name != "auto":
             yield not_checked(setting(part.argument), f"the {part.what}'s name")
-        elif name not in known:
+        elif known and (str(name).lower() if part.lower else name) not in known:
             why = f"'{str(name)[:60]}' is no {part.what} of vLLM {loader.vllm}"
             yield error(setting(part.argument), why, f"Give one of {', '.join(known)}.")
 

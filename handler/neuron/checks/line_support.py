@@ -93,7 +93,8 @@ def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
             for need in rejection.needs
         ]
         needs = " or ".join(alternatives)
-        near = difflib.get_close_matches(key.rpartition(".")[2], rejection.accepted, n=1)
+        written = (str(rejection.value), key.rpartition(".")[2])
+        near = [match for text in written if text for match in difflib.get_close_matches(text, rejection.accepted, n=1)]
         accepted = ", ".join(rejection.accepted[:12])
         fix = f"Did you mean {near[0]}?" if near else f"Use {accepted}, or remove it." if accepted else "Remove it."
         fix = f"Remove it, or set {needs} with it." if needs else fix

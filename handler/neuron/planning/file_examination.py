@@ -46,6 +46,8 @@ MISTRAL = "params.json"
 READ: Final = ("model_type", "dtype", "torch_dtype", "auto_map", "quantization_config")
 # Arguments of vLLM with a path or a name on the hub.
 PATHS: Final = ("tokenizer", "generation_config", "hf_config_path")
+# What is no name in `generation_config` (vllm/config/model.py).
+OWN_DEFAULTS: Final = ("auto", "vllm")
 
 
 def file_findings(config: EndpointConfig, line: str | None = None, length: Json = None) -> tuple[Finding, ...]:
@@ -170,7 +172,10 @@ def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Findin
     """Paths of arguments. One where SageMaker puts the model means one of its files, wherever `check` reads them."""
     for name in PATHS:
         path = config.engine_args.get(name)
-        if not isinstance(path, str) or not path.startswith("/") or exists(Path(path)):
+        if not isinstance(path, str) or path in OWN_DEFAULTS or exists(Path(path)):
+            continue
+        if not path.startswith("/"):
+            yield from [_hub(path, config.setting(name), config)] if name != "tokenizer" else ()  # `_of_text` has it
             continue
         why = f"there is nothing at '{path[:200]}'"
         if not path.startswith(f"{MOUNT}/") or not isinstance(files, LocalFiles):

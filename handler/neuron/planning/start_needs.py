@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,7 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
     "speculative_config.method": {"suffix": "arctic_inference"},
     "quantization": {"bitsandbytes": "bitsandbytes"},
     "distributed_executor_backend": {"ray": "ray"},
+    "data_parallel_backend": {"ray": "ray"},
     "kv_transfer_config.kv_connector": {
         "LMCacheConnectorV1": "lmcache",
         "LMCacheMPConnector": "lmcache",
@@ -40,6 +42,12 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
         "NixlConnector": "nixl",
     },
 }
+
+# Arguments with classes that vLLM imports (`package.module.Class`, or with a colon), and its word for its own.
+CLASSES: Final = ("logits_processors", "scheduler_cls", "worker_cls", "worker_extension_cls")
+OWN_CLASS: Final = "auto"
+# The entry points of packages that bring an IO processor (vLLM 0.16 to 0.32, plugins/io_processors).
+IO_PROCESSORS: Final = "vllm.io_processor_plugins"
 
 # Load format -> the files that it reads, `*.pt` beside each (vLLM 0.16 to 0.32, model_loader/default_loader.py).
 FILES: Final[Mapping[str, str]] = {
@@ -67,6 +75,19 @@ def start_needs(
             why = f"{text} needs the package {module}, which is not installed here"
             setting = f"{config.setting(outer)}{dot}{key}"
             yield Finding("package-missing", Severity.ERROR, setting, why, "Install it, or remove this.")
+    for name in CLASSES:
+        value = plan.engine_args.get(name)
+        for each in value if isinstance(value, list) else [value]:
+            package, separated, _ = str(each).replace(":", ".").partition(".")
+            if isinstance(each, str) and each not in ("", OWN_CLASS) and not (separated and find_spec(package)):
+                why = f"there is no package {package[:60]} with the class {each[:100]}"
+                fix = "Install it, give package.module.Class, or remove this."
+                yield Finding("package-missing", Severity.ERROR, config.setting(name), why, fix)
+    plugin = plan.engine_args.get("io_processor_plugin")
+    if plugin and plugin not in {each.name for each in entry_points(group=IO_PROCESSORS)}:
+        why = f"no package is installed that brings the IO processor {str(plugin)[:60]}"
+        fix = "Install it, or remove this."
+        yield Finding("package-missing", Severity.ERROR, config.setting("io_processor_plugin"), why, fix)
     pattern = FILES.get(str(plan.engine_args.get("load_format")).lower())
     if pattern is None or facts is None or not facts.local or next(_matches(facts.where, pattern, "*.pt"), None):
         return

@@ -372,6 +372,10 @@ def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
             {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "Nixl", "kv_role": "kv_both"}'},
             *("SM_VLLM_KV_TRANSFER_CONFIG", "NixlConnector, "),
         ),
+        ({"SM_VLLM_LOAD_FORMAT": "safetensor"}, "SM_VLLM_LOAD_FORMAT", "safetensors, "),
+        ({"SM_VLLM_TOKENIZER_MODE": "fast"}, "SM_VLLM_TOKENIZER_MODE", "mistral, "),
+        ({"SM_VLLM_GENERATION_CONFIG": "vlm"}, "SM_VLLM_GENERATION_CONFIG", "cannot be reached on the hub"),
+        ({"SM_VLLM_HF_CONFIG_PATH": "word"}, "SM_VLLM_HF_CONFIG_PATH", "cannot be reached on the hub"),
     ],
 )
 def test_a_template_and_parts_of_vllm_that_are_set(
@@ -380,6 +384,21 @@ def test_a_template_and_parts_of_vllm_that_are_set(
     status, findings = check(model, **variables)
     assert status == 1
     assert words in json.dumps(findings[setting])
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"SM_VLLM_LOAD_FORMAT": "Safetensors"},
+        {"SM_VLLM_TOKENIZER_MODE": "HF"},
+        {"SM_VLLM_TOKENIZER_MODE": "auto", "ENDPOINT_LINE": "fork-0.9.1"},
+        {"SM_VLLM_GENERATION_CONFIG": "vllm"},
+    ],
+    ids=str,
+)
+def test_parts_that_vllm_has(model: Path, variables: dict[str, str]) -> None:
+    findings = check(model, **variables)[1]
+    assert not {"SM_VLLM_LOAD_FORMAT", "SM_VLLM_TOKENIZER_MODE", "SM_VLLM_GENERATION_CONFIG"} & set(findings), findings
 
 
 def test_shards_without_an_index_are_read_by_vllm_and_not_by_nxd_inference(model: Path) -> None:

@@ -591,6 +591,20 @@ def test_what_vllm_rejects_on_a_cpu(arguments: dict[str, Any], rejected: bool) -
     assert bool(list(rejections("0.16.0", "cpu", arguments))) is rejected
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why", "fix"),
+    [
+        ({"attention_backend": "cpu_atn"}, "Unknown attention backend: 'cpu_atn'", "Did you mean cpu_attn?"),
+        ({"attention_backend": "word"}, "Unknown attention backend: 'word'", "Use FLASH_ATTN, "),
+        ({"compilation_config": {"mod": 3}}, "compilation_config has no key mod", "Did you mean mode?"),
+    ],
+)
+def test_a_rejection_quotes_what_was_typed_and_says_what_is_near(arguments: dict[str, Any], why: str, fix: str) -> None:
+    finding = found(outcome("cpu", engine_args=arguments), "rejected-by-vllm")
+    assert why in finding.why
+    assert finding.fix.startswith(fix)
+
+
 def test_engines_that_need_more_cores_than_there_are_do_not_start() -> None:
     several: dict[str, Any] = {"tensor_parallel_size": 32, "instance": TRN2, "facts": llama()}
     four = outcome("nxdi-0.16", **several, engine_args={"data_parallel_size": 4})

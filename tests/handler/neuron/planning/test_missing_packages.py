@@ -76,6 +76,26 @@ def test_a_value_whose_package_is_missing_is_an_error_on_this_machine(
     assert checked(tmp_path, {variable: value})[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "there"),
+    [
+        ("SM_VLLM_SCHEDULER_CLS", "own_package.Scheduler", "vllm.v1.core.sched.scheduler.Scheduler"),
+        ("SM_VLLM_WORKER_CLS", "Worker", "auto"),
+        ("SM_VLLM_WORKER_EXTENSION_CLS", "own_package.workers.Extension", "handler.engine.v1.cpu_worker.Fixes"),
+        ("SM_VLLM_LOGITS_PROCESSORS", '["vllm.v1:There", "own_package:Processor"]', '["vllm.v1.there:There"]'),
+        ("SM_VLLM_IO_PROCESSOR_PLUGIN", "own_plugin", ""),
+        ("SM_VLLM_DATA_PARALLEL_BACKEND", "ray", "mp"),
+    ],
+)
+def test_a_class_or_plugin_must_be_in_an_installed_package(
+    variable: str, value: str, there: str, tmp_path: Path
+) -> None:
+    status, findings = checked(tmp_path, {variable: value})
+    assert (status, [each["code"] for each in findings if each["setting"] == variable]) == (1, ["package-missing"])
+    if there:
+        assert not [each for each in checked(tmp_path, {variable: there})[1] if each["severity"] == "error"]
+
+
 def test_a_connector_needs_a_role(tmp_path: Path) -> None:
     status, findings = checked(tmp_path, {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "ExampleConnector"}'})
     assert status == 1
