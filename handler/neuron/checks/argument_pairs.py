@@ -19,15 +19,19 @@ SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefi
 SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.32.0": SIZES}
 
 LATER: Final = ("0.29.0", "0.32.0")
+# Of what no configuration rejects.
+WHEN_LOADED: Final = "when the model is loaded"
 EXECUTOR: Final = "distributed_executor_backend"
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
 # Methods of speculation (vllm/config/speculative.py): those of each version, and what it added. MTP has many names.
 WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
 SPECULATION: Final = ("ngram", "suffix", *WITH_DRAFT[:-2])
+# Versions without speculation on a CPU (v1/worker/cpu_model_runner.py).
+WITHOUT_SPECULATION: Final = ("0.11.0", "0.16.0")
 ADDED: Final = ("custom_class", "extract_hidden_states", "dflash", "ngram_gpu")
-ADDED_SPECULATION: Final = {"0.16.0": (), "0.24.0": ADDED, **dict.fromkeys(LATER, (*ADDED, "dspark"))}
-# Architectures without layers that predict several tokens, so that they cannot draft for themselves. Others may have.
-WITHOUT_MTP: Final = (
+ADDED_SPECULATION: Final = {"0.24.0": ADDED, **dict.fromkeys(LATER, (*ADDED, "dspark"))}
+# Architectures of attention alone, without layers that predict several tokens (with which a model drafts for itself).
+PLAIN: Final = (
     *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM"),
     *("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
 )
@@ -124,6 +128,19 @@ def _speculation_metrics(context: CheckContext) -> str | None:
     return "there is no speculative_config" if alone else None
 
 
+def _cpu_speculation(context: CheckContext) -> str | None:
+    alone = context.line.name == CPU.name and context.vllm in WITHOUT_SPECULATION
+    asked = alone and context.draft.args.get("speculative_config")
+    return f"{WHEN_LOADED}, vLLM {context.vllm} has no speculation on a CPU" if asked else None
+
+
+def _seed(context: CheckContext) -> str | None:
+    seed, uses = context.draft.number("seed"), context.plugin or context.line.name == CPU.name
+    if seed is None or 0 <= seed < 2**32 or not uses:
+        return None
+    return f"{WHEN_LOADED}, its worker wants a seed from 0 to {2**32 - 1} (vllm/utils/torch_utils.py, set_random_seed)"
+
+
 def _speculation_length(context: CheckContext) -> str | None:
     speculation = context.draft.nested("speculative_config")
     method = speculation.get("method")
@@ -148,7 +165,7 @@ def _speculation_method(context: CheckContext) -> str | None:
         where, drafter = str(speculation["model"]), context.draft_model
     names = drafter.architectures if drafter and "hf_overrides" not in context.draft.args else ()
     # By such a path vLLM takes the drafter for an EAGLE draft, whatever the method is.
-    alone = method.endswith("mtp") and "eagle" not in where.lower() and names and names[0] in WITHOUT_MTP
+    alone = method.endswith("mtp") and "eagle" not in where.lower() and names and names[0] in PLAIN
     return f"{names[0]} has no layers for {shown(method)}" if alone else None
 
 
@@ -219,7 +236,11 @@ def _redundant_experts(context: CheckContext) -> str | None:
 
 def _routed_experts(context: CheckContext) -> str | None:
     sizes = SIZES_WITHOUT_ROUTED_EXPERTS.get(context.vllm or "")
-    if context.draft.args.get("enable_return_routed_experts") is not True or sizes is None:
+    if context.draft.args.get("enable_return_routed_experts") is not True:
+        return None
+    if context.line.name == CPU.name and context.facts is not None and not context.facts.experts:
+        return f"{WHEN_LOADED}, vLLM asks for its experts, and it has none"
+    if sizes is None:
         return None
     above = [name for name in sizes if _number(context, name) > 1]
     if context.draft.nested("kv_transfer_config").get("kv_connector"):
@@ -325,6 +346,8 @@ def _skipped_layers(context: CheckContext) -> str | None:
 
 
 PAIRS: Final = (
+    Pair("cpu-speculation", "speculative_config", _cpu_speculation, "Remove it, or use a later vLLM."),
+    Pair("seed", "seed", _seed, "Give such a number, or remove it."),
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),

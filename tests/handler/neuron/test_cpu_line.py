@@ -43,8 +43,10 @@ def test_the_bare_model_has_a_place_beside_the_adapters(settings: dict[str, Any]
 
 
 def test_separate_flags_of_speculation_are_one_argument_of_vllm() -> None:
-    plan = planned("cpu", engine_args={"spec_method": "ngram", "spec_tokens": 2})
+    later = {"vllm": "0.24.0"}
+    plan = planned("cpu", installed=later, engine_args={"spec_method": "ngram", "spec_tokens": 2})
     assert plan.engine_args["speculative_config"] == {"method": "ngram", "num_speculative_tokens": 2}
-    draft = planned("cpu", engine_args={"spec_method": "eagle3", "spec_tokens": 2, "spec_model": "/models/draft"})
+    own = {"spec_method": "eagle3", "spec_tokens": 2, "spec_model": "/models/draft"}
+    draft = planned("cpu", installed=later, engine_args=own)
     drafted = {"method": "eagle3", "model": "/models/draft", "num_speculative_tokens": 2}
     assert draft.engine_args["speculative_config"] == drafted

@@ -11,6 +11,7 @@ from tests.handler.neuron.neuron_plans import llama, outcome
 CPU, LATER = "0.16.0", "0.29.0"
 VERSIONS = (CPU, "0.24.0", LATER)
 NEWEST = "0.32.0"
+SPECULATIVE = VERSIONS[1:]  # a CPU has no speculation before
 
 
 def speculating(method: str, **keys: Any) -> dict[str, Any]:
@@ -39,16 +40,18 @@ SPREAD = ((2, 8), (8, 8))
 
 
 REJECTED: list[tuple[str, str, dict[str, Any]]] = [
-    *[("speculation-method", version, speculating("nope")) for version in (CPU, LATER)],
-    *[("speculation-method", version, speculating("mtp")) for version in (CPU, LATER)],
-    *[("speculation-method", version, speculating("deepseek_mtp")) for version in (CPU, LATER)],
-    *[("speculation-method", version, speculating("mlp_speculator")) for version in (CPU, LATER)],
-    ("speculation-method", CPU, speculating("ngram_gpu")),
-    ("speculation-method", CPU, speculating("[ngram]")),
+    *[("speculation-method", version, speculating("nope")) for version in SPECULATIVE],
+    *[("speculation-method", version, speculating("mtp")) for version in SPECULATIVE],
+    *[("speculation-method", version, speculating("deepseek_mtp")) for version in SPECULATIVE],
+    *[("speculation-method", version, speculating("mlp_speculator")) for version in SPECULATIVE],
+    *[("cpu-speculation", version, speculating(method)) for version in ("0.11.0", CPU) for method in ("ngram", "mtp")],
+    *[("seed", version, {"seed": seed}) for version in (*VERSIONS, NEWEST) for seed in (-2, 2**32)],
+    *[("routed-experts", version, {"enable_return_routed_experts": True}) for version in VERSIONS],
+    ("speculation-method", LATER, speculating("[ngram]")),
     ("speculation-method", LATER, speculating("dflash")),
     *[
         ("prompt-lookup", version, speculating("ngram", prompt_lookup_min=5, prompt_lookup_max=2))
-        for version in (CPU, LATER)
+        for version in SPECULATIVE
     ],
     ("prompt-lookup", LATER, speculating("ngram_gpu", prompt_lookup_min=5, prompt_lookup_max=2)),
     *[
@@ -60,12 +63,12 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     ("optimization-level", CPU, {"optimization_level": "-1"}),
     *[
         ("async-scheduling-alone", version, asynchronous(method))
-        for version in (*VERSIONS, NEWEST)
+        for version in (*SPECULATIVE, NEWEST)
         for method in ("ngram", "suffix")
     ],
     *[
         ("async-scheduling-alone", version, asynchronous("eagle", model="/d", disable_padded_drafter_batch=True))
-        for version in (*VERSIONS, NEWEST)
+        for version in (*SPECULATIVE, NEWEST)
     ],
     *[("async-scheduling-alone", version, asynchronous("custom_class", model="a.B")) for version in ("0.24.0", LATER)],
     *[("offloaded-layers", version, offloading(2, 5)) for version in ("0.24.0", LATER, NEWEST)],
@@ -77,17 +80,18 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     ("nodes-and-ranks", LATER, {"nnodes": 2, "tensor_parallel_size": 2, "distributed_executor_backend": "ray"}),
 ]
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
-    (CPU, speculating("ngram", prompt_lookup_min=2, prompt_lookup_max=2)),
-    (CPU, speculating("ngram", prompt_lookup_min=6)),
-    (CPU, speculating("ngram", prompt_lookup_max=2)),
-    (CPU, speculating("suffix", prompt_lookup_min=5, prompt_lookup_max=2)),
+    (LATER, speculating("ngram", prompt_lookup_min=2, prompt_lookup_max=2)),
+    (LATER, speculating("ngram", prompt_lookup_min=6)),
+    (LATER, speculating("ngram", prompt_lookup_max=2)),
+    (LATER, speculating("suffix", prompt_lookup_min=5, prompt_lookup_max=2)),
     (LATER, speculating("ngram_gpu", prompt_lookup_min=1, prompt_lookup_max=2)),
     (LATER, speculating("extract_hidden_states")),
-    (CPU, speculating("mlp_speculator", model="/models/draft")),
-    *[(version, asynchronous("eagle", model="/models/draft")) for version in (*VERSIONS, NEWEST)],
+    (LATER, speculating("mlp_speculator", model="/models/draft")),
+    *[(version, asynchronous("eagle", model="/models/draft")) for version in (*SPECULATIVE, NEWEST)],
     *[(version, asynchronous("ngram_gpu")) for version in ("0.24.0", LATER, NEWEST)],
     (LATER, asynchronous("dspark", model="/models/draft")),
-    *[(version, {**asynchronous("ngram"), "async_scheduling": False}) for version in VERSIONS],
+    *[(version, {**asynchronous("ngram"), "async_scheduling": False}) for version in SPECULATIVE],
+    *[(version, {"seed": seed}) for version in VERSIONS for seed in (0, 2**32 - 1)],
     (CPU, {"enable_lora": True, "max_cpu_loras": 4, "max_loras": 4}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 1}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 0, "max_loras": 4}),
@@ -127,12 +131,12 @@ def test_vllm_accepts_what_is_near(version: str, arguments: dict[str, Any]) -> N
 def test_several_tokens_of_a_plain_model(path: str, refused: bool, own: bool) -> None:
     arguments, model = (speculating("mtp"), path) if own else (speculating("mtp", model=path), "/models/llama")
     made = outcome(
-        "cpu", facts=llama(), draft_model=llama(), installed={"vllm": CPU}, model=model, engine_args=arguments
+        "cpu", facts=llama(), draft_model=llama(), installed={"vllm": LATER}, model=model, engine_args=arguments
     )
     assert [finding.code for finding in made.errors] == ["speculation-method"] * refused
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, NEWEST])
+@pytest.mark.parametrize("version", [*SPECULATIVE, NEWEST])
 @pytest.mark.parametrize(
     ("path", "kind", "refused"),
     [("/models/draft", "medusa", True), ("/models/eagle-draft", "medusa", False), ("/models/draft", "llama", False)],
@@ -174,7 +178,7 @@ def test_later_versions_run_plamo_2_in_float16(version: str, refused: bool) -> N
 
 @pytest.mark.parametrize("facts", [None, llama(architectures=("DeepseekV3ForCausalLM",), model_type="deepseek_v3")])
 def test_a_model_that_may_predict_several_tokens_is_not_refused(facts: Any) -> None:
-    assert not outcome("cpu", facts=facts, installed={"vllm": CPU}, engine_args=speculating("mtp")).errors
+    assert not outcome("cpu", facts=facts, installed={"vllm": LATER}, engine_args=speculating("mtp")).errors
 
 
 @pytest.mark.parametrize("version", VERSIONS)
