@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -12,21 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from handler.engine.generation.generation import Sampling
+from handler.engine.generation.stop_strings import stop_strings
 from handler.errors import InvalidField
 from handler.schemas.request_fields import Body, check_near_misses, meanings
-
-
-def stop_strings(field: str, *values: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The stop strings of one or more fields, each of which is a text, a list of texts, or absent.
-
-    :param field: the name in the error.
-    :raises InvalidField: one is empty. Every text would end with it.
-    """
-    texts = tuple(text for value in values for text in ((value,) if isinstance(value, str) else value or ()))
-    if "" in texts:
-        raise InvalidField(field, "a stop string is empty")
-    return texts
-
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Sampling
 from handler.engine.generation.request_limits import RequestLimits
+from handler.engine.generation.stop_strings import stop_strings
 from handler.errors import InvalidField, UnsupportedField
 from handler.schemas.openai.chat import message_of
 from handler.schemas.openai.completion import default_max_tokens
-from handler.schemas.openai.sampling_fields import sampler_arguments, stop_strings
+from handler.schemas.openai.sampling_fields import sampler_arguments
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
 
 
