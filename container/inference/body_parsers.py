@@ -16,12 +16,10 @@ from handler.engine.api_routes import Route
 from handler.schemas import dispatch
 from handler.schemas.anthropic.message_fields import MessagesRoute
 from handler.schemas.dispatch import Parse
-from handler.schemas.openai.model_names import without_unknown_model
+from handler.schemas.openai.model_names import ADAPTER_HEADER, without_unknown_model
 from handler.schemas.reply import LINE_TYPES
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 
-# An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
-ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 # The model of a multi-model endpoint, as a client names it. SageMaker itself names the model in the path.
 TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
 # Trace context, which vLLM uses for its own spans.

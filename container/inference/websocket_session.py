@@ -9,7 +9,7 @@ from wsproto.frame_protocol import CloseReason
 
 from container.http.body_budget import BodyBytes
 from container.http.exchange import Exchange
-from container.inference.body_parsers import ADAPTER_HEADER, body_parser, with_model
+from container.inference.body_parsers import body_parser, with_model
 from container.inference.pipeline import Pipeline, parse_call
 from container.inference.sinks import WebSocketSink, WholeSink, send_documents
 from container.inference.trial import try_suspect
@@ -21,6 +21,7 @@ from handler.errors import Draining, EndpointError
 from handler.schemas.anthropic.message_reply import error_body
 from handler.schemas.framing import body_size, reply_size
 from handler.schemas.json_body import decode
+from handler.schemas.openai.model_names import ADAPTER_HEADER
 from handler.startup.lifecycle import ServingStatus
 
 

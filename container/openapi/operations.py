@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from container.inference.body_parsers import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
+from container.inference.body_parsers import TARGET_HEADER, TRACE_HEADERS
 from container.inference.inference_routes import WEBSOCKET as BIDIRECTIONAL
 from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
@@ -16,6 +16,7 @@ from container.requests.request_body import FORM
 from container.routes.adapter_routes import ALIAS_HEADER
 from handler.engine.api_routes import ALIASES, SPEECH, Route
 from handler.schemas.anthropic.message_fields import MessagesRoute
+from handler.schemas.openai.model_names import ADAPTER_HEADER
 from handler.schemas.reply import JSON_LINES, SSE
 from handler.sessions.session_store import HEADER as SESSION_HEADER
 

@@ -17,6 +17,7 @@ from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_context import HookContext
 from handler.errors import InvalidBody, InvalidField
 from handler.schemas.json_body import check_brackets
+from handler.schemas.openai.model_names import ADAPTER_HEADER
 from handler.schemas.reply import JSON_LINES, SSE, encode
 
 
@@ -64,7 +65,7 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
             raise InvalidField(
                 "stream", "the default predict_fn cannot stream: define a predict_fn that returns model.stream(...)"
             )
-        return model.respond(data)
+        return model.respond(data, None if context is None else context.get_request_header(0, ADAPTER_HEADER))
 
     def default_output_fn(self, prediction: Any, accept: str, context: HookContext | None = None) -> tuple[Any, str]:
         accepted = [kind.split(";")[0] for kind in utils.parse_accept(accept)]

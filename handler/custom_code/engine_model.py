@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -15,10 +15,13 @@ from handler.custom_code.code_contract import CodeReply
 from handler.engine.engine import Engine
 from handler.engine.engine_request import EngineRequest
 from handler.engine.generation.generation import Generation
-from handler.errors import EndpointError, InvalidField
-from handler.schemas import dispatch
+from handler.errors import EndpointError, InvalidField, UnsupportedField
+from handler.schemas import dispatch, request_fields
 from handler.schemas.openai import chat, completion
+from handler.schemas.openai.model_names import without_unknown_model
 from handler.schemas.reply import AnyCall, Call, Reply, RunningCall
+from handler.schemas.request_fields import Body
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 # Takes whether the answer is streamed. Returns the seconds left, and the error for an answer that is too late.
 RequestDeadline = Callable[[bool], tuple[float, EndpointError]]
@@ -62,8 +65,9 @@ class EngineModel:
     :raises ServerError: from every method: the engine failed.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, options: RequestOptions | None = None) -> None:
         self._engine = engine
+        self._options = options or RequestOptions()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,16 +107,22 @@ class EngineModel:
             if text:
                 yield text
 
-    def respond(self, document: Mapping[str, Any]) -> Any:
-        """The reply of /invocations to a body, as an object: chat, completion, TGI or LMI. It is never streamed."""
-        body = self.answer({**document, "stream": False}).body
+    def respond(self, document: Mapping[str, Any], adapter: str | None = None) -> Any:
+        """As `answer`, as an object: chat, completion, TGI or LMI. It is never streamed."""
+        whole = EngineModel(self._engine, replace(self._options, output_formatter=None))
+        body = whole.answer({**document, "stream": False}, adapter).body
         if not isinstance(body, bytes):
             raise InvalidField("parameters.output_formatter", "respond() cannot stream: use stream()")
         return msgspec.json.decode(body)
 
-    def answer(self, document: Mapping[str, Any]) -> CodeReply:
-        """The reply of /invocations to a body, as bytes. An iterator of events if the body asks for a stream."""
-        call: AnyCall = dispatch.parse(document, self._engine)
+    def answer(self, document: Mapping[str, Any], adapter: str | None = None) -> CodeReply:
+        """The reply of /invocations to a body, as bytes. An iterator of events if the body asks for a stream.
+
+        :param adapter: the adapter that the request's header names.
+        """
+        engine = self._engine
+        document = {**document, "model": adapter} if adapter else without_unknown_model(document, engine)
+        call: AnyCall = dispatch.parse(document, engine, self._options)
         queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
         request = call.request(self._engine, _ForwardingSink(queue.put))
         self._engine.loop.call(request.begin, *deadline_arguments(stream=call.stream))
@@ -146,7 +156,12 @@ class EngineModel:
         is_chat = not isinstance(prompt, str) and all(isinstance(item, Mapping) for item in prompt)
         value = prompt if isinstance(prompt, str) else list(prompt)
         body = {**fields, "messages" if is_chat else "prompt": value, "stream": stream}
-        call: Call = (chat if is_chat else completion).parse(body, self._engine)
+        kind = Body.CHAT if is_chat else Body.COMPLETION
+        fields, _ = request_fields.resolve(kind, body)
+        for name, meaning in request_fields.meanings(kind).items():
+            if not meaning.plain and meaning.fix and meaning.has_effect(fields.get(name)):
+                raise UnsupportedField(name, "this method returns plain text only: send it to respond()")
+        call: Call = (chat if is_chat else completion).parse(fields, self._engine)
         return call.generation
 
     def _steps(self, generation: Generation) -> Iterator[CompletionStep]:

@@ -65,7 +65,8 @@ class HookedCode:
         if not accept or accept == content_types.ANY:
             accept = self.default_accept
         result = self._transform(body, request.content_type, accept, context)
-        content_type = context.get_response_content_type() or accept.split(",")[0].split(";")[0].strip()
+        first = accept.split(",")[0].split(";")[0].strip()
+        content_type = context.get_response_content_type() or (self.default_accept if "*" in first else first)
         if isinstance(result, tuple) and len(result) == 2:
             result, content_type = result[0], str(result[1])
         headers = {key: value for key, value in context.response_headers.items() if key.lower() != "content-type"}
@@ -96,7 +97,8 @@ class HookedCode:
 
     def _body(self, result: object, content_type: str) -> bytes | Iterator[bytes]:
         if is_stream(result):
-            return (piece(item) for item in self.caller.pieces("transform_fn", result))
+            name = "transform_fn" if "transform_fn" in self.hooks else "output_fn"
+            return (piece(item) for item in self.caller.pieces(name, result))
         if isinstance(result, str):
             return result.encode()
         if isinstance(result, bytes | bytearray | memoryview):

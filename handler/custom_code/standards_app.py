@@ -23,6 +23,7 @@ from handler.custom_code.hook_caller import HookCaller, as_endpoint_error
 from handler.custom_code.module_loader import load_error
 from handler.errors import EndpointError, SettingError
 from handler.schemas.json_body import decode
+from handler.schemas.openai.model_names import ADAPTER_HEADER
 from handler.schemas.reply import encode
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _default_handler(hooks: CustomCode | None, engine: EngineModel | None, sagem
         if hooks is None:
             if engine is None:
                 raise NoEngine
-            return engine.answer(decode(body))
+            return engine.answer(decode(body), headers.get(ADAPTER_HEADER.lower()))
         reply = hooks.invoke(CodeRequest(body, headers, headers.get("content-type", ""), headers.get("accept", "")))
         assert reply is not None, "hooks answer every request"
         return reply

@@ -14,6 +14,7 @@ from handler.engine.engine import Engine
 from handler.errors import EndpointError, SettingError
 from handler.model.model_source import Model
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, S3Files
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 from handler.startup.serving_state import ServingState
 
 logger = logging.getLogger(__name__)
@@ -61,16 +62,18 @@ def load_custom_code(state: ServingState, source: CodeSource | None) -> None:
         return
     state.lifecycle.stage(f"load {source.file.name}")
     logger.info("the model has code of its own: %s", source.file)
-    state.custom_code = load_code(source, state.engine)
+    options = RequestOptions(inputs_schema=state.config.inputs_schema, output_formatter=state.config.output_formatter)
+    state.custom_code = load_code(source, state.engine, options)
 
 
-def load_code(source: CodeSource, engine: Engine | None) -> CustomCode:
+def load_code(source: CodeSource, engine: Engine | None, options: RequestOptions | None = None) -> CustomCode:
     """Imports the code, and calls `model_fn` or the first `handle`.
 
     :param engine: None if ENDPOINT_ENGINE is `none`.
+    :param options: of the bodies that the code has the engine answer.
     :raises SettingError: the code cannot be loaded.
     """
-    model = None if engine is None else EngineModel(engine)
+    model = None if engine is None else EngineModel(engine, options)
     if source.kind is CodeKind.HANDLE:
         from handler.custom_code.lmi_handle import load_handle
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from handler.engine.engine import Engine
 from handler.errors import ModelNotFound
+
+# An inference component's adapter, as SageMaker passes it on (aws/model-hosting-container-standards, sagemaker/lora).
+ADAPTER_HEADER: Final = "X-Amzn-SageMaker-Adapter-Identifier"
 
 
 def check_model(model: str | None, served: Sequence[str], field: str = "model") -> None:

@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from container.inference.body_parsers import ADAPTER_HEADER
+from handler.schemas.openai.model_names import ADAPTER_HEADER
 from tests.container.raw_http import request
 from tests.container.scripted_engine import MAX_BODY, PLACES
 from tests.container.scripted_process import THREADS, Server, served
