@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handler.engine.v1.serving.serving_start import FEW, render_in_threads
+from handler.engine.v1.serving.serving_start import FEW, fill_template_defaults, render_in_threads
 
 
 class ScriptedRenderer:
@@ -32,3 +32,16 @@ def test_where_a_conversation_is_rendered(messages: int, tools: list[Any] | None
     params = SimpleNamespace(chat_template_kwargs={"tools": tools})
     count, thread = asyncio.run(renderer.render_messages_async([{}] * messages, params))
     assert (count, thread != threading.get_ident()) == (messages, in_thread)
+
+
+def test_every_api_has_the_default_arguments_of_the_template() -> None:
+    """vLLM 0.16 passes None for responses and for the count of tokens."""
+
+    class ScriptedServing:
+        def _preprocess_chat(self, request: str, *, default_template_kwargs: Any = None) -> tuple[str, Any]:
+            return request, default_template_kwargs
+
+    responses: Any = ScriptedServing()
+    fill_template_defaults(SimpleNamespace(responses=responses, log_stats=True), {"enable_thinking": False})
+    assert responses._preprocess_chat("hello", default_template_kwargs=None) == ("hello", {"enable_thinking": False})
+    assert responses._preprocess_chat("hello") == ("hello", None)
