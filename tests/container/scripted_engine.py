@@ -64,7 +64,7 @@ class ScriptedEngine:
         self.adapters = None
         self.metrics_registry = None
         self.failure: EndpointError | None = None
-        self.slots = SLOTS
+        self.slots, self.max_sequences = SLOTS, 64
         self.buckets: CompiledBuckets | None = None
         self.pids: tuple[int, ...] = ()
         self.prompts = scripted_prompts(quick=quick)

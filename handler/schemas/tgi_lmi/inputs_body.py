@@ -21,7 +21,7 @@ from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import AnyCall, Call
-from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI, InputsFields, Parameters
+from handler.schemas.tgi_lmi.inputs_fields import LMI, MAX_TEXTS, TGI, InputsFields, Parameters
 from handler.schemas.tgi_lmi.inputs_reply import BestOfReply, InputsReply, ListReply, ReplyOptions
 from handler.schemas.tgi_lmi.inputs_sampling import Prompt, greedy, prompts_of, sampling_of
 from handler.schemas.tgi_lmi.request_options import RequestOptions
@@ -42,13 +42,17 @@ def parse(document: Mapping[str, Any], engine: Engine, options: RequestOptions |
     for model in models:
         check_model(model, engine.served_names, named_by)
     listed = isinstance(fields.inputs, list) and isinstance(fields.inputs[0], str)
-    streams = not listed and (parameters.best_of or 1) == 1  # several answers cannot be a stream
+    best_of = parameters.best_of or 1
+    sequences, most = len(fields.inputs) if listed else best_of, min(MAX_TEXTS, engine.max_sequences)
+    if sequences > most:
+        name = "inputs" if listed else "parameters.best_of"
+        raise InvalidField(name, f"it requests {sequences} sequences; at most {most} are allowed")
+    streams = not listed and best_of == 1  # several answers cannot be a stream
     formatter = parameters.output_formatter or (options.output_formatter if streams else None)
     stream = bool(fields.stream) if formatter is None else formatter != "json"
     shared = SharedParameters(parameters, engine, tgi=options.tgi, stream=stream)
     shared.check(several=listed)
     prompts = prompts_of(fields.inputs, parameters, engine, tgi=options.tgi)
-    best_of = parameters.best_of or 1
     answers = [
         shared.generation(prompt, model) for prompt, model in zip(prompts, models, strict=True) for _ in range(best_of)
     ]

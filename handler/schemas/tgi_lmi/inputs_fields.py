@@ -18,7 +18,8 @@ from handler.schemas.openai.sampling_fields import Count, SamplerFields
 
 TGI: Final = "tgi"
 LMI: Final = "lmi"
-MAX_INPUTS: Final = 64
+MAX_TEXTS: Final = 64
+MAX_MESSAGES: Final = 4096
 MAX_BEST_OF: Final = 8
 MAX_GRAMMAR: Final = 64 * 1024
 
@@ -48,7 +49,7 @@ class Parameters(SamplerFields, frozen=True, kw_only=True):
 class InputsFields(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of an `inputs` body."""
 
-    inputs: str | Annotated[list[Any], Meta(min_length=1, max_length=MAX_INPUTS)]
+    inputs: str | Annotated[list[Any], Meta(min_length=1, max_length=MAX_MESSAGES)]
     parameters: dict[str, Any] | None = None
     stream: bool | None = None
     model: str | None = None

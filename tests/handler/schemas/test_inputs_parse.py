@@ -12,7 +12,7 @@ from handler.errors import ClientError
 from handler.neuron.sampling_limits import LORA_ON_CPU, SamplingLimits
 from handler.schemas import dispatch
 from handler.schemas.request_fields import Body, unsupported
-from handler.schemas.tgi_lmi.inputs_fields import MAX_INPUTS
+from handler.schemas.tgi_lmi.inputs_fields import MAX_TEXTS
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 from tests.handler.schemas.parsing_engine import CONTEXT, ParsingEngine
 from tests.handler.scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
@@ -106,7 +106,9 @@ def test_what_is_not_served_is_rejected_unless_its_value_has_no_effect(name: str
         ({"inputs": ["a", ""]}, "inputs[1]"),
         ({"inputs": ["a", 5]}, "inputs"),
         ({"inputs": ["a", {"role": "user", "content": "b"}]}, "inputs"),
-        ({"inputs": ["a"] * (MAX_INPUTS + 1)}, "inputs"),
+        ({"inputs": ["a"] * (MAX_TEXTS + 1)}, "inputs"),
+        ({"inputs": ["a"] * (ENGINE.max_sequences + 1)}, "inputs"),
+        ({"parameters": {"best_of": ENGINE.max_sequences + 1, "do_sample": True}}, "parameters.best_of"),
         ({"inputs": [{"role": "user"}]}, "inputs[0].content"),
         ({"inputs": ["a"], "stream": True}, "inputs"),
         ({"parameters": []}, "parameters"),
@@ -134,6 +136,7 @@ def test_a_body_that_cannot_be_used_is_blamed_on_its_field(body: dict[str, Any],
         {"best_of": 100, "do_sample": True},
         {"best_of": 2},
         {"best_of": 2, "do_sample": True, "seed": 1},
+        {"best_of": 2, "do_sample": True, "temperature": 0},
         {"truncate": 0},
         {"stop": [""]},
         {"min_tokens": 31},
@@ -202,6 +205,10 @@ def test_a_list_of_texts_is_several_generations() -> None:
     assert len({each.request_id for each in call.generations}) == 2
     assert not call.stream
     assert len(dispatch.parse({"inputs": ["ab"]}, ENGINE).generations) == 1  # type: ignore[attr-defined]
+
+
+def test_a_conversation_may_have_more_messages_than_a_list_has_texts() -> None:
+    assert dispatch.parse({"inputs": [{"role": "user", "content": "a"}] * (MAX_TEXTS + 1)}, ENGINE)
 
 
 def test_best_of_is_several_generations_of_one_prompt() -> None:
