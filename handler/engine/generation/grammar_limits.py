@@ -59,14 +59,14 @@ def check_document(document: Mapping[str, Any]) -> None:
     :raises InvalidField: as `check`. Also for a schema that only refers to itself, which vLLM 0.16 answers with an
         empty text and 0.24 with an internal error.
     """
-    for field in ("structured_outputs", "response_format", "text"):
-        value = document.get(field)
+    grammars = {field: document.get(field) for field in ("structured_outputs", "response_format", "text")}
+    if isinstance(text := grammars["text"], dict):
+        grammars["text"] = text.get("format")
+    for field, value in grammars.items():
         check(value, field)
         if _is_endless(_schema_of(value)):
             raise InvalidField(field, "its schema refers to itself and defines nothing")
-    if document.get("ignore_eos") and any(
-        map(_is_grammar, map(document.get, ("structured_outputs", "response_format")))
-    ):
+    if document.get("ignore_eos") and any(map(_is_grammar, grammars.values())):
         # vLLM 0.16 goes on without the grammar where the grammar has ended.
         raise InvalidField("ignore_eos", "a grammar decides where its text ends: leave it out")
     choice = document.get("tool_choice")
@@ -86,11 +86,11 @@ def _is_grammar(value: object) -> bool:
 
 
 def _schema_of(value: object) -> object:
-    """The JSON schema in `structured_outputs` or `response_format`, if there is one."""
+    """The JSON schema in `structured_outputs`, `response_format` or `text.format`, if there is one."""
     if not isinstance(value, dict):
         return None
-    about = value.get("json_schema")
-    return about.get("schema") if isinstance(about, dict) else value.get("json")
+    about = value.get("json_schema", value)
+    return about.get("schema", value.get("json")) if isinstance(about, dict) else value.get("json")
 
 
 def _is_endless(schema: object) -> bool:

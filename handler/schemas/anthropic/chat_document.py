@@ -32,7 +32,8 @@ def chat_document(fields: CountFields) -> Json:
         parts = system if isinstance(system, str) else [_part(at, block) for at, block in _blocks("system", system)]
         messages.append({"role": "system", "content": parts})
     for index, message in enumerate(fields.messages):
-        messages += _messages(f"messages[{index}]", message)
+        for each in _messages(f"messages[{index}]", message):
+            _add(messages, each)
     chat: Json = {"messages": messages}
     if fields.model is not None:
         chat["model"] = fields.model
@@ -40,6 +41,8 @@ def chat_document(fields: CountFields) -> Json:
         chat["tools"] = [_tool(tool) for tool in fields.tools]
         if isinstance(fields, MessageFields):
             chat |= _choice(fields.tool_choice)
+    if messages[-1].get("tool_calls"):
+        raise InvalidField(f"messages[{len(fields.messages) - 1}]", "the next message must have the tool's result")
     if messages[-1]["role"] == "assistant":  # the reply goes on with this text
         chat |= {"add_generation_prompt": False, "continue_final_message": True}
     if fields.thinking is not None and fields.thinking.type != "adaptive":
@@ -62,6 +65,24 @@ def _output(config: OutputConfig | None) -> Json:
         schema = {"name": "output", "schema": config.format.schema}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     return fields
+
+
+def _add(messages: list[Json], message: Json) -> None:
+    """Adds a message. As in the API, turns of one role in a row are one: many templates want the roles to alternate."""
+    if not messages or messages[-1]["role"] != message["role"] or message["role"] == "tool":
+        messages.append(message)
+        return
+    last = messages[-1]
+    for name in ("tool_calls", "reasoning"):
+        if name in message:
+            last[name] = last[name] + message[name] if name in last else message[name]
+    parts = _parts(last["content"])
+    parts += _parts(message["content"])
+    last["content"] = parts or (None if "tool_calls" in last else "")
+
+
+def _parts(content: str | list[Json] | None) -> list[Json]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
 
 
 def _messages(where: str, message: Mapping[str, Any]) -> list[Json]:

@@ -19,6 +19,7 @@ LONG = "x" * (MOST_COUNTED + 1)
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT = {"messages": HELLO}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
+SCHEMA_FORMAT = {"type": "json_schema", "name": "x", "schema": {"type": "object"}}
 DEVICE = SamplingLimits(on_device=True, global_topk=64, supported=SUPPORTED)
 STATIC = SamplingLimits(on_device=True, global_topk=64, supported=frozenset())
 
@@ -303,6 +304,8 @@ def test_a_route_of_one_reply_does_not_stream(route: Route, document: dict[str, 
         (Route.CHAT, {"logit_bias": {"-1": 3}}, "logit_bias"),
         (Route.CHAT, {"ignore_eos": True, "structured_outputs": {"regex": "[a-z]{3}"}}, "ignore_eos"),
         (Route.CHAT, {"ignore_eos": True, "response_format": {"type": "json_object"}}, "ignore_eos"),
+        (Route.RESPONSES, {"ignore_eos": True, "text": {"format": SCHEMA_FORMAT}}, "ignore_eos"),
+        (Route.RESPONSES, {"text": {"format": {**SCHEMA_FORMAT, "schema": {"$ref": "#"}}}}, "text"),
         (Route.RESPONSES, {"tool_choice": "required"}, "tool_choice"),
         (Route.RESPONSES, {"tool_choice": {"type": "function", "name": "f"}, "tools": []}, "tool_choice"),
     ],
@@ -312,6 +315,7 @@ def test_what_vllm_would_ignore_or_misname_is_rejected(route: Route, fields: dic
 
 
 def test_text_is_no_grammar() -> None:
+    assert parsed({"input": "a", "ignore_eos": True, "text": {"verbosity": "low"}}, Route.RESPONSES)["ignore_eos"]
     assert parsed({"messages": HELLO, "ignore_eos": True, "response_format": {"type": "text"}})["ignore_eos"]
 
 
