@@ -151,3 +151,18 @@ def test_no_call_of_a_tool_is_streamed_as_text(
         serving.request(Route.RESPONSES, body, {})
     monkeypatch.setattr(response_events, "STREAMS_CALLS", True)
     assert serving.request(Route.RESPONSES, body, {})
+
+
+def test_a_response_without_parallel_calls_has_the_first_one() -> None:
+    from openai.types.responses import ResponseFunctionToolCall
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+    from vllm.sampling_params import SamplingParams
+
+    from handler.engine.v1.serving.response_events import NamedResponse
+
+    output = [ResponseFunctionToolCall(call_id=each, type="function_call", name="f", arguments="{}") for each in "ab"]
+    for parallel, calls in ((False, "a"), (True, "ab"), (None, "ab")):
+        fields = {} if parallel is None else {"parallel_tool_calls": parallel}
+        request = ResponsesRequest(input="a", **fields)
+        response = NamedResponse.from_request(request, SamplingParams(), "m", 0, output, "completed")
+        assert [each.call_id for each in response.output] == [*calls]

@@ -35,8 +35,12 @@ OPENING = ("response.created", "response.in_progress")
 
 
 def check_tools(request: ResponsesRequest, serving: Any) -> None:
-    """:raises UnsupportedField: the stream would have the call of a tool as text, whose whole reply is an item."""
-    if STREAMS_CALLS or serving.use_harmony or not request.stream or not request.tools or serving.parser is None:
+    """:raises UnsupportedField: the stream would have the call of a tool as text, or more calls than are allowed."""
+    if serving.use_harmony or not request.stream or not request.tools or getattr(serving, "parser", None) is None:
+        return
+    if STREAMS_CALLS:
+        if request.parallel_tool_calls is False:
+            raise UnsupportedField("parallel_tool_calls", "a stream has every call: leave 'stream' out, or this")
         return
     parsed = serving.parser.tool_parser_cls is not None if request.tool_choice == "auto" else True
     if parsed and request.tool_choice != "none":
@@ -76,7 +80,17 @@ async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
 
 
 class NamedResponse(ResponsesResponse):  # type: ignore[misc]  # vLLM is not typed here
-    """A response whose dump has the names of OpenAI's API."""
+    """A response whose dump has the names of OpenAI's API, and one call if `parallel_tool_calls` is false.
+
+    vLLM keeps the first call of a chat, but all of a response (0.16.0).
+    """
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        items: list[Any] = self.output
+        calls = [item for item in items if item.type == "function_call"]
+        if not self.parallel_tool_calls:
+            items[:] = [item for item in items if item.type != "function_call" or item is calls[0]]
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         document: dict[str, Any] = super().model_dump(**{"by_alias": True, **options})
