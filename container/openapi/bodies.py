@@ -12,8 +12,8 @@ from container.routes.adapter_routes import AdapterFields
 from container.routes.model_routes import ModelFields
 from handler.batches.batches import BatchFields
 from handler.engine.api_routes import SPEECH, Route
-from handler.schemas.anthropic.message_fields import CountFields, MessageFields
-from handler.schemas.dispatch import BODIES
+from handler.schemas.anthropic.message_fields import VERSION_FIELD, CountFields, MessageFields
+from handler.schemas.dispatch import BODIES, BY_KEY, BY_SECONDARY_KEY
 from handler.schemas.openai.chat import ChatFields
 from handler.schemas.openai.completion import CompletionFields
 from handler.schemas.openai.vllm_path import PROMPTS
@@ -100,7 +100,7 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
     ]
     components["Invocation"] = {
         "description": "The custom attributes route= and schema= decide which of these it is. Without them one key "
-        "does: anthropic_version, messages, prompt, inputs, input, query, queries or tokens (docs/requests.md).",
+        f"does: {', '.join((VERSION_FIELD, *BY_KEY, *BY_SECONDARY_KEY))} (docs/requests.md).",
         "anyOf": [ref(name) for name in (*names, "MessageRequest", "InputsRequest", "SessionRequest")],
     }
     return components

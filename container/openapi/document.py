@@ -64,9 +64,9 @@ def document(
             continue
         path = ARGUMENT.sub(r"{\1}", rule.rule)
         for method in sorted((rule.methods or set()) - AUTOMATIC_METHODS):
-            operation_document = OPERATIONS[method, path].document()
+            operation_document = OPERATIONS[method, path].document(method)
             if own_code and path == "/invocations":
-                operation_document = OWN_CODE_INVOCATION.document()
+                operation_document = OWN_CODE_INVOCATION.document(method)
                 operation_document["responses"]["default"] = {"description": "The code's reply."}
             operation_document["operationId"] = rule.endpoint.replace(".", "_")
             names = ARGUMENT.findall(rule.rule)

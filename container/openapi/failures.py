@@ -27,7 +27,6 @@ READY: Final[Errors] = (errors.NotReady, errors.Draining, errors.EngineFailed)
 ENGINE: Final[Errors] = (*READY, custom.NoEngine)
 PAGED: Final[Errors] = (errors.InvalidField,)
 BODY: Final[Errors] = (
-    errors.ForeignOrigin,
     errors.BodyTooLarge,
     errors.BodiesTooLarge,
     errors.UnsupportedMediaType,
@@ -68,7 +67,7 @@ LOADED: Final[Errors] = (*NAMED, *BODY, adapters.InvalidAdapter, adapters.Adapte
 BATCHES: Final[Errors] = (*ENGINE, BatchesOff, errors.NothingStored, errors.InvalidField)
 BATCH_BODY: Final[Errors] = (*BATCHES, *BODY)
 NEW_BATCH: Final[Errors] = (*BATCH_BODY, models.ModelUnnamed)
-CANCELLED: Final[Errors] = (*BATCHES, BatchEnded, errors.ForeignOrigin)
+CANCELLED: Final[Errors] = (*BATCHES, BatchEnded)
 ONE_MODEL: Final[Errors] = (*NAMED, models.ModelNotLoaded)
 LOADED_MODEL: Final[Errors] = (
     *LOADED,

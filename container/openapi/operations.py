@@ -15,6 +15,7 @@ from container.requests.deadline import TIMEOUT_HEADER
 from container.requests.request_body import FORM
 from container.routes.adapter_routes import ALIAS_HEADER
 from handler.engine.api_routes import ALIASES, SPEECH, Route
+from handler.errors import ForeignOrigin
 from handler.schemas.anthropic.message_fields import MessagesRoute
 from handler.schemas.openai.model_names import ADAPTER_HEADER
 from handler.schemas.reply import JSON_LINES, SSE
@@ -69,14 +70,15 @@ class RouteOperation:
     errors: failures.Errors = ()
     parameters: tuple[Schema, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self, method: str) -> dict[str, Any]:
         operation: dict[str, Any] = {"summary": self.summary}
         if self.parameters:
             operation["parameters"] = list(self.parameters)
         if self.body:
             operation["requestBody"] = {"required": True, "content": _content(self.body)}
         replies = {str(status): _reply(content) for status, content in self.replies.items()}
-        operation["responses"] = {**failures.responses(self.errors), **replies}
+        origin = () if method == "GET" else (ForeignOrigin,)
+        operation["responses"] = {**failures.responses((*self.errors, *origin)), **replies}
         return operation
 
 
