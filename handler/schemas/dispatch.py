@@ -70,6 +70,13 @@ BODIES: Final[Mapping[Route, Body]] = {
     Route.RESPONSES: Body.RESPONSE,
 }
 FRAMED: Final[Mapping[Route, str]] = {route: schema for schema, route in BY_SCHEMA.items()}
+# The fields of a chat that have another name in a message. The places of messages and their parts differ, too.
+IN_MESSAGE: Final[Mapping[str, str]] = {
+    "stop": "stop_sequences",
+    "response_format": "output_config.format",
+    "reasoning_effort": "output_config.effort",
+    "chat_template_kwargs": "thinking",
+}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
@@ -116,15 +123,29 @@ def parse_path(
 def _message(path: MessagesRoute, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> AnyCall:
     fields, ignored = request_fields.resolve(Body.MESSAGE, document)
     if path is MessagesRoute.COUNT:
-        counted = parse_route(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)
+        counted = _as_chat(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)
+        ignored += tuple(name for name in fields if name not in CountFields.__struct_fields__)
         return with_ignored(WrappedCall(counted, CountReply(counted.reply)), ignored)
     document = chat_document(checked(fields, MessageFields))
     if engine.serving is None:  # plain text only: the reasoning of earlier turns is left out
         document["messages"] = [
             {name: value for name, value in message.items() if name != "reasoning"} for message in document["messages"]
         ]
-    chat = parse_route(Route.CHAT, document, engine, headers)
+    chat = _as_chat(Route.CHAT, document, engine, headers)
     return with_ignored(WrappedCall(chat, MessageReply(chat.reply)), ignored)
+
+
+def _as_chat(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> AnyCall:
+    """:raises ClientError: a field is wrong. The error has the name that it has in a message."""
+    try:
+        return parse_route(route, document, engine, headers)
+    except EndpointError as error:
+        field = error.param or ""
+        part = field.startswith("messages[")
+        error.param = "messages" if part else IN_MESSAGE.get(field, error.param)
+        error.message = error.message.replace(f"'{field}'", f"'{error.param}'" + " (a part of it)" * part)
+        error.args = (error.message,)
+        raise
 
 
 def parse_route(

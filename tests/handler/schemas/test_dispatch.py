@@ -8,10 +8,14 @@ import pytest
 
 from handler.engine.api_routes import PLAIN, Route, Traits
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField
-from handler.schemas.dispatch import by_key, path_of, plain_path
+from handler.schemas.anthropic.message_fields import MessagesRoute
+from handler.schemas.dispatch import by_key, parse_path, path_of, plain_path
+from handler.schemas.framing import ignored_fields
+from tests.handler.schemas.parsing_engine import ParsingEngine
 
 HELLO = [{"role": "user", "content": "Hello"}]
 PARTS = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]}]
+IMAGE = {"type": "image", "source": {"type": "url", "url": "x"}}
 TOOL_TURN = [*HELLO, {"role": "assistant", "tool_calls": [{"id": "1"}]}, {"role": "tool", "tool_call_id": "1"}]
 
 
@@ -109,3 +113,24 @@ def test_answers_that_are_taken_apart_take_the_full_path() -> None:
     assert not is_short({"messages": HELLO}, Traits(plain_chat=False))
     assert is_short({"prompt": "a"}, Traits(plain_chat=False))
     assert not is_short({"prompt": "a"}, Traits(plain_usage=False))
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"output_config": {"format": {"type": "json_schema", "schema": {"$ref": "#"}}}}, "output_config.format"),
+        ({"system": "a", "messages": [{"role": "user", "content": [IMAGE]}]}, "messages"),
+    ],
+)
+def test_an_error_of_a_message_has_the_names_of_a_message(fields: dict[str, Any], param: str) -> None:
+    body = {"max_tokens": 5, "messages": [{"role": "user", "content": "a"}], **fields}
+    engine: Any = ParsingEngine()
+    with pytest.raises(ClientError, match=f"'{param}'") as caught:
+        parse_path(MessagesRoute.MESSAGES, body, engine)
+    assert caught.value.param == param
+
+
+def test_the_count_of_a_message_says_what_it_does_not_use() -> None:
+    body = {"max_tokens": 5, "temperature": 1, "messages": [{"role": "user", "content": "a"}]}
+    engine: Any = ParsingEngine()
+    assert ignored_fields(parse_path(MessagesRoute.COUNT, body, engine)) == ("max_tokens", "temperature")
