@@ -11,8 +11,8 @@ from container.requests.request_body import FORM
 from container.routes.json_views import body_fields, number, reply
 from container.service import Service
 from handler.batches.batch_objects import BatchesOff, RecordDamaged
-from handler.batches.batches import Batches, BatchFields
-from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedMediaType
+from handler.batches.batches import KEPT, Batches, BatchFields
+from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedField, UnsupportedMediaType
 
 # The page lengths of OpenAI's lists.
 FILES_LIMIT, BATCHES_LIMIT = 10_000, 20
@@ -37,6 +37,8 @@ def blueprint(service: Service) -> Blueprint:
             raise MissingField("file", "send a form with 'file' and 'purpose'")
         if not purpose:
             raise MissingField("purpose", "send 'batch'")
+        if any(name.startswith("expires_after") for name in request.form):
+            raise UnsupportedField("expires_after", KEPT)
         return reply(served.add_file(file.filename or "file", purpose, file.read()))
 
     @routes.get("/v1/files")

@@ -23,7 +23,7 @@ from handler.batches.batch_runner import BatchRunner
 from handler.batches.batch_store import BatchStore
 from handler.config.start_rules import store_uri
 from handler.engine.api_routes import Route
-from handler.errors import InvalidField
+from handler.errors import InvalidField, UnsupportedField
 from handler.startup.serving_state import ServingState
 from handler.storage.open_store import open_objects
 
@@ -32,6 +32,7 @@ WINDOW: Final = "24h"
 WINDOW_SECONDS: Final = 24 * 3600
 PURPOSE: Final = "batch"
 MAX_METADATA: Final = 16
+KEPT: Final = "files are kept until somebody deletes them: leave it out"
 
 
 class BatchFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,7 @@ class BatchFields(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None = None
     completion_window: str | None = None
     metadata: dict[str, str] | None = None
+    output_expires_after: dict[str, Any] | None = None
 
 
 class Batches:
@@ -76,6 +78,8 @@ class Batches:
             raise InvalidField("completion_window", f"it must be '{WINDOW}'")
         if not fields.input_file_id:
             raise InvalidField(INPUT, "send the id of an uploaded file")
+        if fields.output_expires_after:
+            raise UnsupportedField("output_expires_after", KEPT)
         _check_metadata(fields.metadata)
         endpoint = Route(fields.endpoint)
         lines = read_lines(b"".join(self.store.content(fields.input_file_id, INPUT)), endpoint)
