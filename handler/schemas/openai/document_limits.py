@@ -10,7 +10,7 @@ import msgspec
 from handler.errors import InvalidField
 
 MAX_REQUEST_ID: Final = 128
-# The most messages, parts of a message, or tools.
+# The most messages, parts of a message, or texts.
 MAX_ITEMS: Final = 4096
 
 
@@ -22,20 +22,18 @@ def check_items(document: Mapping[str, Any], conversation: str) -> None:
     """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s.
 
     :param conversation: the field with the conversation.
-    :raises InvalidField: there are more than `MAX_ITEMS` messages, parts of a message, or tools.
+    :raises InvalidField: there are more than `MAX_ITEMS` messages, or parts of a message.
     """
     messages = document.get(conversation)
-    lists = [(conversation, messages), ("tools", document.get("tools"))]
-    for index, item in enumerate(messages[:MAX_ITEMS] if isinstance(messages, list) else ()):
+    check_count(conversation, messages)
+    for index, item in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(item, dict):
-            lists.append((f"{conversation}[{index}].content", item.get("content")))
-    for field, items in lists:
-        check_count(field, items)
+            check_count(f"{conversation}[{index}].content", item.get("content"))
 
 
 def check_count(field: str, items: object) -> None:
-    """:raises InvalidField: it is a list of more than `MAX_ITEMS` items."""
-    if isinstance(items, list) and len(items) > MAX_ITEMS:
+    """:raises InvalidField: it is a list of more than `MAX_ITEMS` items, which are not the tokens of one text."""
+    if isinstance(items, list) and len(items) > MAX_ITEMS and type(items[0]) is not int:
         raise InvalidField(field, f"it has {len(items):,} items; at most {MAX_ITEMS:,} are allowed")
 
 

@@ -265,10 +265,9 @@ TOO_MANY = 4097
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * TOO_MANY}]},
             "messages[0]",
         ),
-        (Route.CHAT, {**CHAT, "tools": TOOLS * TOO_MANY}, "tools"),
         (Route.RESPONSES, {"input": HELLO * TOO_MANY}, "input"),
         (Route.RESPONSES, {"input": [*HELLO, {"role": "user", "content": [{}] * TOO_MANY}]}, "input[1].content"),
-        (Route.RESPONSES, {"input": "a", "tools": TOOLS * TOO_MANY}, "tools"),
+        (Route.EMBEDDINGS, {"input": ["a"] * TOO_MANY}, "input"),
         (Route.TOKENIZE, {"messages": HELLO * TOO_MANY}, "messages"),
     ],
 )
@@ -277,6 +276,7 @@ def test_more_items_than_can_be_looked_at_while_others_wait(route: Route, docume
     assert isinstance(error, InvalidField)
     assert (error.param or "").startswith(field)
     assert "4,097" in error.message
+    assert parsed({"input": [1] * TOO_MANY}, Route.EMBEDDINGS)  # the tokens of one text
 
 
 def test_a_completion_of_null_tokens_is_one_that_does_not_say() -> None:
