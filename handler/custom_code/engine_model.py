@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -13,8 +13,7 @@ import msgspec
 
 from handler.custom_code.code_contract import CodeReply
 from handler.engine.engine import Engine
-from handler.engine.engine_request import EngineRequest
-from handler.engine.generation.generation import Generation
+from handler.engine.generation.generation import StopReason
 from handler.errors import EndpointError, InvalidField, UnsupportedField
 from handler.schemas import dispatch, request_fields
 from handler.schemas.openai import chat, completion
@@ -36,7 +35,7 @@ def deadline_arguments(*, stream: bool) -> tuple[float, EndpointError] | tuple[(
 
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
-CompletionStep = tuple[str, Sequence[int], str | None, int | str | None]
+CompletionStep = tuple[str, Sequence[int], str | None, StopReason]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,8 @@ class EngineModel:
 
     def generate(self, prompt: Prompt, **fields: Any) -> Completion:
         """The whole answer. Blocks until it is complete."""
-        generation = self._generation(prompt, fields, stream=False)
-        text, token_ids, finish_reason, stop_reason = next(self._steps(generation))
-        return Completion(text, token_ids, finish_reason, stop_reason, len(generation.prompt))
+        call = self._call(prompt, fields, stream=False)
+        return Completion(*next(self._steps(call)), len(call.generation.prompt))
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **fields: Any) -> Completion:
         """`generate`, for messages."""
@@ -90,20 +88,18 @@ class EngineModel:
 
     def stream(self, prompt: Prompt, **fields: Any) -> Iterator[str]:
         """The text of the answer, piece by piece."""
-        for text, *_ in self._steps(self._generation(prompt, fields, stream=True)):
+        for text, *_ in self._steps(self._call(prompt, fields, stream=True)):
             if text:
                 yield text
 
     async def agenerate(self, prompt: Prompt, **fields: Any) -> Completion:
         """`generate`, for async hooks."""
-        generation = self._generation(prompt, fields, stream=False)
-        async for text, token_ids, finish_reason, stop_reason in self._asteps(generation):
-            return Completion(text, token_ids, finish_reason, stop_reason, len(generation.prompt))
-        raise AssertionError("an answer ends with output or with an error")
+        call = self._call(prompt, fields, stream=False)
+        return Completion(*await anext(self._asteps(call)), len(call.generation.prompt))
 
     async def astream(self, prompt: Prompt, **fields: Any) -> AsyncIterator[str]:
         """`stream`, for async hooks."""
-        async for text, *_ in self._asteps(self._generation(prompt, fields, stream=True)):
+        async for text, *_ in self._asteps(self._call(prompt, fields, stream=True)):
             if text:
                 yield text
 
@@ -123,36 +119,13 @@ class EngineModel:
         engine = self._engine
         document = {**document, "model": adapter} if adapter else without_unknown_model(document, engine)
         call: AnyCall = dispatch.parse(document, engine, self._options)
-        queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
-        request = call.request(self._engine, _ForwardingSink(queue.put))
-        self._engine.loop.call(request.begin, *deadline_arguments(stream=call.stream))
-        first = _checked(queue.get())
+        steps = self._steps(call)
+        first = next(steps)
         if not call.stream:
             return CodeReply(call.reply.whole(*first), call.reply.content_type)
-        return CodeReply(self._events(call.reply, first, queue, request), call.reply.stream_content_type)
+        return CodeReply(_events(call.reply, first, steps), call.reply.stream_content_type)
 
-    def _events(
-        self,
-        reply: Reply,
-        step: CompletionStep,
-        queue: SimpleQueue[CompletionStep | EndpointError],
-        request: RunningCall,
-    ) -> Iterator[bytes]:
-        try:
-            yield reply.opening() + reply.event(*step)
-            while step[2] is None:
-                item = queue.get()
-                if isinstance(item, EndpointError):
-                    yield reply.broken(item)
-                    raise item
-                step = item
-                if event := reply.event(*step):
-                    yield event
-            yield reply.closing()
-        finally:
-            self._engine.loop.call(request.cancel)
-
-    def _generation(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Generation:
+    def _call(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Call:
         is_chat = not isinstance(prompt, str) and all(isinstance(item, Mapping) for item in prompt)
         value = prompt if isinstance(prompt, str) else list(prompt)
         body = {**fields, "messages" if is_chat else "prompt": value, "stream": stream}
@@ -161,12 +134,12 @@ class EngineModel:
         for name, meaning in request_fields.meanings(kind).items():
             if not meaning.plain and meaning.fix and meaning.has_effect(fields.get(name)):
                 raise UnsupportedField(name, "this method returns plain text only: send it to respond()")
-        call: Call = (chat if is_chat else completion).parse(fields, self._engine)
-        return call.generation
+        parse = chat.parse if is_chat else completion.parse
+        return parse(fields, self._engine)
 
-    def _steps(self, generation: Generation) -> Iterator[CompletionStep]:
+    def _steps(self, call: AnyCall) -> Generator[CompletionStep]:
         queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
-        request = self._begin(generation, queue.put)
+        request = self._begin(call, queue.put)
         try:
             while True:
                 step = _checked(queue.get())
@@ -176,10 +149,10 @@ class EngineModel:
         finally:
             self._engine.loop.call(request.cancel)
 
-    async def _asteps(self, generation: Generation) -> AsyncIterator[CompletionStep]:
+    async def _asteps(self, call: AnyCall) -> AsyncIterator[CompletionStep]:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[CompletionStep | EndpointError] = asyncio.Queue()
-        request = self._begin(generation, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
+        request = self._begin(call, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
         try:
             while True:
                 step = _checked(await queue.get())
@@ -189,10 +162,25 @@ class EngineModel:
         finally:
             self._engine.loop.call(request.cancel)
 
-    def _begin(self, generation: Generation, put: Callable[[CompletionStep | EndpointError], object]) -> EngineRequest:
-        request = self._engine.request(generation, _ForwardingSink(put))
-        self._engine.loop.call(request.begin, *deadline_arguments(stream=generation.stream))
+    def _begin(self, call: AnyCall, put: Callable[[CompletionStep | EndpointError], object]) -> RunningCall:
+        request = call.request(self._engine, _ForwardingSink(put))
+        self._engine.loop.call(request.begin, *deadline_arguments(stream=call.stream))
         return request
+
+
+def _events(reply: Reply, first: CompletionStep, steps: Generator[CompletionStep]) -> Iterator[bytes]:
+    """The bytes of a stream. Closing the iterator ends the request."""
+    try:
+        yield reply.opening() + reply.event(*first)
+        for step in steps:
+            if event := reply.event(*step):
+                yield event
+        yield reply.closing()
+    except EndpointError as error:
+        yield reply.broken(error)
+        raise
+    finally:
+        steps.close()
 
 
 def _checked(item: CompletionStep | EndpointError) -> CompletionStep:
@@ -201,18 +189,14 @@ def _checked(item: CompletionStep | EndpointError) -> CompletionStep:
     return item
 
 
+@dataclass(frozen=True, slots=True)
 class _ForwardingSink:
     """A sink that forwards every step, and the error."""
 
-    __slots__ = ("_put",)
+    put: Callable[[CompletionStep | EndpointError], object]
 
-    def __init__(self, put: Callable[[CompletionStep | EndpointError], object]) -> None:
-        self._put = put
-
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
-        self._put((text, token_ids, finish_reason, stop_reason))
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
+        self.put((text, token_ids, finish_reason, stop_reason))
 
     def fail(self, error: EndpointError) -> None:
-        self._put(error)
+        self.put(error)

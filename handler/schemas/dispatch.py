@@ -71,12 +71,7 @@ BODIES: Final[Mapping[Route, Body]] = {
 }
 FRAMED: Final[Mapping[Route, str]] = {route: schema for schema, route in BY_SCHEMA.items()}
 # The fields of a chat that have another name in a message. The places of messages and their parts differ, too.
-IN_MESSAGE: Final[Mapping[str, str]] = {
-    "stop": "stop_sequences",
-    "response_format": "output_config.format",
-    "reasoning_effort": "output_config.effort",
-    "chat_template_kwargs": "thinking",
-}
+IN_MESSAGE: Final = {"response_format": "output_config.format", "reasoning_effort": "output_config.effort"}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
 

@@ -73,12 +73,11 @@ def _add(messages: list[Json], message: Json) -> None:
         messages.append(message)
         return
     last = messages[-1]
+    last["content"] = _parts(last["content"])
+    last["content"] += _parts(message["content"])
     for name in ("tool_calls", "reasoning"):
         if name in message:
-            last[name] = last[name] + message[name] if name in last else message[name]
-    parts = _parts(last["content"])
-    parts += _parts(message["content"])
-    last["content"] = parts or (None if "tool_calls" in last else "")
+            last[name] = last.get(name, message[name][:0]) + message[name]
 
 
 def _parts(content: str | list[Json] | None) -> list[Json]:

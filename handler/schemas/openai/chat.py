@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Generation, StopReason
 from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai.model_names import check_model
-from handler.schemas.openai.plain_reply import PlainReply
+from handler.schemas.openai.plain_reply import OF_PROMPT, PlainReply
 from handler.schemas.openai.sampling_fields import Count, SamplingFields, convert, sampling
 from handler.schemas.reply import Call, encode, stream_usage
 
@@ -25,6 +25,9 @@ RESERVED_TEMPLATE_ARGUMENTS = frozenset(
         "tokenizer_kwargs",
     )
 )
+
+# The fields of a message that this path never sets.
+UNSET: Final[Mapping[str, None]] = dict.fromkeys(("refusal", "annotations", "audio", "function_call"))
 
 
 class ChatFields(SamplingFields, frozen=True, kw_only=True):
@@ -130,43 +133,21 @@ class ChatReply(PlainReply):
 
     def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         self._completion_tokens += len(token_ids)
-        if finish_reason is None:
-            if not text:
-                return b""
-            return (
-                self._head
-                + b'{"index":0,"delta":{"content":'
-                + encode(text)
-                + b'},"logprobs":null,"finish_reason":null,"token_ids":null}'
-                + self._tail(self._completion_tokens)
-            )
-        choice = {
-            "index": 0,
-            "delta": {"content": text},
-            "logprobs": None,
-            "finish_reason": finish_reason,
-            "stop_reason": stop_reason,
-            "token_ids": None,
-        }
-        return self._head + encode(choice) + self._tail(self._completion_tokens)
+        if finish_reason is None and not text:
+            return b""
+        stop = b"" if finish_reason is None else b',"stop_reason":' + encode(stop_reason)
+        return (
+            self._head
+            + b'{"index":0,"delta":{"content":'
+            + encode(text)
+            + b'},"logprobs":null,"finish_reason":'
+            + encode(finish_reason)
+            + stop
+            + b',"token_ids":null}'
+            + self._tail(self._completion_tokens)
+        )
 
     def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
-        message: dict[str, object] = {
-            "role": self._role,
-            "content": text,
-            "refusal": None,
-            "annotations": None,
-            "audio": None,
-            "function_call": None,
-            "tool_calls": [],
-            "reasoning": None,
-        }
-        choice: dict[str, object] = {
-            "index": 0,
-            "message": message,
-            "logprobs": None,
-            "finish_reason": finish_reason,
-            "stop_reason": stop_reason,
-            "token_ids": None,
-        }
-        return self._document("chat.completion", choice, len(token_ids), prompt_logprobs=None, prompt_token_ids=None)
+        message = {"role": self._role, "content": text, **UNSET, "tool_calls": [], "reasoning": None}
+        end = finish_reason, stop_reason
+        return self._document("chat.completion", {"message": message}, len(token_ids), end, of_reply=OF_PROMPT)

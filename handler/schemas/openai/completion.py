@@ -14,7 +14,7 @@ from handler.engine.generation.generation import Generation, StopReason
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai.model_names import check_model
-from handler.schemas.openai.plain_reply import PlainReply
+from handler.schemas.openai.plain_reply import OF_PROMPT, PlainReply
 from handler.schemas.openai.sampling_fields import SamplingFields, convert, sampling, whole_numbers
 from handler.schemas.reply import Call, encode, usage
 
@@ -91,14 +91,5 @@ class CompletionReply(PlainReply):
         )
 
     def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
-        choice: dict[str, object] = {
-            "index": 0,
-            "text": text,
-            "logprobs": None,
-            "finish_reason": finish_reason,
-            "stop_reason": stop_reason,
-            "token_ids": None,
-            "prompt_logprobs": None,
-            "prompt_token_ids": None,
-        }
-        return self._document("text_completion", choice, len(token_ids))
+        end = finish_reason, stop_reason
+        return self._document("text_completion", {"text": text}, len(token_ids), end, of_choice=OF_PROMPT)

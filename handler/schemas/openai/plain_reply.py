@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from handler.engine.engine import Engine
+from handler.engine.generation.generation import StopReason
 from handler.schemas.openai.sampling_fields import SamplingFields
 from handler.schemas.reply import DONE, Reply, encode, event_of, stream_usage, usage
+
+# Fields of a whole reply about its prompt: in a chat of the reply, in a completion of the choice.
+OF_PROMPT: Final = ("prompt_logprobs", "prompt_token_ids")
 
 
 class PlainReply(Reply):
@@ -33,21 +39,32 @@ class PlainReply(Reply):
         total = stream_usage(self._prompt_tokens, self._completion_tokens)
         return event_of({**self._base, "choices": [], "usage": total}) + DONE
 
-    def _document(self, kind: str, choice: dict[str, object], completion_tokens: int, **more: None) -> bytes:
+    def _document(
+        self,
+        kind: str,
+        content: Mapping[str, object],
+        completion_tokens: int,
+        end: tuple[str | None, StopReason],
+        *,
+        of_choice: Iterable[str] = (),
+        of_reply: Iterable[str] = (),
+    ) -> bytes:
         """The whole reply.
 
         :param kind: its `object`.
-        :param more: further fields, without a value on this path.
+        :param end: the finish reason and the stop reason.
+        :param of_choice, of_reply: further fields, without a value on this path.
         """
+        ending = {"logprobs": None, "finish_reason": end[0], "stop_reason": end[1], "token_ids": None}
         return encode(
             {
                 **self._base,
                 "object": kind,
-                "choices": [choice],
+                "choices": [{"index": 0, **content, **ending, **dict.fromkeys(of_choice)}],
                 "service_tier": None,
                 "system_fingerprint": None,
                 "usage": usage(self._prompt_tokens, completion_tokens),
-                **more,
+                **dict.fromkeys(of_reply),
                 "kv_transfer_params": None,
             }
         )

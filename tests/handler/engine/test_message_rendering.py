@@ -36,12 +36,8 @@ def test_where_a_conversation_is_rendered(messages: int, tools: list[Any] | None
 
 def test_every_api_has_the_default_arguments_of_the_template() -> None:
     """vLLM 0.16 passes None for responses and for the count of tokens."""
-
-    class ScriptedServing:
-        def _preprocess_chat(self, request: str, *, default_template_kwargs: Any = None) -> tuple[str, Any]:
-            return request, default_template_kwargs
-
-    responses: Any = ScriptedServing()
-    fill_template_defaults(SimpleNamespace(responses=responses, log_stats=True), {"enable_thinking": False})
-    assert responses._preprocess_chat("hello", default_template_kwargs=None) == ("hello", {"enable_thinking": False})
-    assert responses._preprocess_chat("hello") == ("hello", None)
+    responses = SimpleNamespace(_preprocess_chat=lambda request, **named: (request, named))
+    fill_template_defaults(SimpleNamespace(responses=responses, log_stats=True), {"think": False})
+    given = {"default_template_kwargs": {"think": False}}
+    assert responses._preprocess_chat("hello", default_template_kwargs=None) == ("hello", given)
+    assert responses._preprocess_chat("hello") == ("hello", {})

@@ -161,8 +161,7 @@ def test_a_response_without_parallel_calls_has_the_first_one() -> None:
     from handler.engine.v1.serving.response_events import NamedResponse
 
     output = [ResponseFunctionToolCall(call_id=each, type="function_call", name="f", arguments="{}") for each in "ab"]
-    for parallel, calls in ((False, "a"), (True, "ab"), (None, "ab")):
-        fields = {} if parallel is None else {"parallel_tool_calls": parallel}
+    for fields, calls in (({"parallel_tool_calls": False}, "a"), ({}, "ab")):
         request = ResponsesRequest(input="a", **fields)
         response = NamedResponse.from_request(request, SamplingParams(), "m", 0, output, "completed")
         assert [each.call_id for each in response.output] == [*calls]

@@ -112,20 +112,11 @@ def test_a_block_that_cannot_be_used_is_named(block: dict[str, Any], error: type
 def test_turns_of_one_role_in_a_row_are_one() -> None:
     call = {"type": "tool_use", "id": "t", "name": "ask", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": "rain"}
-    blocks = ["a", [{"type": "text", "text": "b"}]], ["c", [call]], [[result], "d"]
-    messages = [
-        {"role": role, "content": content}
-        for role, turn in zip(("user", "assistant", "user"), blocks, strict=True)
-        for content in turn
-    ]
-    texts = [[{"type": "text", "text": each} for each in turn] for turn in ("ab", "c")]
+    turns = [("user", "a"), ("user", "b"), ("assistant", "c"), ("assistant", [call]), ("user", [result]), ("user", "d")]
+    messages = [{"role": role, "content": content} for role, content in turns]
     found = chat(messages=messages, tools=[TOOL])["messages"]
-    assert [(each["role"], each["content"]) for each in found] == [
-        ("user", texts[0]),
-        ("assistant", texts[1]),
-        ("tool", "rain"),
-        ("user", "d"),
-    ]
-    assert found[1]["tool_calls"][0]["id"] == "t"
+    assert [each["role"] for each in found] == ["user", "assistant", "tool", "user"]
+    assert found[0]["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert (found[1]["content"], found[1]["tool_calls"][0]["id"]) == ([{"type": "text", "text": "c"}], "t")
     with pytest.raises(InvalidField, match=r"messages\[3\]"):
         chat(messages=messages[:4], tools=[TOOL])

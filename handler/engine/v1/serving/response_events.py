@@ -35,12 +35,8 @@ OPENING = ("response.created", "response.in_progress")
 
 
 def check_tools(request: ResponsesRequest, serving: Any) -> None:
-    """:raises UnsupportedField: the stream would have the call of a tool as text, or more calls than are allowed."""
-    if serving.use_harmony or not request.stream or not request.tools or getattr(serving, "parser", None) is None:
-        return
-    if STREAMS_CALLS:
-        if request.parallel_tool_calls is False:
-            raise UnsupportedField("parallel_tool_calls", "a stream has every call: leave 'stream' out, or this")
+    """:raises UnsupportedField: the stream would have the call of a tool as text, whose whole reply is an item."""
+    if STREAMS_CALLS or serving.use_harmony or not request.stream or not request.tools or serving.parser is None:
         return
     parsed = serving.parser.tool_parser_cls is not None if request.tool_choice == "auto" else True
     if parsed and request.tool_choice != "none":

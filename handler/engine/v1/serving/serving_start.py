@@ -8,6 +8,7 @@ import dataclasses
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ try:
 except ImportError:
     get_max_tokens = None
 
-TEMPLATE_DEFAULTS: Final = "default_template_kwargs"
+TEMPLATE: Final = "default_template_kwargs"
 ENCODE_KWARGS: Final = TokenizeParams.get_encode_kwargs
 # No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
 NO_DOMAIN: Final = "none.invalid"
@@ -117,14 +118,12 @@ async def start(
 def fill_template_defaults(state: SimpleNamespace, defaults: Mapping[str, Any]) -> None:
     """Gives every API the default arguments of the chat template. vLLM's give them to chats only (0.16.0)."""
 
-    def filled(preprocess: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *arguments, **named: preprocess(
-            *arguments, **{name: defaults if name == TEMPLATE_DEFAULTS else value for name, value in named.items()}
-        )
+    def filled(own: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        return own(*arguments, **{name: defaults if name == TEMPLATE else value for name, value in named.items()})
 
     for serving in vars(state).values():
         if hasattr(serving, "_preprocess_chat"):
-            serving._preprocess_chat = filled(serving._preprocess_chat)
+            serving._preprocess_chat = partial(filled, serving._preprocess_chat)
 
 
 def _omit_token_types(llm: AsyncLLM) -> None:
