@@ -139,7 +139,6 @@ def _as_chat(route: Route, document: Mapping[str, Any], engine: Engine, headers:
         part = field.startswith("messages[")
         error.param = "messages" if part else IN_MESSAGE.get(field, error.param)
         error.message = error.message.replace(f"'{field}'", f"'{error.param}'" + " (a part of it)" * part)
-        error.args = (error.message,)
         raise
 
 

@@ -148,6 +148,6 @@ class ChatReply(PlainReply):
         )
 
     def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
-        message = {"role": self._role, "content": text, **UNSET, "tool_calls": [], "reasoning": None}
+        message: dict[str, object] = {"role": self._role, "content": text, **UNSET, "tool_calls": [], "reasoning": None}
         end = finish_reason, stop_reason
         return self._document("chat.completion", {"message": message}, len(token_ids), end, of_reply=OF_PROMPT)

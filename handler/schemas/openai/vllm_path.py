@@ -70,8 +70,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     document_limits.fill_arguments(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)
-    if engine.serving is None:  # the error of plain text names no field
-        sampling_check.check_document(document, engine.limits.sampling)
+    sampling_check.check_document(document, engine.limits.sampling)
     serving = engine.require_serving()
     document_limits.check_request_id(document.get("request_id"))
     media.check(document, engine.allowed_media_domains, multimodal=engine.traits.multimodal)
@@ -95,7 +94,6 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         _check_sampling(route, document, engine)
     if route is Route.RESPONSES:
         _check_response(document)
-    sampling_check.check_document(document, engine.limits.sampling)
     if document.get("use_beam_search"):
         _check_beams(route, document, engine.limits)
     elif document.get("length_penalty") not in (None, 1):

@@ -66,14 +66,12 @@ LMI_MAX_NEW_TOKENS = 30
 def greedy(parameters: Parameters, *, tgi: bool) -> bool:
     """Whether decoding is greedy: neither `do_sample` nor a parameter that changes the distribution requests sampling.
 
-    A temperature of 0 is greedy whatever else there is.
-
     For LMI an explicit `do_sample: false` decides. For TGI such a parameter decides, because its Python client sends
     `false` with every request (text-generation-inference, router/src/validation.rs and
     server/text_generation_server/utils/tokens.py; djl-serving, djl_python/lmi_vllm/request_response_utils.py).
     """
-    if parameters.do_sample or parameters.temperature == 0:
-        return parameters.temperature == 0
+    if parameters.do_sample:
+        return False
     if parameters.do_sample is False and not tgi:
         return True
     return (

@@ -48,6 +48,7 @@ def test_a_session_is_begun_used_and_closed(client: Client) -> None:
     assert ask(client, identity) == 200
     reply = client.post("/invocations", json={"requestType": "CLOSE"}, headers={SESSION: identity})
     assert (reply.status_code, reply.headers[CLOSED]) == (200, identity)
+    assert client.post("/invocations", json={"requestType": "CLOSE"}, headers={SESSION: identity}).status_code == 400
     assert ask(client, identity) == 400
 
 

@@ -154,14 +154,8 @@ def test_no_call_of_a_tool_is_streamed_as_text(
 
 
 def test_a_response_without_parallel_calls_has_the_first_one() -> None:
-    from openai.types.responses import ResponseFunctionToolCall
-    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
-    from vllm.sampling_params import SamplingParams
-
     from handler.engine.v1.serving.response_events import NamedResponse
 
-    output = [ResponseFunctionToolCall(call_id=each, type="function_call", name="f", arguments="{}") for each in "ab"]
-    for fields, calls in (({"parallel_tool_calls": False}, "a"), ({}, "ab")):
-        request = ResponsesRequest(input="a", **fields)
-        response = NamedResponse.from_request(request, SamplingParams(), "m", 0, output, "completed")
-        assert [each.call_id for each in response.output] == [*calls]
+    calls = [SimpleNamespace(type="function_call", call_id=each) for each in "ab"]
+    for parallel, kept in ((False, calls[:1]), (True, calls)):
+        assert NamedResponse.model_construct(output=[*calls], parallel_tool_calls=parallel).output == kept

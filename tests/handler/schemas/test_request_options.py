@@ -75,9 +75,6 @@ def test_a_schema_attribute_decides_between_two_prompts_and_a_missing_one_is_nam
     with pytest.raises(MissingField) as caught:
         dispatch.parse(CHAT, ENGINE, asked(schema="tgi"))
     assert caught.value.param == "inputs"
-
-
-def test_a_schema_that_is_none_is_refused_with_the_ones_there_are() -> None:
     with pytest.raises(InvalidField, match="chat, completion, tgi, lmi"):
         dispatch.parse(CHAT, ENGINE, asked(schema="bedrock"))
 

@@ -36,15 +36,6 @@ def test_a_session_is_good_until_the_time_it_said(clock: Clock) -> None:
         sessions.check(session.identity)
 
 
-def test_a_closed_session_is_gone(clock: Clock) -> None:
-    sessions = Sessions(10, 60, clock)
-    session = sessions.begin()
-    sessions.close(session.identity)
-    for act in (sessions.check, sessions.close):
-        with pytest.raises(SessionNotFound):
-            act(session.identity)
-
-
 def test_no_more_are_open_than_may_be_and_the_refused_are_told_when_one_expires(clock: Clock) -> None:
     sessions = Sessions(2, 60, clock)
     sessions.begin()
