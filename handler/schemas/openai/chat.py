@@ -135,14 +135,13 @@ class ChatReply(PlainReply):
         self._completion_tokens += len(token_ids)
         if finish_reason is None and not text:
             return b""
-        stop = b"" if finish_reason is None else b',"stop_reason":' + encode(stop_reason)
+        end = b"null" if finish_reason is None else encode(finish_reason) + b',"stop_reason":' + encode(stop_reason)
         return (
             self._head
             + b'{"index":0,"delta":{"content":'
             + encode(text)
             + b'},"logprobs":null,"finish_reason":'
-            + encode(finish_reason)
-            + stop
+            + end
             + b',"token_ids":null}'
             + self._tail(self._completion_tokens)
         )
