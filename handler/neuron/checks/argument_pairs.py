@@ -19,6 +19,8 @@ SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefi
 SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.32.0": SIZES}
 
 LATER: Final = ("0.29.0", "0.32.0")
+# Versions with one attention for a CPU (v1/attention/backends/cpu_attn.py).
+ATTENTION: Final = ("0.16.0", "0.24.0", *LATER)
 # Of what no configuration rejects.
 WHEN_LOADED: Final = "when the model is loaded"
 EXECUTOR: Final = "distributed_executor_backend"
@@ -134,11 +136,26 @@ def _cpu_speculation(context: CheckContext) -> str | None:
     return f"{WHEN_LOADED}, vLLM {context.vllm} has no speculation on a CPU" if asked else None
 
 
-def _seed(context: CheckContext) -> str | None:
-    seed, uses = context.draft.number("seed"), context.plugin or context.line.name == CPU.name
-    if seed is None or 0 <= seed < 2**32 or not uses:
+def _block(context: CheckContext) -> str | None:
+    block, known = context.draft.number("block_size"), context.line.name == CPU.name and context.vllm in ATTENTION
+    if not known or block is None or block % 16 == 0:
         return None
-    return f"{WHEN_LOADED}, its worker wants a seed from 0 to {2**32 - 1} (vllm/utils/torch_utils.py, set_random_seed)"
+    return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of 16, not {block}"
+
+
+def _fp8_cache(context: CheckContext) -> str | None:
+    asked, cpu = str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"), context.draft.cpu
+    if not asked or context.line.name != CPU.name or context.vllm not in ATTENTION[1:] or cpu is None:
+        return None  # 0.16.0 keeps the model's own type
+    return f"{WHEN_LOADED}, vLLM wants AVX-512 or AMX for it, which this CPU has not" if cpu.lacks("fp8") else None
+
+
+def _event_address(context: CheckContext) -> str | None:
+    events = context.draft.nested("kv_events_config")
+    address = events.get("endpoint")
+    if events.get("enable_kv_cache_events") is not True or not isinstance(address, str) or "://" in address:
+        return None
+    return f"{WHEN_LOADED}, {shown(address)} is no address of ZeroMQ"
 
 
 def _speculation_length(context: CheckContext) -> str | None:
@@ -171,10 +188,12 @@ def _speculation_method(context: CheckContext) -> str | None:
 
 def _prompt_lookup(context: CheckContext) -> str | None:
     speculation = context.draft.nested("speculative_config")
-    least, most = (whole_number(speculation.get(f"prompt_lookup_{end}")) for end in ("min", "max"))
-    if speculation.get("method") not in ("ngram", "ngram_gpu") or least is None or most is None or least <= most:
+    if speculation.get("method") not in ("ngram", "ngram_gpu"):
         return None
-    return f"{least} is above prompt_lookup_max ({most})"
+    least, most = (whole_number(speculation.get(f"prompt_lookup_{end}")) for end in ("min", "max"))
+    if least is not None and most is not None and least > most:
+        return f"{least} is above prompt_lookup_max ({most})"
+    return "it is 1 or more, and so is prompt_lookup_max" if 0 in (least, most) else None
 
 
 def _adapters_in_memory(context: CheckContext) -> str | None:
@@ -347,7 +366,9 @@ def _skipped_layers(context: CheckContext) -> str | None:
 
 PAIRS: Final = (
     Pair("cpu-speculation", "speculative_config", _cpu_speculation, "Remove it, or use a later vLLM."),
-    Pair("seed", "seed", _seed, "Give such a number, or remove it."),
+    Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
+    Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),
+    Pair("kv-events-address", "kv_events_config.endpoint", _event_address, "Give one such as tcp://*:5557."),
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),

@@ -16,10 +16,12 @@ PRODUCT_NAMES = ("/sys/devices/virtual/dmi/id/product_name", "/sys/class/dmi/id/
 
 CPUINFO: Final = Path("/proc/cpuinfo")
 SPACE: Final = "VLLM_CPU_KVCACHE_SPACE"
-# Data type -> instruction sets that compute with it, by Linux's names for x86 and Arm. One of them is enough.
+# Data type -> instruction sets that compute with it, by Linux's names for x86 and Arm. One of them is enough. Those of
+# fp8 are vLLM's own condition for such a cache (v1/attention/backends/cpu_attn.py, 0.24 to 0.32).
 ARITHMETIC: Final[Mapping[str, frozenset[str]]] = {
     "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "bf16"}),
     "float16": frozenset({"avx512_fp16", "amx_fp16", "asimdhp"}),
+    "fp8": frozenset({"avx512f", "amx_tile"}),
 }
 
 

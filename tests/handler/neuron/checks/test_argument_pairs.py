@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from handler.config.endpoint_config import EndpointConfig
+from handler.json_value import Json
+from handler.neuron.hardware.current_machine import HostCpu
+from handler.neuron.planning.planner import make_plan
 from tests.handler.neuron.neuron_plans import llama, outcome
 
 CPU, LATER = "0.16.0", "0.29.0"
@@ -34,6 +38,10 @@ def skipping(*layers: str) -> dict[str, Any]:
     return {"kv_cache_dtype_skip_layers": list(layers)}
 
 
+def publishing(address: str) -> dict[str, Any]:
+    return {"kv_events_config": {"enable_kv_cache_events": True, "endpoint": address}}
+
+
 TURBO_QUANT: dict[str, Any] = {"kv_cache_dtype": "turboquant_4bit_nc"}
 # Degrees and ranks for 8 KV heads with 4 heads each.
 SPREAD = ((2, 8), (8, 8))
@@ -45,7 +53,9 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("speculation-method", version, speculating("deepseek_mtp")) for version in SPECULATIVE],
     *[("speculation-method", version, speculating("mlp_speculator")) for version in SPECULATIVE],
     *[("cpu-speculation", version, speculating(method)) for version in ("0.11.0", CPU) for method in ("ngram", "mtp")],
-    *[("seed", version, {"seed": seed}) for version in (*VERSIONS, NEWEST) for seed in (-2, 2**32)],
+    *[("cpu-block", version, {"block_size": block}) for version, block in ((CPU, 8), ("0.24.0", 24), (LATER, 40))],
+    *[("kv-events-address", version, publishing("5557")) for version in (*VERSIONS, NEWEST)],
+    *[("prompt-lookup", version, speculating("ngram", prompt_lookup_max=0)) for version in SPECULATIVE],
     *[("routed-experts", version, {"enable_return_routed_experts": True}) for version in VERSIONS],
     ("speculation-method", LATER, speculating("[ngram]")),
     ("speculation-method", LATER, speculating("dflash")),
@@ -91,7 +101,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     *[(version, asynchronous("ngram_gpu")) for version in ("0.24.0", LATER, NEWEST)],
     (LATER, asynchronous("dspark", model="/models/draft")),
     *[(version, {**asynchronous("ngram"), "async_scheduling": False}) for version in SPECULATIVE],
-    *[(version, {"seed": seed}) for version in VERSIONS for seed in (0, 2**32 - 1)],
+    *[(version, {"block_size": block}) for version in VERSIONS for block in (16, 32)],
+    *[(version, publishing("tcp://*:5557")) for version in VERSIONS],
     (CPU, {"enable_lora": True, "max_cpu_loras": 4, "max_loras": 4}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 1}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 0, "max_loras": 4}),
@@ -124,6 +135,16 @@ def test_vllm_rejects_both_together(code: str, version: str, arguments: dict[str
 def test_vllm_accepts_what_is_near(version: str, arguments: dict[str, Any]) -> None:
     result = outcome("cpu", facts=llama(), installed={"vllm": version}, engine_args=arguments)
     assert not result.errors
+
+
+@pytest.mark.parametrize(("flags", "starts"), [({"avx2"}, False), ({"avx2", "avx512f"}, True), ({"amx_tile"}, True)])
+@pytest.mark.parametrize("version", [*VERSIONS, NEWEST])
+def test_an_fp8_cache_needs_instructions_of_the_cpu(version: str, flags: set[str], starts: bool) -> None:
+    cache: dict[str, Json] = {"enable_prefix_caching": False, "enable_chunked_prefill": False, "max_model_len": 512}
+    config = EndpointConfig(model="/m", line="cpu", engine_args={**cache, "kv_cache_dtype": "fp8_e5m2"})
+    machine = HostCpu(frozenset(flags), 16 << 30, 16 << 30)
+    made = make_plan(config, llama(), None, installed={"vllm": version}, cpu=machine)
+    assert [finding.code for finding in made.errors] == ["cpu-fp8-cache"] * (not starts and version != CPU)
 
 
 @pytest.mark.parametrize(("path", "refused"), [("/models/draft", True), ("/models/eagle-draft", False)])
