@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.errors import SettingError
+from handler.errors import EndpointError, SettingError
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets, compiled_buckets
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.chip_rates import CHIPS
 from handler.neuron.hardware.instance_catalogue import InstanceType, logical_cores
+from handler.neuron.lines.line_registry import find_line
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, estimate
 from handler.neuron.memory.memory_shape import memory_shape
 from handler.neuron.planning.examination import completed
-from handler.neuron.planning.planner import make_plan
+from handler.neuron.planning.planner import facts_read, make_plan
 from model_packaging.sizing.roofline import Roofline
 
 
@@ -59,11 +62,11 @@ def make_sized_plan(config: EndpointConfig, facts: ModelFacts | None, instance: 
 
     :raises SettingError: there is no plan, or it has more ranks than the instance has cores.
     """
-    outcome = make_plan(config, facts, instance)
+    outcome = make_plan(config, facts, instance, draft_model=_draft(config.speculative_model))
     if outcome.plan is None:
         first = outcome.errors[0]
         raise SettingError(first.setting, first.why, first.fix)
-    return sized_plan(config, outcome.plan, facts, instance)
+    return sized_plan(config, outcome.plan, facts_read(facts, config, find_line(outcome.plan.line)), instance)
 
 
 def sized_plan(
@@ -71,14 +74,24 @@ def sized_plan(
 ) -> SizedPlan:
     """Reads a plan that is there.
 
+    :param facts: as the plan's line reads them.
     :raises SettingError: it has more ranks than the instance has cores.
     """
     config = completed(config, plan)
     memory = roofline = None
     if facts is not None and instance is not None:
-        memory = estimate(facts, config, instance)
+        memory = estimate(facts, config, instance, draft=_draft(config.speculative_model))
         roofline = _roofline(config, facts, instance)
     return SizedPlan(config, plan, facts, instance, compiled_buckets(plan), memory, roofline)
+
+
+@lru_cache(maxsize=1)
+def _draft(model: str | None) -> ModelFacts | None:
+    """The facts of the draft model, read once for all plans that are compared; None if they cannot be read."""
+    try:
+        return read_facts(model) if model else None
+    except EndpointError:
+        return None
 
 
 def _roofline(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> Roofline | None:

@@ -97,6 +97,24 @@ def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
     assert why["inf2.48xlarge"].startswith("memory: ")
 
 
+def test_the_draft_and_the_overrides_count_as_for_check(llama: Path) -> None:
+    def rates(line: str, instance: str, **settings: Any) -> dict[str, Any]:
+        text = json.dumps({"line": line, **settings})
+        words = ("size", llama, "--config", text, "--instance", instance, "--batch", "16")
+        found: dict[str, Any] = document(*words, "--input-tokens", "6000")["predictions"][0]
+        return found
+
+    draft = {"speculative_model": str(llama), "num_speculative_tokens": 5}
+    alone = rates("nxdi-0.16", "ml.inf2.24xlarge", tensor_parallel_size=4)
+    drafted = rates("nxdi-0.16", "ml.inf2.24xlarge", tensor_parallel_size=4, speculation="draft_model", **draft)
+    assert (alone["memory"], drafted["memory"]) == ("fits", "does not fit")
+    whole, short = (
+        rates("native-0.29", "ml.trn2.48xlarge", engine_args={"hf_overrides": {"num_hidden_layers": layers}})
+        for layers in (32, 4)
+    )
+    assert short["between_tokens_seconds"] < whole["between_tokens_seconds"] / 2
+
+
 def test_check_says_what_the_plan_should_reach(llama: Path) -> None:
     words = ("check", llama, "--instance", "ml.inf2.48xlarge")
     one, many = document(*words)["predictions"]
