@@ -327,7 +327,7 @@ def _max_logprobs(context: CheckContext) -> str | None:
 
 def _active_sequences(context: CheckContext) -> str | None:
     ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
-    active, sequences = _number(context, "max_num_active_seqs"), _number(context, "max_num_seqs", SEQUENCES * ranks)
+    active, sequences = _number(context, "max_num_active_seqs", 0), _number(context, "max_num_seqs", SEQUENCES * ranks)
     return f"{active} is above max_num_seqs ({sequences})" if active > sequences else None
 
 

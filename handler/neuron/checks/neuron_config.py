@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json, mapping
+from handler.config.values import shown
+from handler.json_value import Json, mapping, whole_number
 from handler.neuron.checks.check_context import CheckContext, error, warning
+from handler.neuron.engine_plan import text_keys
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
 from handler.neuron.lines.plan_draft import additional_config
@@ -32,7 +34,10 @@ ADDITIONAL: Final = {"override_neuron_config": ConfigKey("dict"), "max_prompt_le
 
 
 BUCKETS: Final = ("buckets", "context_encoding_buckets", "token_generation_buckets", "prefix_buckets")
-LENGTHS: Final = ("seq_len", "max_context_length", "batch_size", "ctx_batch_size", "tkg_batch_size", "n_positions")
+POSITIVE: Final = (
+    *("seq_len", "max_context_length", "batch_size", "ctx_batch_size", "tkg_batch_size", "n_positions"),
+    *("tp_degree", "cp_degree", "attention_dp_degree", "pp_degree", "ep_degree", *BUCKETS[1:]),
+)
 
 
 def silent(context: CheckContext) -> Iterator[Finding]:
@@ -56,9 +61,20 @@ def silent(context: CheckContext) -> Iterator[Finding]:
     if isinstance(dtype, str) and dtype.removeprefix("torch.") != own:
         why = f"the draft's torch_dtype {dtype[:20]} is not the model's, {own}, and the plugin raises an error"
         yield error("draft-dtype", context.key("draft_overrides"), why, "Remove it there.")
-    for key in LENGTHS:
-        if isinstance(value := context.draft.raw.get(key), int) and value < 1:
-            yield error("not-positive", context.key(key), f"{value} is below 1", "Give 1 or more, or remove it.")
+    yield from _not_positive(text_keys(context.draft.override), context.key)
+    vision, setting = context.draft.override.get("vision_neuron_config"), context.key("vision_neuron_config")
+    yield from _not_positive(mapping(vision), lambda key: f"{setting}.{key}")
+
+
+def _not_positive(keys: Mapping[str, Json], named: Named) -> Iterator[Finding]:
+    """Lengths and degrees below 1. Of another type, only the items of a list: see `check_keys`."""
+    for key in POSITIVE:
+        value = keys.get(key)
+        items = value if isinstance(value, list) else [] if whole_number(value) is None else [value]
+        wrong = [item for item in items if (whole_number(item) or 0) < 1]
+        if wrong:
+            why = f"{shown(wrong[0])} is not a whole number above 0"
+            yield error("not-positive", named(key), why, "Give 1 or more, or remove it.")
 
 
 def spelling(context: CheckContext) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ REJECTED: Final[Rejected] = {
     "speculative_config": ((None,), "the plugin has no speculation"),
     "enable_sleep_mode": ((None, False), "the plugin has no sleep mode"),
     "kv_transfer_config": ((None,), "the plugin moves no KV cache"),
+    "quantization": ((None,), "the plugin loads weights in the data type of the export only"),
     "structured_outputs": ((None, False), "the plugin applies no grammar"),
     "logprobs": ((None, False), "the plugin returns no log probabilities"),
     "task": ((None, "auto", "generate"), "embeddings are served from vLLM 0.16 on"),

@@ -28,6 +28,8 @@ def spell_transfer(draft: PlanDraft, transfer: Mapping[str, Json]) -> bool:
     role = draft.config.disaggregation
     if role in ROLES:
         own = draft.nested("kv_transfer_config")
+        if own.get("kv_role", ROLES[role]) not in (ROLES[role], "kv_both"):
+            draft.conflict("kv_transfer_config.kv_role", own["kv_role"], "disaggregation", role)
         draft.args["kv_transfer_config"] = {**transfer, "kv_role": ROLES[role], **own}
     elif role is not None:
         why = f"'{role[:40]}' is not a role of disaggregated inference"

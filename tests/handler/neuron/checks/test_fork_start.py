@@ -27,6 +27,12 @@ TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
         (TNX, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         (NXD, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         (TNX, "block-count", {"num_gpu_blocks_override": 8}, "num_gpu_blocks_override"),
+        (
+            NXD,
+            "conflicting-settings",
+            {"disaggregation": "decode", "engine_args": {"kv_transfer_config": {"kv_role": "kv_producer"}}},
+            "kv_transfer_config.kv_role",
+        ),
         (TNX, "unsupported-by-line", {"enable_prefix_caching": True}, "enable_prefix_caching"),
         (TNX, "unsupported-by-line", {"enable_chunked_prefill": True}, "enable_chunked_prefill"),
         (TNX, "unsupported-by-line", {"enable_lora": True}, "enable_lora"),

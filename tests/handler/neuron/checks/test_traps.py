@@ -649,6 +649,24 @@ def test_a_vision_model_over_more_cores_than_there_are_does_not_start() -> None:
     assert found(result, "too-many-cores").setting == "vision_neuron_config.tp_degree"
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("neuron_config", "batch_size", 0),
+        ("neuron_config", "cp_degree", 0),
+        ("neuron_config", "context_encoding_buckets", ["128"]),
+        ("text_neuron_config", "seq_len", -5),
+        ("vision_neuron_config", "seq_len", 0),
+        ("vision_neuron_config", "token_generation_buckets", [0]),
+    ],
+)
+def test_lengths_degrees_and_buckets_are_above_0(section: str, key: str, value: Any) -> None:
+    settings: dict[str, Any] = {section: {key: value}}
+    errors = outcome("nxdi-0.16", **settings, instance=TRN2).errors
+    assert {one.code for one in errors} == {"not-positive"}
+    assert errors[0].setting == (key if section == "neuron_config" else f"{section}.{key}")
+
+
 def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
     odd = {"decode_context_parallel_size": 3}
     result = outcome("nxdi-0.16", tensor_parallel_size=32, engine_args=odd, facts=llama())
