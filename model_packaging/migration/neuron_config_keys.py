@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from handler.config.assignment import converted
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import field_of_key, fields, nxd_key
 from handler.json_value import Json
@@ -43,7 +44,7 @@ class NeuronConfigKeys:
         elif key in ("ep_degree", "moe_ep_degree") and isinstance(value, int) and value > 1:
             self.native["ep_degree"], self.arguments["enable_expert_parallel"] = value, True
             self.table.add(name, value, Outcome.TRANSLATED, "neuron_config.ep_degree and enable_expert_parallel")
-        elif self._becomes_field(key, value):
+        elif self._becomes_field(key, value, name):
             field = field_of_key()[key]
             if getattr(self.config, field) is None:
                 self.names[field] = name
@@ -59,20 +60,22 @@ class NeuronConfigKeys:
         else:
             self.table.add(name, value, Outcome.UNAVAILABLE, NO_KEY)
 
-    def _becomes_field(self, key: str, value: Json) -> bool:
+    def _becomes_field(self, key: str, value: Json, name: str) -> bool:
+        """:raises SettingError: the field does not take the value."""
         field = field_of_key().get(key)
         if field is None or value is None:
             return False
         derived: Mapping[str, object] = {
             "chunked_prefill_config": bool(value) or None,
             "quantized": "int8" if value is True else None,
-            "quantization_dtype": value,
+            "quantization_dtype": str(value),
             "enable_eagle_speculation": "eagle" if value is True else None,
         }
         if key in derived:
             meant = derived[key]
         elif fields()[field].metadata.nxd is not None and nxd_key(field) == key:
-            meant = tuple(value) if isinstance(value, list) else value
+            empty = value == [] and KEYS[key].kind == "list"
+            meant = () if empty else converted(fields()[field].convert, value, name)
         else:
             return False
         if (
