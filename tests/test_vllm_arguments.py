@@ -90,7 +90,8 @@ def test_reading_takes_what_any_version_takes() -> None:
 def test_a_version_takes_its_own_values() -> None:
     dtype = known()["kv_cache_dtype"]
     assert (dtype.rejected_value("nvfp4", "0.16.0"), dtype.rejected_value("nvfp4", "0.24.0")) == ("nvfp4", None)
-    assert dtype.rejected_value("nvfp4", "0.9.1") is None  # read from source: its choices are not known
+    assert dtype.rejected_value("nvfp4", "0.9.1") == "nvfp4"
+    assert dtype.rejected_value("nvfp4", "0.7.2") is None  # read from source: its choices are not known
     assert known()["block_size"].rejected_value(48, "0.16.0") == 48
     assert known()["block_size"].rejected_value(48, "0.24.0") is None
     traces = known()["collect_detailed_traces"]

@@ -17,8 +17,8 @@ from handler.config.values import parse_json, plain, shown, to_bool, to_float, t
 from handler.json_value import Json
 
 TABLES = Path(__file__).with_name("vllm_arguments")
-# These tables were read from the source of the forks, which does not show an argument's choices.
-WITHOUT_CHOICES = frozenset({"0.7.2", "0.9.1"})
+# These tables were read from the source of the forks, which shows no choices. 0.9.1 has those of its parser's help.
+INCOMPLETE_CHOICES = frozenset({"0.7.2", "0.9.1"})
 
 
 def _to_json(value: Json) -> Json:
@@ -110,8 +110,8 @@ def versions() -> tuple[str, ...]:
 
 
 def _of_any(by_version: Mapping[str, tuple[Json, ...]]) -> tuple[Json, ...]:
-    """The choices of all versions together. Tables that were read from source hold no choices and do not count."""
-    known_choices = [choices for version, choices in by_version.items() if version not in WITHOUT_CHOICES]
+    """The choices of all versions together. Tables that lack choices do not count."""
+    known_choices = [choices for version, choices in by_version.items() if version not in INCOMPLETE_CHOICES]
     return tuple(dict.fromkeys(choice for choices in known_choices for choice in choices)) if all(known_choices) else ()
 
 

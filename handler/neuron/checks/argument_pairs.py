@@ -119,9 +119,17 @@ def _reasoning_marks(context: CheckContext) -> str | None:
 def _swap_space(context: CheckContext) -> str | None:
     swap, ranks = context.draft.args.get("swap_space"), _number(context, "tensor_parallel_size")
     host = context.instance.host_gib if context.instance else math.inf
-    if context.vllm != "0.16.0" or not isinstance(swap, int | float) or swap * ranks <= 0.7 * host:
+    if not isinstance(swap, int | float) or swap * ranks <= 0.7 * host:
         return None  # vllm/config/cache.py
     return f"{swap:g} GiB for each of {ranks} ranks is more than 70 % of the host's {host} GiB"
+
+
+def _memory_share(context: CheckContext) -> str | None:
+    """Of the versions that have no table of verdicts (vllm/config.py; vllm/config/cache.py)."""
+    share, lowest = context.draft.args.get("gpu_memory_utilization"), {"0.9.1": -math.inf, "0.11.0": 0.0}
+    if context.vllm not in lowest or not isinstance(share, int | float) or lowest[context.vllm] < share <= 1:
+        return None
+    return f"{share:g} is no share of the memory"
 
 
 def _speculation_metrics(context: CheckContext) -> str | None:
@@ -374,6 +382,7 @@ PAIRS: Final = (
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
+    Pair("memory-share", "gpu_memory_utilization", _memory_share, "Give a value above 0, at most 1, or remove it."),
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
     Pair("speculation-length", "speculative_config.method", _speculation_length, "Add it."),
     Pair("speculation-method", "speculative_config.method", _speculation_method, "Use another method, or remove it."),

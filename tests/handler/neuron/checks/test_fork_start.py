@@ -8,7 +8,7 @@ import pytest
 
 from handler.config.finding import Severity
 from handler.neuron.length_limits import length_limits
-from tests.handler.neuron.neuron_plans import found, llama, outcome
+from tests.handler.neuron.neuron_plans import INF2, found, llama, outcome
 
 TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
 
@@ -26,6 +26,11 @@ TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
         (TNX, "not-on-fork", {"engine_args": {"kv_cache_dtype": "fp8"}}, "kv_cache_dtype"),
         (TNX, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         (NXD, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
+        (NXD, "value-of-another-version", {"lora_modules": {"a": "/a"}, "max_lora_rank": 17}, "max_lora_rank"),
+        (NXD, "value-of-another-version", {"engine_args": {"load_format": "safetensor"}}, "load_format"),
+        (TNX, "value-of-another-version", {"engine_args": {"guided_decoding_backend": "x"}}, "guided_decoding_backend"),
+        (NXD, "memory-share", {"engine_args": {"gpu_memory_utilization": 90}}, "gpu_memory_utilization"),
+        (TNX, "swap-space", {"engine_args": {"swap_space": 1000}, "instance": INF2}, "swap_space"),
         (TNX, "block-count", {"num_gpu_blocks_override": 8}, "num_gpu_blocks_override"),
         (
             NXD,

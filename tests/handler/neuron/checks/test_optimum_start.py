@@ -44,6 +44,7 @@ def export(**changes: Any) -> dict[str, Any]:
         ("not-on-optimum", {"logprobs": True}, "logprobs"),
         ("not-on-optimum", {"engine_args": {"task": "embed"}}, "task"),
         ("not-on-optimum", {"engine_args": {"runner": "pooling"}}, "runner"),
+        ("memory-share", {"engine_args": {"gpu_memory_utilization": 0}}, "gpu_memory_utilization"),
         ("unsupported-model", {"facts": llama(model_type="mamba")}, "model"),
         ("token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         ("artifacts-differ-sequence-length", {**export(), "max_model_len": 4096}, "max_model_len"),
