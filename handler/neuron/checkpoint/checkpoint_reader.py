@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from handler.config.values import shown
 from handler.errors import NoDirectory, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import (
@@ -144,13 +145,14 @@ def header_of(files: CheckpointFiles, name: str, size: int | None = None) -> dic
 
 
 def shards_of(weight_map: Json) -> list[str]:
-    """The files that an index names. A file outside of the checkpoint is an error."""
+    """The files that an index names. A file outside of the checkpoint is an error, and a name that no file has."""
     if not isinstance(weight_map, dict):
         return []
     names = {name for name in weight_map.values() if isinstance(name, str)}
-    outside = [name for name in names if "/" in name or name.startswith(".")]
+    outside = [name for name in names if not name or "/" in name or name.startswith(".") or not name.isprintable()]
     if outside:
-        raise SettingError(SETTING, f"{INDEX} names the file '{outside[0][:80]}'", "Keep all files at the top level.")
+        why = f"{INDEX} names the file {shown(outside[0])}"
+        raise SettingError(SETTING, why, "Keep all files at the top level.")
     return sorted(names)
 
 

@@ -63,7 +63,7 @@ def test_a_checkpoint_without_safetensors_has_a_shape_but_no_size(tmp_path: Path
     assert (facts.layers, facts.weight_bytes, facts.parameters) == (2, None, None)
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "sub/model.safetensors", ".hidden"])
+@pytest.mark.parametrize("name", ["../../etc/passwd", "sub/model.safetensors", ".hidden", "", "\ud800"])
 def test_an_index_with_a_file_outside_is_rejected(tmp_path: Path, name: str) -> None:
     index = json.dumps({"weight_map": {"x": name}}).encode()
     with pytest.raises(SettingError, match=r"index\.json names the file"):
