@@ -140,7 +140,8 @@ def unseen(refusal: str, plugin: str) -> bool:
     """Whether the judge cannot see why `check` refuses: the setting is taken in silence, or fails as weights load."""
     at_load = refusal.startswith(AT_LOAD_CODES) or AT_LOAD in refusal
     unused = plugin == "native" and any(name in refusal for name in UNUSED)
-    return unused or refusal.startswith(SILENT) or (plugin != "native" and at_load)
+    seeded = refusal.startswith("seed ")  # in a worker, which no judge starts
+    return seeded or unused or refusal.startswith(SILENT) or (plugin != "native" and at_load)
 
 
 @pytest.mark.engine

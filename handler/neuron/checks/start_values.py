@@ -56,10 +56,11 @@ ENCODER: Final = re.compile(
     "(Bert|Roberta|XLMRoberta|ModernBert|GteNew)ForSequenceClassification|(Bert|ModernBert)ForTokenClassification"
 )
 BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
+LARGEST_SEED: Final = 2**32 - 1  # numpy.random.seed, which vLLM's set_random_seed calls (0.9.1 to 0.32)
 
 
 def positive(context: CheckContext) -> Iterator[Finding]:
-    """Counts and lengths below 1."""
+    """Counts and lengths below 1, and a seed that is none."""
     for name in POSITIVE:
         value = getattr(context.config, name)
         if value is not None and value < 1:
@@ -69,6 +70,10 @@ def positive(context: CheckContext) -> Iterator[Finding]:
         replaced = f"the plugin silently replaces it with {DEFAULT_SEQUENCES}" if sequences == 0 else "it is below 1"
         why = f"max_num_seqs is {sequences}: {replaced}"
         yield error("max-num-seqs", "max_num_seqs", why, "Give 1 or more, or remove it.")
+    seed = context.draft.number("seed")
+    if seed is not None and not 0 <= seed <= LARGEST_SEED:
+        why = f"{seed} is not from 0 to {LARGEST_SEED}: each worker seeds NumPy with it, and ends"
+        yield error("seed", "seed", why, "Correct it, or remove it: vLLM's default is 0.")
     for name in BUCKETS:
         buckets = getattr(context.config, name)
         if buckets is not None and (not buckets or min(buckets) < 1):

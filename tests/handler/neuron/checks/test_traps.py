@@ -667,6 +667,13 @@ def test_lengths_degrees_and_buckets_are_above_0(section: str, key: str, value: 
     assert errors[0].setting == (key if section == "neuron_config" else f"{section}.{key}")
 
 
+@pytest.mark.parametrize("line", ["cpu", "nxdi-0.16", "native-0.29", "fork-0.9.1", "fork-0.9.1-tnx", "optimum"])
+@pytest.mark.parametrize(("seed", "starts"), [(-1, False), (2**32, False), (2**32 - 1, True), (0, True)])
+def test_each_worker_seeds_numpy(line: str, seed: int, starts: bool) -> None:
+    result = outcome(line, engine_args={"seed": seed})
+    assert [one.setting for one in result.errors] == ([] if starts else ["seed"])
+
+
 def test_a_degree_of_decode_context_parallelism_divides_the_ranks() -> None:
     odd = {"decode_context_parallel_size": 3}
     result = outcome("nxdi-0.16", tensor_parallel_size=32, engine_args=odd, facts=llama())
