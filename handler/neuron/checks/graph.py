@@ -53,10 +53,11 @@ def kv_cache_quant(context: CheckContext) -> Iterator[Finding]:
 
 
 def kv_cache_dtype(context: CheckContext) -> Iterator[Finding]:
-    """The cache's type is NxD Inference's. vLLM's argument does not reach it (plugin 0.5.0, worker/)."""
+    """The cache's type is NxD Inference's. vLLM's argument does not reach it (plugin 0.5.0, worker/; vLLM 0.9.1,
+    model_loader/neuronx_distributed.py)."""
     given = context.draft.args.get("kv_cache_dtype")
-    if context.plugin and given not in (None, "auto"):
-        why = f"the plugin ignores kv_cache_dtype '{str(given)[:20]}': the KV cache has the model's data type"
+    if context.nxd and given not in (None, "auto"):
+        why = f"NxD Inference ignores kv_cache_dtype '{str(given)[:20]}': the KV cache has the model's data type"
         yield error("kv-cache-dtype", "kv_cache_dtype", why, "Use kv_cache_quant for FP8, or remove it.")
 
 

@@ -30,6 +30,7 @@ REJECTED: Final[Rejected] = {
     "speculative_config": ((None,), "the plugin has no speculation"),
     "enable_sleep_mode": ((None, False), "the plugin has no sleep mode"),
     "kv_transfer_config": ((None,), "the plugin moves no KV cache"),
+    "kv_cache_dtype": ((None, "auto"), "the KV cache has the data type of the export"),
     "quantization": ((None,), "the plugin loads weights in the data type of the export only"),
     "structured_outputs": ((None, False), "the plugin applies no grammar"),
     "logprobs": ((None, False), "the plugin returns no log probabilities"),

@@ -24,6 +24,7 @@ TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
         (TNX, "not-on-fork", {"engine_args": {"enable_sleep_mode": True}}, "enable_sleep_mode"),
         (TNX, "not-on-fork", {"engine_args": {"pipeline_parallel_size": 2}}, "pipeline_parallel_size"),
         (TNX, "not-on-fork", {"engine_args": {"kv_cache_dtype": "fp8"}}, "kv_cache_dtype"),
+        (NXD, "kv-cache-dtype", {"engine_args": {"kv_cache_dtype": "fp8"}}, "kv_cache_dtype"),
         (TNX, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         (NXD, "token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         (NXD, "value-of-another-version", {"lora_modules": {"a": "/a"}, "max_lora_rank": 17}, "max_lora_rank"),

@@ -40,6 +40,7 @@ def export(**changes: Any) -> dict[str, Any]:
         ("not-on-optimum", {"engine_args": {"data_parallel_size": 2}}, "data_parallel_size"),
         ("not-on-optimum", {"engine_args": {"speculative_config": {"method": "ngram"}}}, "speculative_config"),
         ("not-on-optimum", {"quantization": "awq"}, "quantization"),
+        ("not-on-optimum", {"engine_args": {"kv_cache_dtype": "fp8"}}, "kv_cache_dtype"),
         ("not-on-optimum", {"structured_outputs": True}, "structured_outputs"),
         ("not-on-optimum", {"logprobs": True}, "logprobs"),
         ("not-on-optimum", {"engine_args": {"task": "embed"}}, "task"),
