@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handler.config.finding import Finding, Severity
+from handler.config.values import shown
 from handler.config.vllm_argument_table import registered_names
 from handler.errors import EndpointError, SettingError
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.checkpoint.chat_template import FILE, own_template
 from handler.neuron.checkpoint.checkpoint_files import (
     SAFETENSORS,
@@ -25,7 +26,7 @@ from handler.neuron.checkpoint.checkpoint_files import (
     read_json,
 )
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
-from handler.neuron.checkpoint.model_facts import QUANTIZED, number, text_part
+from handler.neuron.checkpoint.model_facts import LENGTHS, QUANTIZED, number, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
 from handler.neuron.checkpoint.text_trial import tried
 from handler.storage.safetensors_header import PREFIX, Tensor
@@ -43,6 +44,18 @@ BY_TYPE: Final = ("llama", "mistral", "qwen2")
 TORCH_TYPES: Final = re.compile(
     r"(bfloat|float|q?u?int|bits?|complex)\w*|half|double|long|short|bool|c(half|float|double)"
 )
+# Keys of config.json, the types that no loader reads there, and what it reads. Some numbers may be lists, by layer.
+KINDS: Final[tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...]] = (
+    ((*LENGTHS, "model_max_length"), (str, list, dict), "a number"),
+    (("head_dim", "hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size"), (str,), "a number"),
+    (("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "rope_theta"), (str,), "a number"),
+    ((*QUANTIZED, "rope_scaling", "rope_parameters"), (str, list, int, float), "an object"),
+    (("architectures", "layer_types"), (int, float, dict), "a list"),
+    (("dtype", "torch_dtype"), (list, float), "the name of a data type"),
+)
+# Kinds of rotary scaling by a factor.
+BY_FACTOR: Final = ("linear", "dynamic", "yarn", "llama3")
+ROPE_KEYS: Final = {"llama3": ("low_freq_factor", "high_freq_factor"), "longrope": ("short_factor", "long_factor")}
 # Types whose class transformers chooses, which looks into auto_map before.
 PLAIN_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 # Tokens that a fine-tuned model's tokenizer may have beyond the model's vocabulary. More are another model's.
@@ -109,6 +122,16 @@ def _unloadable(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]
         yield error(name, f"{key} is '{value[:60]}', which torch does not have", fix)
     if isinstance(named, str) and named:
         yield error(name, f"architectures is the text '{named[:60]}'", "Write a list of it.")
+    for keys, wrong, what in KINDS:
+        for key in (key for key in keys if text.get(key) and isinstance(text[key], wrong)):
+            yield error(name, f"{key} is {shown(text[key])}, and not {what}", "Correct it, or remove it.")
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling = mapping(text.get(key))
+        method, factor = str(scaling.get("rope_type", scaling.get("type"))), scaling.get("factor")
+        for part in (part for part in ROPE_KEYS.get(method, ()) if part not in scaling):
+            yield error(name, f"{key} is {method} without {part}", "Write it as in the original file.")
+        if method in BY_FACTOR and not (isinstance(factor, int | float) and factor > 0):
+            yield error(name, f"the factor of {key} is {shown(factor)}, and not a number above 0", "Correct it.")
     if config.get("model_type") in PLAIN_TYPES and config.get("auto_map", {}) is None:
         yield error(name, "auto_map is null", "Remove it.")
     if loader.transformers >= 5 or not loader.vllm:
@@ -123,7 +146,7 @@ def _unloadable(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]
         kind, original = rope.get("rope_type", rope.get("type")), "original_max_position_embeddings"
         if kind is None and key == "rope_scaling":
             yield error(name, f"{key} has no rope_type", "Write its type, or null if the embedding is not scaled.")
-        elif kind == "yarn" and rope.get(original, config.get(original)) is None and not sized:
+        elif kind == "yarn" and not rope.get(original, config.get(original)) and not sized:
             fix = "Write the length that the model had before, often max_position_embeddings / factor."
             yield error(name, f"{key} is yarn without {original}, which vLLM {loader.vllm} reads", fix)
 

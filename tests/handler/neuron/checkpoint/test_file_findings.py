@@ -104,6 +104,11 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (edited("config.json", dtype="auto"), "config.json", "dtype is 'auto'"),
         (edited("config.json", dtype="REMOVED", torch_dtype="nope"), "config.json", "torch_dtype is 'nope'"),
         (edited("config.json", architectures="LlamaForCausalLM"), "config.json", "a list"),
+        (edited("config.json", max_position_embeddings="4096"), "config.json", "'4096', and not a number"),
+        (edited("config.json", quantization_config="fp8"), "config.json", "'fp8', and not an object"),
+        (edited("config.json", rope_scaling="linear"), "config.json", "'linear', and not an object"),
+        (edited("config.json", rope_scaling={"type": "linear", "factor": None}), "config.json", "not a number above 0"),
+        (edited("config.json", rope_scaling={"rope_type": "llama3", "factor": 8}), "config.json", "low_freq_factor"),
         (edited("config.json", auto_map=None), "config.json", "auto_map is null"),
         pytest.param(
             *(edited("config.json", quantization_config=None), "config.json", "quantization_config is null"),
