@@ -11,6 +11,7 @@ from handler.neuron.length_limits import length_limits
 from tests.handler.neuron.neuron_plans import INF2, found, llama, outcome
 
 TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
+PRODUCER = {"disaggregation": "decode", "engine_args": {"kv_transfer_config": {"kv_role": "kv_producer"}}}
 
 
 @pytest.mark.parametrize(
@@ -33,12 +34,7 @@ TNX, NXD = "fork-0.9.1-tnx", "fork-0.9.1"
         (NXD, "memory-share", {"engine_args": {"gpu_memory_utilization": 90}}, "gpu_memory_utilization"),
         (TNX, "swap-space", {"engine_args": {"swap_space": 1000}, "instance": INF2}, "swap_space"),
         (TNX, "block-count", {"num_gpu_blocks_override": 8}, "num_gpu_blocks_override"),
-        (
-            NXD,
-            "conflicting-settings",
-            {"disaggregation": "decode", "engine_args": {"kv_transfer_config": {"kv_role": "kv_producer"}}},
-            "kv_transfer_config.kv_role",
-        ),
+        (NXD, "conflicting-settings", PRODUCER, "kv_transfer_config.kv_role"),
         (TNX, "unsupported-by-line", {"enable_prefix_caching": True}, "enable_prefix_caching"),
         (TNX, "unsupported-by-line", {"enable_chunked_prefill": True}, "enable_chunked_prefill"),
         (TNX, "unsupported-by-line", {"enable_lora": True}, "enable_lora"),
