@@ -11,6 +11,7 @@ passed on is answered by the serving process.
 from __future__ import annotations
 
 import logging
+import re
 import select
 import socket
 import time
@@ -26,6 +27,8 @@ from handler.errors import EndpointError
 
 logger = logging.getLogger(__name__)
 HEAD_END = b"\r\n\r\n"
+# What begins no request, as TLS, or ends a line of none: nobody waits for the end of such a head.
+NO_HEAD = re.compile(rb"\A[^A-Z\r\n]|(?<!\r)\n")
 # Bytes of a head that are looked at. A longer head is passed on. It has to fit the kernel's receive buffer.
 MAX_HEAD = 32 * 1024
 HEAD_SECONDS = 60.0
@@ -125,10 +128,10 @@ class Acceptor:
             except OSError:
                 data = b""
             end = data.find(HEAD_END)
-            if not data or (end < 0 and ended):
+            waits = end < 0 and len(data) < MAX_HEAD and not NO_HEAD.search(data)
+            if not data or (waits and ended):
                 self._close(client)
-                return
-            if end < 0 and len(data) < MAX_HEAD:
+            if not data or waits:
                 return
             keep = ping_keeps_alive(data[: end + len(HEAD_END)]) if end >= 0 else None
             status, body = self._state.read()

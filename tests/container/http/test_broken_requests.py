@@ -15,6 +15,8 @@ POST = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 BROKEN: list[tuple[str, bytes, int]] = [
     ("no HTTP at all", b"secret\r\n\r\n", 400),
+    ("TLS", b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03secret", 400),
+    ("lines that end without CR", b"GET /ping HTTP/1.1\nsecret: x\n\n", 400),
     ("another version", b"GET /ping HTTP/9.9\r\nHost: x\r\n\r\n", 400),
     ("a length that is no number", POST + b"Content-Length: secret\r\n\r\n", 400),
     ("a length of 4,400 zeros and a 2", POST + b"Content-Length: " + b"0" * 4400 + b"2\r\n\r\n{}", 400),
