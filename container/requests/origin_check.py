@@ -21,13 +21,16 @@ def check_origin(request: Request) -> None:
     """:raises ForeignOrigin: the request changes something, or opens a WebSocket, for a page of another origin."""
     origin = request.headers.get("Origin")
     reads = request.method in READING and "Upgrade" not in request.headers
-    if origin is not None and not reads and _host(origin) != request.host:
+    # Not `request.host`, which is empty where a name has "_".
+    host = request.headers.get("Host", "").lower().removesuffix(":80")
+    if origin is not None and not reads and _host(origin) != host:
         raise ForeignOrigin(origin)
 
 
 def _host(origin: str) -> str | None:
+    """None: the origin is opaque (`null`), or none at all."""
     try:
-        return urlsplit(origin).netloc
+        return urlsplit(origin).netloc or None
     except ValueError:  # "http://["
         return None
 

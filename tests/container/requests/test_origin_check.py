@@ -16,6 +16,11 @@ def test_a_post_of_another_origin_is_rejected(client: Client, origin: str) -> No
     assert (reply.status_code, reply.get_json()["error"]["code"]) == (403, "foreign_origin")
 
 
+def test_a_host_that_is_not_valid_is_no_page_without_an_origin(client: Client) -> None:
+    for host, origin, status in (("my_host", "null", 403), ("my_host", "http://my_host", 200), ("", "null", 403)):
+        assert client.post("/invocations", json=BODY, headers={"Host": host, "Origin": origin}).status_code == status
+
+
 def test_a_websocket_of_another_origin_is_rejected(client: Client) -> None:
     headers = {"Origin": "http://evil.example", "Upgrade": "websocket", "Connection": "Upgrade"}
     reply = client.get("/invocations-bidirectional-stream", headers=headers)
