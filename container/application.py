@@ -11,6 +11,7 @@ from typing import Any
 from flask import Flask, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, RequestEntityTooLarge
 from werkzeug.http import is_hop_by_hop_header
+from werkzeug.routing import WebsocketMismatch
 from werkzeug.wrappers import Response
 
 from container.http.exchange import Exchange, send_pieces
@@ -44,7 +45,7 @@ LARGEST_WHOLE = 1 << 20
 def create_app(service: Service) -> Flask:
     """The Flask application of the routes that ask no engine for anything."""
     app = Flask("container", static_folder=None)
-    app.url_map.strict_slashes = False
+    app.url_map.strict_slashes = app.url_map.merge_slashes = False  # they would redirect, with a page
     register_error_handlers(app, service.bodies.largest)
     own = (health, inference, metrics, models, transform, adapters, multi_model, batches, page, openapi)
     for routes in own:
@@ -72,6 +73,8 @@ def register_error_handlers(app: Flask, max_body: int) -> None:
         if isinstance(error, MethodNotAllowed):
             allowed = tuple(sorted(set(error.valid_methods or ()) - {"HEAD", "OPTIONS"}))
             return endpoint_error(errors.MethodNotAllowed(request.method, request.path, allowed))
+        if isinstance(error, WebsocketMismatch):
+            return endpoint_error(errors.InvalidRequest("there is no WebSocket at its path"))
         if isinstance(error, RequestEntityTooLarge):
             return endpoint_error(errors.BodyTooLarge(max_body))
         return endpoint_error(errors.InvalidBody(error.description or error.name))
