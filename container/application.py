@@ -46,7 +46,7 @@ def create_app(service: Service) -> Flask:
     """The Flask application of the routes that ask no engine for anything."""
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # they would redirect, with a page
-    register_error_handlers(app, service.bodies.largest)
+    register_error_handlers(app)
     own = (health, inference, metrics, models, transform, adapters, multi_model, batches, page, openapi)
     for routes in own:
         app.register_blueprint(routes.blueprint(service))
@@ -59,7 +59,7 @@ def create_app(service: Service) -> Flask:
     return app
 
 
-def register_error_handlers(app: Flask, max_body: int) -> None:
+def register_error_handlers(app: Flask) -> None:
     """Errors in Flask's views: each becomes an error object."""
 
     def endpoint_error(error: errors.EndpointError) -> Response:
@@ -75,8 +75,9 @@ def register_error_handlers(app: Flask, max_body: int) -> None:
             return endpoint_error(errors.MethodNotAllowed(request.method, request.path, allowed))
         if isinstance(error, WebsocketMismatch):
             return endpoint_error(errors.InvalidRequest("there is no WebSocket at its path"))
-        if isinstance(error, RequestEntityTooLarge):
-            return endpoint_error(errors.BodyTooLarge(max_body))
+        if isinstance(error, RequestEntityTooLarge):  # Flask's limits of a form: larger bodies do not come this far
+            problem = "its form has too many parts, or too long a field"
+            return endpoint_error(errors.InvalidBody(problem, "a form with a file and few fields"))
         return endpoint_error(errors.InvalidBody(error.description or error.name))
 
     app.register_error_handler(errors.EndpointError, endpoint_error)

@@ -272,6 +272,13 @@ def test_bad_uploads_are_named(http: HttpClient, body: str, kind: str, status: i
     assert (reply.status_code, reply.get_json()["error"]["param"]) == (status, param)
 
 
+def test_a_form_above_flasks_limits_is_not_called_too_large_a_body(http: HttpClient, service: Service) -> None:
+    service.bodies.limit = service.bodies.largest = 1 << 20
+    for body in (part("a", "") * 1001, part("a", "a" * 500_001)):
+        reply = http.post("/v1/files", data=(body + "--b--\r\n").encode(), content_type=FORM)
+        assert (reply.status_code, reply.get_json()["error"]["code"]) == (400, "invalid_body")
+
+
 @pytest.mark.parametrize(
     "path", ["/v1/files/x", "/v1/files/x/content", "/v1/batches/x", "/v1/files/" + "file-" + "0" * 32]
 )
