@@ -1,7 +1,7 @@
 """The page after a start that failed: the master serves it, until the container is stopped.
 
 The serving process and the engine have ended by then, and hold neither memory nor devices. The acceptor goes on: it
-answers /ping with the reason. The master takes the other connections that it passes on. Requests to the engine get 500.
+answers /ping with the reason. The master takes the other connections that it passes on. Requests to the engine get 503.
 """
 
 from __future__ import annotations

@@ -66,6 +66,8 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "timeout": HEARTBEAT,
             "graceful_timeout": int(self.config.drain) + 4,
             "loglevel": "warning",
+            "errorlog": None,  # its lines are in the log, in the log's format
+            "on_starting": lambda arbiter: setattr(arbiter.log.error_log, "propagate", True),
             "proc_name": "serve",
             "pre_fork": self._pre_fork,
             "post_fork": self._post_fork,

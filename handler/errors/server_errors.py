@@ -40,7 +40,7 @@ class EngineFailed(ServerError):
 
     def __init__(self, reason: str, *, in_core: bool = True) -> None:
         self.reason, self.in_core = reason, in_core
-        super().__init__(f"The engine has failed ({reason}) and is being replaced: try again.")
+        super().__init__(f"The engine has failed ({reason}): try again.")
 
 
 class GenerationFailed(ServerError):

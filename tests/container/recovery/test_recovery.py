@@ -178,6 +178,7 @@ def test_an_engine_that_dies_idle_is_replaced(endpoint: RecoveringEndpoint) -> N
     endpoint.go(5)
     eventually(lambda: endpoint.serves(5))
     assert endpoint.ask(request("/invocations", {"prompt": "honest"}))[0] == 200
+    assert "ERROR:gunicorn.error:Worker" in endpoint.log.read_text(), "gunicorn's lines are not in the log's format"
 
 
 def test_what_waits_is_answered_although_an_engine_in_between_cannot_start(tmp_path: Path) -> None:
