@@ -15,11 +15,13 @@ from collections.abc import Callable, Sequence
 
 from container.requests.request_record import RequestRecord
 from container.telemetry.request_metrics import end_of
+from handler.errors.base import one_line
 
 NAMESPACE = "NeuronEndpoint"
 SECONDS = 60.0
 # The most values that one metric may have in one document.
 MAX_VALUES = 100
+MAX_MODEL = 1024
 
 
 class EmbeddedMetrics:
@@ -86,6 +88,7 @@ def document(ended: Sequence[tuple[RequestRecord, float]], model: str, in_flight
         {"Name": name, "Unit": "Milliseconds" if isinstance(value, list) else "Count"} for name, value in values.items()
     ]
     about = {"Namespace": NAMESPACE, "Dimensions": [["Model"], []], "Metrics": metrics}
+    model = one_line(model).encode("ascii", "replace").decode()[:MAX_MODEL]  # all that a dimension's value may be
     return json.dumps({"_aws": {"Timestamp": int(now * 1000), "CloudWatchMetrics": [about]}, "Model": model, **values})
 
 

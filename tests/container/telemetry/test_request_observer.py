@@ -330,6 +330,11 @@ def test_emf_never_has_more_values_than_a_document_may() -> None:
     assert [json.loads(line)["Requests"] for line in written] == [MAX_VALUES, MAX_VALUES, 1]
 
 
+@pytest.mark.parametrize(("model", "shown"), [("模\n-1", "? -1"), ("a" * 2000, "a" * 1024)])
+def test_the_dimension_is_what_cloudwatch_takes(model: str, shown: str) -> None:
+    assert json.loads(document([], model, 0, 0.0))["Model"] == shown
+
+
 def test_a_minute_without_requests_is_zeros() -> None:
     found = json.loads(document([], "m", 0, 1700000000.0))
     assert found["_aws"]["Timestamp"] == 1700000000000
