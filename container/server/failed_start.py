@@ -24,7 +24,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.startup.lifecycle import Lifecycle, TimedStep
 
 logger = logging.getLogger(__name__)
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 def serve_page(config: EndpointConfig, acceptor: AcceptorProcess, reason: str) -> None:

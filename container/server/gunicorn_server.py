@@ -67,7 +67,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "graceful_timeout": int(self.config.drain) + 4,
             "loglevel": "warning",
             "errorlog": None,  # its lines are in the log, in the log's format
-            "on_starting": lambda arbiter: setattr(arbiter.log.error_log, "propagate", True),
+            "on_starting": self._on_starting,
             "proc_name": "serve",
             "pre_fork": self._pre_fork,
             "post_fork": self._post_fork,
@@ -78,6 +78,11 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         }
         for name, value in settings.items():
             self.cfg.set(name, value)
+
+    def _on_starting(self, arbiter: Any) -> None:
+        """Has SIGHUP, which a closed terminal sends, end the server. gunicorn would start a second engine beside it."""
+        arbiter.handle_hup = arbiter.handle_term
+        arbiter.log.error_log.propagate = True
 
     def load(self) -> Flask:
         return create_app(self.service)

@@ -221,3 +221,10 @@ def test_without_another_engine_a_request_ends_in_its_error(tmp_path: Path) -> N
     status, body = whole(waiting)
     assert (status, json.loads(body)["error"]["code"]) == (503, "engine_failed")
     assert endpoint.process.wait(WITHIN) == 1
+
+
+def test_a_closed_terminal_ends_the_server_and_starts_no_second_engine(tmp_path: Path) -> None:
+    endpoint = RecoveringEndpoint(tmp_path, 1)
+    endpoint.process.send_signal(signal.SIGHUP)
+    assert endpoint.process.wait(WITHIN) == 0
+    assert endpoint.lives() == 1
