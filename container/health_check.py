@@ -14,8 +14,9 @@ SECONDS = 2.0  # SageMaker gives /ping the same time.
 
 
 def healthy(environ: Mapping[str, str]) -> bool:
-    """Asks `/ping` on the port that SageMaker's variable names."""
-    connection = http.client.HTTPConnection("127.0.0.1", int(environ.get("SAGEMAKER_BIND_TO_PORT", "8080")), SECONDS)
+    """Asks `/ping` on the port that a variable names. A document of settings is not read."""
+    port = environ.get("ENDPOINT_PORT") or environ.get("SAGEMAKER_BIND_TO_PORT") or "8080"
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), SECONDS)
     try:
         connection.request("GET", "/ping")
         return connection.getresponse().status == http.HTTPStatus.OK

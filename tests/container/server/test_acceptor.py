@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from benchmarks.lib.process_usage import http_processes
+from container.health_check import healthy
 from container.server.acceptor import MAX_AT_ONCE, Acceptor, ping_keeps_alive
 from container.server.acceptor_process import NAME, NICE, AcceptorProcess
 from container.server.connection_channel import ConnectionChannel
@@ -99,6 +100,11 @@ def test_a_client_that_asks_for_it_is_closed_on_after_a_ping(server: Server) -> 
             head, _ = connection.exchange(data)
             assert (head.status, head.headers["connection"]) == (200, "close")
             assert connection.rest() == b""
+
+
+@pytest.mark.parametrize("name", ["ENDPOINT_PORT", "SAGEMAKER_BIND_TO_PORT"])
+def test_the_images_health_check_asks_it(server: Server, name: str) -> None:
+    assert healthy({"SAGEMAKER_BIND_TO_PORT": "", name: str(server.port)})
 
 
 def test_both_processes_say_the_same(server: Server) -> None:
