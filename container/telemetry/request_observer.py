@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
 MAX_IGNORED_NAMES = 256
 # The latest requests that the page shows, and what it shows of each: never text.
-RECENT, SHOWN_ID = 50, 64
+RECENT = 50
 RECENT_FIELDS = (
     "route",
     "status",
@@ -147,7 +147,7 @@ class RequestObserver:
         }
         if keeps:
             recent = {name: fields[name] for name in RECENT_FIELDS}
-            self.recent.append({"at": time.time(), **recent, "request_id": record.request_id[:SHOWN_ID]})
+            self.recent.append({"at": time.time(), **recent, "request_id": record.request_id})
         if not self._logs:
             return
         tokens = "" if record.output_tokens is None else f", {record.output_tokens} tokens"

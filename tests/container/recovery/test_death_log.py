@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from container.recovery import death_log
 from container.recovery.death_log import REFUSED, WINDOW, DeathLog, Presence, digest_of, explained, refusals, suspects
 from container.recovery.recovery import Recovery, fields_of
 from container.requests.request_record import RequestRecord
@@ -86,3 +87,11 @@ def test_names_of_fields_are_logged_unless_they_look_like_text() -> None:
         "prompt",
     ]
     assert fields_of(b'{"a": 1}\n{"a": 2}') == []
+
+
+def test_deaths_without_end_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(death_log, "LARGEST", 1000)
+    deaths = DeathLog()
+    for life in range(50):
+        deaths.add(there(life, NOW))
+    assert len(deaths.read()) == 8

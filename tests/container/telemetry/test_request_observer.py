@@ -19,7 +19,7 @@ from container.requests.request_record import RequestRecord
 from container.serve import Timeline
 from container.server.worker import EngineWorker
 from container.service import Service
-from container.telemetry import event_log
+from container.telemetry import event_log, request_observer
 from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, document
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CodeReply, CodeRequest
@@ -180,11 +180,26 @@ def test_a_request_to_custom_code_has_one_start_and_one_end(engine: ScriptedEngi
     assert start["request_id"] == end["request_id"]
 
 
-def test_prompts_are_logged_where_that_is_asked_for(engine: ScriptedEngine, log: Lines) -> None:
+def test_prompts_are_logged_where_that_is_asked_for(
+    engine: ScriptedEngine, log: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = http_client(service_of(engine, log_requests=True, log_prompts=True))
     post(client, "/invocations", CHAT)
     (start,) = log.events("request_start")
     assert json.loads(start["body"]) == CHAT
+    monkeypatch.setattr(request_observer, "MAX_LOGGED_BODY", 9)
+    post(client, "/invocations", CHAT)
+    assert log.events("request_start", 2)[1]["body"] == start["body"][:9]
+
+
+def test_fields_without_effect_are_logged_once_and_not_without_end(
+    client: Client, log: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_observer, "MAX_IGNORED_NAMES", 2)
+    for name in ("first", "first", "second", "third"):
+        post(client, "/invocations", {"inputs": "a", "parameters": {name: 1}})
+    log.events("request_end", 4)
+    assert [line["message"].split("'")[1] for line in log.events("log")] == ["parameters.first", "parameters.second"]
 
 
 def test_nothing_is_logged_of_requests_where_that_is_off(engine: ScriptedEngine, log: Lines) -> None:
@@ -268,6 +283,8 @@ def test_a_traceback_is_within_its_line(log: Lines) -> None:
     (line,) = log.events("log")
     assert "\n" not in log.lines[0]
     assert "ValueError: broken\nin two" in line["traceback"]
+    logging.getLogger("x").error("a" * event_log.MAX_TEXT + "b")
+    assert log.events("log", 2)[1]["message"] == "a" * event_log.MAX_TEXT
 
 
 def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
@@ -276,6 +293,7 @@ def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
     client = http_client(service)
     post(client, "/invocations", {**CHAT, "stream": True})
     post(client, "/invocations", {**CHAT, "temperature": "hot"})
+    post(client, "/v1/completions", {"prompt": "<fail>"})
     client.get("/ping")
     service.observer.close()
     (line,) = written
@@ -284,9 +302,9 @@ def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
     assert about["Namespace"] == "NeuronEndpoint"
     assert about["Dimensions"] == [["Model"], []]
     assert found["Model"] == "sample"
-    assert (found["Requests"], found["ClientErrors"], found["OutputTokens"]) == (2, 1, 4)
+    assert (found["Requests"], found["ClientErrors"], found["ServerErrors"], found["OutputTokens"]) == (3, 1, 1, 4)
     assert found["RequestsInFlight"] == 3
-    assert len(found["RequestTime"]) == 2
+    assert len(found["RequestTime"]) == 3
     assert len(found["TimeToFirstToken"]) == 1
     assert {metric["Name"] for metric in about["Metrics"]} == set(found) - {"_aws", "Model"}
 
