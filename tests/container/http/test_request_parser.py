@@ -194,6 +194,7 @@ def test_the_body_of_a_request_that_offers_an_upgrade_is_no_request(size: int) -
         (post("Transfer-Encoding: gzip, chunked"), 400),
         (post("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), 400),
         (post("Transfer-Encoding: secret"), 400),
+        (post("Transfer-Encoding: chunked", version="1.0"), 400),
         (post("secret"), 400),
         (post("a b: c"), 400),
         (post("a : c"), 400),

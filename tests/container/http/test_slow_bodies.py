@@ -8,6 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from container.http.body_budget import BodyBudget, BodyBytes
+from handler.errors import BodiesTooLarge, BodyTooLarge
 from tests.container.raw_http import Connection, Head, request
 from tests.container.scripted_process import MODES, PING, THREADS, Server, served
 from tests.handler.waiting import eventually
@@ -125,3 +127,12 @@ def test_the_budget_is_free_again_whatever_a_request_ends_with(small_budget: Ser
     with small_budget.connect() as held:  # nothing of the budget is lost
         held.send(almost_all[: BUDGET - len(almost_all)])
         eventually(lambda: not refused(small_budget, almost_all))
+
+
+def test_only_a_body_that_others_leave_no_room_for_may_be_tried_again() -> None:
+    first = BodyBytes(BodyBudget(limit=10, largest=100))
+    with pytest.raises(BodyTooLarge):
+        first.take(11)
+    first.take(6)
+    with pytest.raises(BodiesTooLarge):
+        BodyBytes(first._budget).take(6)

@@ -235,3 +235,4 @@ def test_vllms_own_exporter_is_told_the_protocol() -> None:
 
 def test_xray_without_a_parent_is_no_context() -> None:
     assert tracer.carrier({}, {"x-amzn-trace-id": f"Root=1-{TRACE[:8]}-{TRACE[8:]}"}) == {}
+    assert tracer.carrier({"HTTP_TRACEPARENT": "a", "HTTP_TRACESTATE": "b" * 513}, {}) == {"traceparent": "a"}
