@@ -14,6 +14,7 @@ from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
+    from handler.neuron.engine_plan import EnginePlan
     from model_packaging.deployment.definition.limits import Sizes
     from model_packaging.kubernetes.workload import Workload
 
@@ -59,12 +60,18 @@ def command(name: str, model: str | None, **options: Any) -> None:
         raise click.UsageError("--llm-service does not go with --max: KServe scales it by its own autoscaler.")
     if options["gateway"] and options["kind"]:
         raise click.UsageError("--gateway is for Deployments and --nodes. With --llm-service, KServe makes the route.")
+    if options["prometheus"] and not options["maximum"]:
+        raise click.UsageError("--prometheus goes with --max.")
+    if kind == "compile_job" and (options["maximum"] or options["replicas"] > 1):
+        raise click.UsageError("--compile-job goes without --max and --replicas: it is one pod.")
     work = _workload(name, model, options)
     documents = manifests.node_group(work, options["nodes"]) if several else getattr(manifests, kind)(work)
     click.echo(manifests.as_text(work, documents), nl=False)
 
 
 def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workload:
+    from handler.config.config_rows import secrets
+    from handler.config.secret_values import mask
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find_for_plan
     from model_packaging.commands.deploy import scaling_of
@@ -81,8 +88,12 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     config, plan, memory = _examined(
         {**variables, **spread}, options["document"], None if instance is None else instance.name
     )
+    _require_fit(config, plan, options)
     platform = "cpu" if instance is None else instance.platform
-    sizes = _listed(config, platform, options["compiled"])
+    compiles = options["kind"] == "compile_job"
+    sizes = _listed(config, platform, False if compiles else options["compiled"])
+    if compiles and config.artifact_store:
+        variables["ENDPOINT_ARTIFACT_STORE"] = config.artifact_store
     if not sizes.weights and not options["startup_seconds"]:
         problem = f"the size of {config.model[:80]} is not known here, so neither is its start's time"
         raise SettingError("MODEL", problem, "Give --startup-seconds, or push the model to S3.")
@@ -90,16 +101,22 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     if spread:
         unseen = f"{options['nodes']} pods serve one model, each a part of it; this was not tested with {plan.line}"
         size = replace(size, reasons=(*size.reasons, unseen))
-    settings = options["document"]
-    if settings and settings.startswith(("s3://", "{")):
-        variables["ENDPOINT_CONFIG"], settings = settings, None
+    document, settings = options["document"], None
+    if document and document.startswith(("s3://", "{")):
+        variables["ENDPOINT_CONFIG"] = document
+    elif document:
+        settings = Path(document).read_text(encoding="utf-8")
+        if mask(settings, secrets(config)) != settings:
+            fix = "Leave it out, and give it with --set NAME=VALUE: a Secret then holds it."
+            raise SettingError("--config", f"{document} holds a secret, which a ConfigMap would show", fix)
     return Workload(
         name=name,
         image=options["image"],
         size=size,
         model=config.model,
         environment=variables,
-        settings=Path(settings).read_text(encoding="utf-8") if settings else None,
+        settings=settings,
+        document=f"endpoint{Path(document).suffix}" if settings else "endpoint.yaml",
         instance=instance,
         namespace=options["namespace"],
         replicas=options["replicas"],
@@ -110,6 +127,22 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         transfers="kv_transfer_config" in plan.engine_args,
         **{key: options[key] for key in ("dra", "efa", "gateway", "node_class", "storage_class")},
     )
+
+
+def _require_fit(config: EndpointConfig, plan: EnginePlan, options: Mapping[str, Any]) -> None:
+    """:raises SettingError: a setting that the pod of the manifests does not fit."""
+    from handler.errors import SettingError
+    from model_packaging.kubernetes.manifests import PORT
+
+    if config.port != PORT:
+        problem = f"the manifests have port {PORT}, not {config.port}"
+        raise SettingError(config.source("port").name, problem, "Leave it out.")
+    if options["kind"] != "hyperpod_endpoint" and not config.scratch.is_relative_to("/tmp"):  # noqa: S108
+        problem = f"{config.scratch} is read-only in the pod"
+        raise SettingError(config.source("scratch").name, problem, "Leave it out, or name a place below /tmp.")
+    nodes = plan.engine_args.get("nnodes") or 1
+    if nodes != options["nodes"]:
+        raise SettingError("--nodes", f"the settings have {nodes} nodes", f"Give --nodes {nodes}.")
 
 
 def _listed(config: EndpointConfig, platform: str, compiled: bool | None) -> Sizes:

@@ -23,7 +23,7 @@ ENDING = 15
 # Seconds for the pull. The image has several GB, and a node may have to be created first.
 PULLING = 900
 PROBE_PERIOD = 10
-SETTINGS = "/etc/neuron-endpoint/endpoint.yaml"
+SETTINGS = "/etc/neuron-endpoint"
 MASTER = "SM_VLLM_MASTER_ADDR"
 # The address that vLLM's NIXL connector binds to, and tells the other side.
 NIXL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
@@ -93,7 +93,9 @@ def hyperpod_endpoint(work: Workload) -> list[Members]:
         raise SettingError("--max", "HyperPod scales by a workspace of Amazon Managed Prometheus", fix)
     (pod,) = fill_template("pod", _values(work))
     container = pod["containers"][0]
-    settings = parse(work.settings.encode(), "endpoint.yaml") if work.settings else None
+    if work.document.endswith(".properties"):
+        raise SettingError("--config", "no variable holds Java's properties", "Write the settings as YAML.")
+    settings = parse(work.settings.encode(), work.document) if work.settings else None
     variables = {"ENDPOINT_CONFIG": json.dumps(settings)} if settings else {}
     inline = replace(work, settings=None, environment={**work.environment, **variables})
     hyperpod = {
@@ -134,10 +136,10 @@ def compile_job(work: Workload) -> list[Members]:
 
     :raises SettingError: there is no store that other pods read.
     """
-    store = f"file://{SHARED_STORE}" if work.storage_class else work.environment.get("ENDPOINT_ARTIFACT_STORE")
-    if not store:
+    store = f"file://{SHARED_STORE}" if work.storage_class else work.environment.get("ENDPOINT_ARTIFACT_STORE", "")
+    if not store.startswith("s3://") and not work.storage_class:
         fix = "Give --set ENDPOINT_ARTIFACT_STORE=s3://bucket/prefix, or --store-class."
-        raise SettingError("--compile-job", "the artifacts of the job need a store", fix)
+        raise SettingError("--compile-job", "the artifacts of the job need a store that other pods read", fix)
     arguments = ["neuron-endpoint", "compile", work.model, "--store", store, "--env"]
     # Not the endpoint's name: its budget, InferencePool and Service would count this pod as one that serves.
     labels = {**_labels(work), "app.kubernetes.io/name": f"{work.name}-compile"}
@@ -177,7 +179,7 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "namespace": work.namespace,
         "transfers": work.transfers,
         "role": work.role,
-        "settings": work.settings,
+        "settings": {work.document: work.settings} if work.settings else None,
         "image": work.image,
         "instance": work.instance.name if work.instance else None,
         "container": "endpoint",
@@ -257,13 +259,15 @@ def _environment(work: Workload) -> list[Members]:
         **work.plain,
     }
     if work.settings:
-        variables["ENDPOINT_CONFIG"] = SETTINGS
+        variables["ENDPOINT_CONFIG"] = f"{SETTINGS}/{work.document}"
     if work.storage_class:
         variables["ENDPOINT_ARTIFACT_STORE"] = f"file://{SHARED_STORE}"
     if work.instance is not None:
-        variables.setdefault("ENDPOINT_INSTANCE", work.instance.name)
+        variables["ENDPOINT_INSTANCE"] = work.instance.name
     own_address: list[Members] = []
     if work.transfers and NIXL_HOST not in variables:  # vLLM's default is localhost, and the other side connects to it
         own_address = [{"name": NIXL_HOST, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     secrets = [{"name": name, "valueFrom": {"secretKeyRef": {"name": work.name, "key": name}}} for name in work.secrets]
-    return [*({"name": name, "value": value} for name, value in sorted(variables.items())), *own_address, *secrets]
+    # Kubernetes puts the value of a variable A in place of $(A), and one dollar in place of two.
+    plain = [{"name": name, "value": value.replace("$", "$$")} for name, value in sorted(variables.items())]
+    return [*plain, *own_address, *secrets]

@@ -24,6 +24,7 @@ class Workload:
     :param model: where the container fetches the model: s3:// or a hub id.
     :param environment: the container's variables. Secret variables are read from the Secret `<name>`.
     :param settings: the endpoint's settings as a document. None: the variables and the model's `endpoint.yaml`.
+    :param document: the name of this document in the pod. Its ending says the format.
     :param drain: seconds in which requests may end after SIGTERM (ENDPOINT_DRAIN).
     :param role: ARN of an IAM role for the service account (IRSA). None: the cluster's Pod Identity.
     :param instance: None for the CPU engine.
@@ -42,6 +43,7 @@ class Workload:
     model: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: str | None = None
+    document: str = "endpoint.yaml"
     instance: InstanceType | None = None
     namespace: str | None = None
     replicas: int = 1
@@ -66,6 +68,8 @@ class Workload:
             raise SettingError("--min", problem, "Give 1 <= --min <= --max.")
         if self.scaling is not None and self.scaling.concurrency <= 0:
             raise SettingError("--concurrency", "it must be above 0", "Half of max_num_seqs is a good start.")
+        if self.gateway is not None and not re.fullmatch(r"([^/]+/)?[^/]+", self.gateway):
+            raise SettingError("--gateway", f"'{self.gateway[:80]}' is no Gateway", "Write NAME or NAMESPACE/NAME.")
         for setting, value in (("--dra", self.dra), ("--efa", self.efa), ("--karpenter", self.node_class)):
             if value and self.instance is None:
                 raise SettingError(setting, "the CPU engine has no Neuron devices", "Give --instance.")

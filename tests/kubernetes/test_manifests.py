@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import find
@@ -190,8 +191,9 @@ def test_the_job_runs_a_command_that_exists() -> None:
     values = {variable["name"]: variable["value"] for variable in container["env"]}
     result = CliRunner().invoke(main, [*container["args"][1:], "--dry-run"], env=values)
     assert json.loads(result.stdout)["store"] == "s3://bucket/store", result.output
-    with pytest.raises(SettingError, match="need a store"):
-        compile_job(workload(model="org/model"))
+    for own in ({}, {"ENDPOINT_ARTIFACT_STORE": "file:///tmp/store"}):
+        with pytest.raises(SettingError, match="need a store"):
+            compile_job(workload(model="org/model", environment=own))
 
 
 def test_nothing_of_the_endpoint_selects_the_pod_of_the_job() -> None:
@@ -268,6 +270,13 @@ def test_no_secret_is_printed_and_nothing_runs_as_root() -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
     assert [one["mountPath"] for one in pod["containers"][0]["volumeMounts"]] == ["/tmp", "/dev/shm"]
+
+
+def test_kubernetes_leaves_the_values_as_they_are() -> None:
+    """It replaces $(HOME) with a variable's value, and $$ with one dollar."""
+    env = documents(workload(environment={"SM_VLLM_SERVED_MODEL_NAME": "a$(HOME)$$b"}))["Deployment"]
+    values = {one["name"]: one["value"] for one in env["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert values["SM_VLLM_SERVED_MODEL_NAME"] == "a$$(HOME)$$$$b"
 
 
 def test_the_network_is_closed_but_for_the_port_and_what_a_start_needs() -> None:
@@ -383,6 +392,8 @@ def test_what_hyperpod_has_no_field_for_is_refused(change: dict[str, Any], setti
         ({"namespace": "a.b"}, "--namespace"),
         ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
         ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
+        ({"gateway": "infra/"}, "--gateway"),
+        ({"gateway": "a/b/c"}, "--gateway"),
         ({"dra": True}, "--dra"),
         ({"dra": True, "efa": 16, "instance": find("trn2.48xlarge")}, "--efa"),
         ({"efa": 1, "instance": None}, "--efa"),
@@ -416,8 +427,62 @@ def test_the_command_refuses_what_would_not_start() -> None:
             1,
             True,
         )
+        assert run(model, "--cpu", *KEDA).exit_code == 2
+        assert run(model, "--cpu", *STORE, "--compile-job", "--replicas", "2").exit_code == 2
+        for unfit in ("SAGEMAKER_BIND_TO_PORT=9999", "ENDPOINT_SCRATCH=/data", "SM_VLLM_NNODES=2"):
+            refused = run(model, "--instance", "trn2.48xlarge", "--compiled", "--set", unfit)
+            assert refused.exit_code in (1, 2), refused.output
+            assert "No manifest" not in refused.output
+        other = run(model, "--instance", "trn2.48xlarge", "--set", "ENDPOINT_INSTANCE=inf2.xlarge", "--compiled")
+        assert "inf2.xlarge" not in other.stdout
         scaled = run(model, "--cpu", "--kserve", "--max", "2", "--concurrency", "4")
         assert (scaled.exit_code, "--prometheus" in scaled.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("settings.toml", "max_num_seqs = 4"),
+        ("settings.json", '{\n\t"max_num_seqs": 4}'),
+        ("serving.properties", "option.max_rolling_batch_size=4"),
+    ],
+)
+def test_the_pod_reads_the_document_in_its_own_format(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    words = ("meta-llama/Llama-3.1-8B-Instruct", "--config", str(path))
+    with published_models():
+        result = run(*words, "--cpu")
+        worker = run(*words, "--instance", "trn2.48xlarge", "--hyperpod", "--compiled")
+    (settings,) = (each for each in yaml.safe_load_all(result.stdout) if each["kind"] == "ConfigMap")
+    ((file, body),) = settings["data"].items()
+    assert f"value: /etc/neuron-endpoint/{file}\n" in result.stdout
+    (tmp_path / file).write_text(body)
+    assert load({"ENDPOINT_CONFIG": str(tmp_path / file)}).max_num_seqs == 4
+    if name == "serving.properties":
+        assert (worker.exit_code, "--config" in worker.stderr) == (2, True)
+    else:
+        assert '{"max_num_seqs": 4}' in worker.stdout
+
+
+def test_a_document_with_a_secret_is_not_printed(tmp_path: Path) -> None:
+    settings = tmp_path / "endpoint.yaml"
+    for secret in ("hf_token: hf_VerySecret", "neuron_env: {MY_TOKEN: hf_VerySecret}"):
+        settings.write_text(f"max_num_seqs: 4\n{secret}\n")
+        with published_models():
+            result = run("meta-llama/Llama-3.1-8B-Instruct", "--cpu", "--config", str(settings))
+        assert (result.exit_code, "hf_Very" in result.output) == (2, False)
+        assert "--config" in result.stderr
+
+
+def test_the_job_compiles_into_the_store_of_the_settings(tmp_path: Path) -> None:
+    settings = tmp_path / "endpoint.yaml"
+    settings.write_text("artifact_store: s3://bucket/own\n")
+    words = ("meta-llama/Llama-3.1-8B-Instruct", "--instance", "trn2.48xlarge", "--config", str(settings), "--compiled")
+    with published_models():
+        result = run(*words, "--compile-job")
+    assert result.stdout.count("s3://bucket/own") == 3  # the document, the job's argument, its variable
+    assert "and a compile" in result.stdout  # so its disk holds the graphs, too
 
 
 def test_settings_of_any_length_go_along(tmp_path: Path) -> None:

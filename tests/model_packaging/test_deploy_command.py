@@ -102,6 +102,12 @@ def test_a_dry_run_creates_nothing_and_shows_no_secret(fake: FakeAws, package: s
     assert fake.state() == FakeAws().state()
 
 
+def test_the_container_plans_for_the_instance_that_was_checked(fake: FakeAws, package: str) -> None:
+    result = run("deploy", "chat", package, *BASE, "--set", "ENDPOINT_INSTANCE=ml.trn1.32xlarge", "--dry-run")
+    told = json.loads(result.stdout)
+    assert told["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_INSTANCE"] == "ml.inf2.xlarge"
+
+
 def test_an_asynchronous_endpoint_is_told_that_it_is_one(fake: FakeAws, package: str) -> None:
     words = ("deploy", "chat", package, *BASE, "--async-output", "s3://models/out/", "--dry-run")
     told = json.loads(run(*words).stdout)
@@ -153,7 +159,9 @@ def test_prefix_routing_takes_its_threshold_from_the_plan(fake: FakeAws, package
 def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str, tmp_path: Path) -> None:
     scaled = ("--min", "0", "--max", "2", "--concurrency", "4")
     network = ("--subnet", "subnet-01234567", "--security-group", "sg-01234567")
+    secret = ("--config", '{"hf_token": "hf_VerySecret1234"}')
     variants = (
+        secret,
         ("--instances", "2", "--routing", "prefix", *network),
         ("--component", *scaled),
         ("--async-output", "s3://bucket/out", *scaled),
@@ -164,7 +172,7 @@ def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str
         assert TOKEN not in result.stdout
         (tmp_path / f"{number}.json").write_text(result.stdout)
     template = json.loads(result.stdout)
-    assert template["Parameters"]["HfToken"]["NoEcho"] is True
+    assert template["Parameters"]["SecretHfToken"]["NoEcho"] is True
     template["Resources"]["Model"]["Properties"]["PrimaryContainer"]["Imge"] = "x"
     (tmp_path / "broken.json").write_text(json.dumps(template))
     words: list[str | Path] = [CFN_LINT, "--format", "parseable", *sorted(tmp_path.glob("*.json"))]

@@ -18,15 +18,15 @@ def environment(variables: Mapping[str, str], document: str | None, instance: st
     """Returns the container's environment.
 
     :param variables: those of the user.
-    :param document: a settings document: s3://, or a file that is small enough for a variable.
-    :param instance: the instance type, for the container. Otherwise the container detects it.
+    :param document: a settings document: s3://, inline JSON, or a file that is small enough for a variable.
+    :param instance: the instance type, for the container, whatever the variables say. None: the container detects it.
     :raises SettingError: the file is unreadable or too large.
     """
     result = dict(variables)
     if document:
-        result[CONFIG] = document if document.startswith("s3://") else _inline(document)
+        result[CONFIG] = document if document.startswith(("s3://", "{")) else _inline(document)
     if instance:
-        result.setdefault("ENDPOINT_INSTANCE", instance)
+        result["ENDPOINT_INSTANCE"] = instance
     return result
 
 

@@ -61,7 +61,8 @@ def _hide_secrets(model: Members, parameters: Members) -> None:
     environment = model["PrimaryContainer"].get("Environment", {})
     for name, value in environment.items():
         if value and is_secret(name, value):
-            parameter = re.sub(r"[^A-Za-z0-9]", "", name.title())
+            # ENDPOINT_CONFIG, by its own name, would be the parameter EndpointConfig, which is a resource.
+            parameter = "Secret" + re.sub(r"[^A-Za-z0-9]", "", name.title())
             parameters[parameter] = {"Type": "String", "NoEcho": True}
             environment[name] = {"Ref": parameter}
 
