@@ -14,8 +14,8 @@ SECONDS = 2.0  # SageMaker gives /ping the same time.
 
 
 def healthy(environ: Mapping[str, str]) -> bool:
-    """Asks `/ping` on the port that a variable names. A document of settings is not read."""
-    port = environ.get("ENDPOINT_PORT") or environ.get("SAGEMAKER_BIND_TO_PORT") or "8080"
+    """Asks `/ping` on the port that the variables name. An empty one is none, as in the settings."""
+    port = environ.get("SAGEMAKER_BIND_TO_PORT") or environ.get("ENDPOINT_PORT") or "8080"
     connection = http.client.HTTPConnection("127.0.0.1", int(port), SECONDS)
     try:
         connection.request("GET", "/ping")

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
+from container.health_check import healthy
+from handler.config.loading.config_loader import load
 from tests.image.wheel_venv import OUTSIDE, uv
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +88,15 @@ def test_it_runs_as_root_and_its_health_check_without_a_shell(file: Path) -> Non
     said = dict(instructions(file))
     assert said["USER"] == "0"
     assert json.loads(said["HEALTHCHECK"].partition(" CMD ")[2]) == ["python", "-m", "container.health_check"]
+
+
+@pytest.mark.parametrize("name", ["SAGEMAKER_BIND_TO_PORT", "ENDPOINT_PORT"])
+@pytest.mark.parametrize("value", ["9000", ""])
+def test_the_health_check_asks_the_port_of_the_settings(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    connection = Mock(**{"return_value.request.side_effect": OSError})
+    monkeypatch.setattr("http.client.HTTPConnection", connection)
+    assert not healthy({name: value})
+    assert connection.call_args.args[1] == load({name: value}).port
 
 
 def pins(lock: Path) -> dict[str, str]:
