@@ -203,6 +203,8 @@ def test_a_change_is_an_update_and_its_leftovers_are_deleted(fake: FakeAws, aws:
     assert len(updates) == 1
     assert updates[0]["RetainAllVariantProperties"] is True  # auto scaling decides how many there are
     assert updates[0]["DeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]["Value"] == 1
+    many = resources(wanted("scaled", instances=41)).update["DeploymentConfig"]["RollingUpdatePolicy"]
+    assert many["MaximumBatchSize"]["Value"] == 3  # at least 5% of the instances
     assert len(fake.things["model"]) == 2
     remove(aws)
     assert fake.state() == FakeAws().state()
@@ -371,7 +373,8 @@ def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> N
         role_arn(aws, None)
     fake.roles = [
         role("lambda", {"Statement": [{"Principal": {"Service": "lambda.amazonaws.com"}}]}),
-        role("sm", TRUST),
+        role("anybody", {"Statement": {"Principal": "*"}}),
+        role("sm", {"Statement": TRUST["Statement"][0]}),
     ]
     assert role_arn(aws, None) == "arn:aws:iam::123456789012:role/sm"
     assert role_arn(aws, "lambda").endswith("role/lambda")
@@ -395,6 +398,7 @@ def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> N
         ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
         ({"network": Network(("subnet-1",), ())}, "--subnet"),
         ({"network": Network(isolation=True), "environment": {"ENDPOINT_MODEL": "s3://b/x"}}, "--isolated"),
+        ({"network": Network(isolation=True), "environment": {"ENDPOINT_CONFIG": '{"model": "s3://x"}'}}, "--isolated"),
     ],
 )
 def test_what_cannot_be_deployed_is_refused(change: dict[str, Any], setting: str) -> None:

@@ -120,7 +120,7 @@ def environment_problems(environment: Mapping[str, str]) -> Iterator[SettingErro
 
 
 def _reads_elsewhere(environment: Mapping[str, str]) -> bool:
-    return any(value.startswith("s3://") for value in environment.values())
+    return any("s3://" in value for value in environment.values())
 
 
 def _check_scaling(scaling: ScalingRequest, to_zero: bool) -> None:

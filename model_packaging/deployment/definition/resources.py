@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from handler.neuron.hardware.instance_catalogue import find
@@ -150,7 +151,8 @@ def _rolling(request: DeploymentRequest) -> Members:
         return kept
     policy: Members = {
         "RollingUpdatePolicy": {
-            "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1},
+            # SageMaker takes 5% to 50% of the instances.
+            "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": ceil(request.instances / 20)},
             "WaitIntervalInSeconds": 60,
         }
     }

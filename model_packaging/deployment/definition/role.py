@@ -59,8 +59,10 @@ def _own(aws: Aws) -> str | None:
 def _trusts_sagemaker(document: Any) -> bool:
     if isinstance(document, str):
         document = json.loads(unquote(document))
-    for statement in (document or {}).get("Statement", []):
-        services = statement.get("Principal", {}).get("Service", []) if isinstance(statement, dict) else []
+    statements = (document or {}).get("Statement", [])
+    for statement in [statements] if isinstance(statements, dict) else statements:
+        principal = statement.get("Principal")  # "*" is one, too
+        services = principal.get("Service", []) if isinstance(principal, dict) else []
         if SERVICE in ([services] if isinstance(services, str) else services):
             return True
     return False
