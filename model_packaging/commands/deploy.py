@@ -157,6 +157,9 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
     config = _loaded(variables, files, options)
     if not package and config is not None and "model" not in config.sources:
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
+    if options["isolated"] and config is not None and not config.model.startswith("/"):
+        problem = f"an isolated network does not reach {config.model[:80]}"
+        raise SettingError("--isolated", problem, "Put the model into the package.")
     plan = None
     if config is not None and not options["no_check"]:
         model = package if package and config.model.startswith("/") else config.model

@@ -133,6 +133,7 @@ def test_what_would_not_start_is_not_deployed(fake: FakeAws, package: str) -> No
         (("chat", "s3://b/x"), 2, "--instance and --image"),
         (("chat", "s3://b/x", *BASE, "--min", "1"), 2, "need --max"),
         (("chat", "s3://b/x", *BASE, "--set", "x"), 2, "NAME=VALUE"),
+        (("chat", *BASE, "--isolated", "--set", "HF_MODEL_ID=org/model"), 2, "does not reach org/model"),
     ],
 )
 def test_half_a_request_is_refused(fake: FakeAws, words: tuple[str, ...], status: int, told: str) -> None:
