@@ -82,12 +82,12 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         raise click.UsageError("Give --instance or --cpu.")
     instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
     variables = dict(options["variables"])
+    named = variables.pop("ENDPOINT_CONFIG", None)  # a file of this machine is in no pod
+    document, settings = options["document"] or named, None
     if model:
         variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}
     spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}
-    config, plan, memory = _examined(
-        {**variables, **spread}, options["document"], None if instance is None else instance.name
-    )
+    config, plan, memory = _examined({**variables, **spread}, document, None if instance is None else instance.name)
     _require_fit(config, plan, options)
     platform = "cpu" if instance is None else instance.platform
     compiles = options["kind"] == "compile_job"
@@ -101,7 +101,6 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     if spread:
         unseen = f"{options['nodes']} pods serve one model, each a part of it; this was not tested with {plan.line}"
         size = replace(size, reasons=(*size.reasons, unseen))
-    document, settings = options["document"], None
     if document and document.startswith(("s3://", "{")):
         variables["ENDPOINT_CONFIG"] = document
     elif document:

@@ -442,6 +442,7 @@ def test_the_command_refuses_what_would_not_start() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("settings.yaml", "max_num_seqs: 4\n# " + "x" * 5000 + "\n"),
         ("settings.toml", "max_num_seqs = 4"),
         ("settings.json", '{\n\t"max_num_seqs": 4}'),
         ("serving.properties", "option.max_rolling_batch_size=4"),
@@ -453,12 +454,18 @@ def test_the_pod_reads_the_document_in_its_own_format(tmp_path: Path, name: str,
     words = ("meta-llama/Llama-3.1-8B-Instruct", "--config", str(path))
     with published_models():
         result = run(*words, "--cpu")
+        named = run(words[0], "--set", f"ENDPOINT_CONFIG={path}", "--cpu")
         worker = run(*words, "--instance", "trn2.48xlarge", "--hyperpod", "--compiled")
-    (settings,) = (each for each in yaml.safe_load_all(result.stdout) if each["kind"] == "ConfigMap")
-    ((file, body),) = settings["data"].items()
-    assert f"value: /etc/neuron-endpoint/{file}\n" in result.stdout
+    assert (result.exit_code, named.stdout) == (0, result.stdout), result.output
+    found = {one["kind"]: one for one in yaml.safe_load_all(result.stdout)}
+    assert all(problems(one) == [] for one in found.values())
+    ((file, body),) = found["ConfigMap"]["data"].items()
     (tmp_path / file).write_text(body)
     assert load({"ENDPOINT_CONFIG": str(tmp_path / file)}).max_num_seqs == 4
+    pod = found["Deployment"]["spec"]["template"]["spec"]
+    assert {"name": "ENDPOINT_CONFIG", "value": f"/etc/neuron-endpoint/{file}"} in pod["containers"][0]["env"]
+    assert "nodeSelector" not in pod
+    assert "aws.amazon.com" not in json.dumps(pod)
     if name == "serving.properties":
         assert (worker.exit_code, "--config" in worker.stderr) == (2, True)
     else:
@@ -483,18 +490,3 @@ def test_the_job_compiles_into_the_store_of_the_settings(tmp_path: Path) -> None
         result = run(*words, "--compile-job")
     assert result.stdout.count("s3://bucket/own") == 3  # the document, the job's argument, its variable
     assert "and a compile" in result.stdout  # so its disk holds the graphs, too
-
-
-def test_settings_of_any_length_go_along(tmp_path: Path) -> None:
-    settings = tmp_path / "endpoint.yaml"
-    settings.write_text("max_num_seqs: 4\n# " + "x" * 5000 + "\n")
-    with published_models():
-        result = run("meta-llama/Llama-3.1-8B-Instruct", "--cpu", "--config", str(settings))
-    assert result.exit_code == 0, result.output
-    found = {one["kind"]: one for one in yaml.safe_load_all(result.stdout)}
-    assert found["ConfigMap"]["data"]["endpoint.yaml"] == settings.read_text()
-    pod = found["Deployment"]["spec"]["template"]["spec"]
-    assert {"name": "ENDPOINT_CONFIG", "value": "/etc/neuron-endpoint/endpoint.yaml"} in pod["containers"][0]["env"]
-    assert "nodeSelector" not in pod
-    assert all(problems(one) == [] for one in found.values())
-    assert "aws.amazon.com" not in json.dumps(pod)

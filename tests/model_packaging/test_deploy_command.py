@@ -102,10 +102,14 @@ def test_a_dry_run_creates_nothing_and_shows_no_secret(fake: FakeAws, package: s
     assert fake.state() == FakeAws().state()
 
 
-def test_the_container_plans_for_the_instance_that_was_checked(fake: FakeAws, package: str) -> None:
-    result = run("deploy", "chat", package, *BASE, "--set", "ENDPOINT_INSTANCE=ml.trn1.32xlarge", "--dry-run")
-    told = json.loads(result.stdout)
-    assert told["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_INSTANCE"] == "ml.inf2.xlarge"
+def test_the_container_has_the_instance_and_the_document_that_were_checked(
+    fake: FakeAws, package: str, tmp_path: Path
+) -> None:
+    (tmp_path / "e.yaml").write_text("max_queue: 2\n")
+    settings = ("--set", "ENDPOINT_INSTANCE=ml.trn1.32xlarge", "--set", f"ENDPOINT_CONFIG={tmp_path}/e.yaml")
+    told = json.loads(run("deploy", "chat", package, *BASE, *settings, "--dry-run").stdout)
+    environment = told["model"]["PrimaryContainer"]["Environment"]
+    assert (environment["ENDPOINT_INSTANCE"], environment["ENDPOINT_CONFIG"]) == ("ml.inf2.xlarge", '{"max_queue":2}')
 
 
 def test_an_asynchronous_endpoint_is_told_that_it_is_one(fake: FakeAws, package: str) -> None:

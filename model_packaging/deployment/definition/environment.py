@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ def environment(variables: Mapping[str, str], document: str | None, instance: st
     :raises SettingError: the file is unreadable or too large.
     """
     result = dict(variables)
+    named = result.get(CONFIG, "")
+    if not document and instance and os.path.isfile(named):  # noqa: PTH113
+        document = named  # a file of this machine is not in the container
     if document:
         result[CONFIG] = document if document.startswith(("s3://", "{")) else _inline(document)
     if instance:
