@@ -93,15 +93,16 @@ def pod_size(
     lnc, whole, resource, devices, share = _devices(plan, instance)
     limit, node = int(instance.host_gib * OF_NODE * share), int(instance.host_gib * OF_NODE)
     shm = max(1, min(SHM_GIB, limit // 8))
-    needed = _host_gib(memory)
+    engines = _engines(plan)
+    needed = _host_gib(memory, engines)
     request = limit if needed is None else ceil(needed) + PROCESSES_GIB + shm
     if needed is not None and request > node:
         problem = f"loading takes {needed:.0f} GiB of the host, and a pod there has {node} GiB"
         fix = "Store the weights sharded (save_sharded_checkpoint), or use an instance with more memory."
         raise SettingError("--instance", problem, fix)
-    count = f"{devices} {'devices' if resource == DEVICES else 'cores'}"
+    count = f"{devices} {'devices' if resource == DEVICES else 'cores'} for " + f"{engines} engines of " * (engines > 1)
     why += [
-        f"{resource}: {count} for tensor parallel degree {_degree(plan)} on {instance.name} ({instance.chips} devices)",
+        f"{resource}: {count}tensor parallel degree {_degree(plan)} on {instance.name} ({instance.chips} devices)",
         f"memory: {request} GiB"
         + (f", of which {needed:.0f} GiB load the weights" if needed is not None else ", the pod's share of the node")
         + f"; at most {limit} GiB, which is {share:.0%} of {OF_NODE:.0%} of {instance.host_gib} GiB",
@@ -120,6 +121,13 @@ def _degree(plan: EnginePlan) -> int:
     return max(1, tensor * stages // nodes)
 
 
+def _engines(plan: EnginePlan) -> int:
+    """Returns the engines of one pod. With an address, the others are elsewhere."""
+    name = "data_parallel_size_local" if "data_parallel_address" in plan.engine_args else "data_parallel_size"
+    engines = plan.engine_args.get(name, 1)
+    return engines if isinstance(engines, int) and engines > 0 else 1
+
+
 def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int, str, int, float]:
     """Returns LNC if the instance has several, whole devices, resource, count and the share of the instance.
 
@@ -127,7 +135,7 @@ def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int,
     """
     given = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")
     lnc = int(given) if given.isdigit() else instance.lnc[0]
-    physical = _degree(plan) * lnc
+    physical = _degree(plan) * _engines(plan) * lnc
     of_chip, chosen = instance.physical_cores // instance.chips, lnc if len(instance.lnc) > 1 else None
     if physical < of_chip and instance.lnc == (1,):
         return chosen, 1, CORES, physical, physical / instance.physical_cores
@@ -135,7 +143,7 @@ def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int,
     return chosen, devices, DEVICES, devices, devices / instance.chips
 
 
-def _host_gib(memory: Mapping[str, Json] | None) -> float | None:
+def _host_gib(memory: Mapping[str, Json] | None, engines: int) -> float | None:
     host = (memory or {}).get("host")
     needed = host.get("needed_gib") if isinstance(host, dict) else None
-    return float(needed) if isinstance(needed, (int, float)) else None
+    return float(needed) * engines if isinstance(needed, (int, float)) else None
