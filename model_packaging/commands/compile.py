@@ -146,11 +146,10 @@ def _job(model: str, environ: Mapping[str, str], options: Mapping[str, Any], aws
     if not options["image"]:
         raise click.UsageError("--on needs --image.")
     on, target = machines(options["on"], options["instance"])
-    variables = {name: value for name, value in environ.items() if name != "ENDPOINT_CONFIG"}
     source = click.get_current_context().params
     if source["own"]:
         raise click.UsageError("--env is this machine's environment; for a job give --env-file or --config.")
-    variables = environment(variables, source["document"], None)
+    variables = environment(environ, source["document"], target)
     if options["line"]:
         variables["ENDPOINT_LINE"] = options["line"]
     return CompileJob(

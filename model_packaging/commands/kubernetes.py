@@ -82,7 +82,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         raise click.UsageError("Give --instance or --cpu.")
     instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
     variables = dict(options["variables"])
-    named = variables.pop("ENDPOINT_CONFIG", None)  # a file of this machine is in no pod
+    named = variables.pop("ENDPOINT_CONFIG", "").strip()  # a file of this machine is in no pod
     document, settings = options["document"] or named, None
     if model:
         variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}

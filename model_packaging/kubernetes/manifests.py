@@ -95,8 +95,7 @@ def hyperpod_endpoint(work: Workload) -> list[Members]:
     container = pod["containers"][0]
     if work.document.endswith(".properties"):
         raise SettingError("--config", "no variable holds Java's properties", "Write the settings as YAML.")
-    settings = parse(work.settings.encode(), work.document) if work.settings else None
-    variables = {"ENDPOINT_CONFIG": json.dumps(settings)} if settings else {}
+    variables = {"ENDPOINT_CONFIG": json.dumps(parse(work.settings.encode(), work.document))} if work.settings else {}
     inline = replace(work, settings=None, environment={**work.environment, **variables})
     hyperpod = {
         "settings": None,

@@ -155,13 +155,16 @@ CPU_JOB = ["compile", "org/model", "--store", "s3://b/s", "--on", "ml.c7i.24xlar
 CPU_JOB += ["--image", "i", "--role", ROLE]
 
 
-def test_a_cpu_instance_compiles_for_the_native_lines() -> None:
-    result = CliRunner().invoke(main, [*CPU_JOB, "--line", "native-0.29", "--dry-run"], catch_exceptions=False)
+def test_a_cpu_instance_compiles_for_the_native_lines(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text('ENDPOINT_CONFIG={"max_num_seqs": 2}\n')
+    words = ("--line", "native-0.29", "--dry-run", "--env-file", str(tmp_path / "env"))
+    result = CliRunner().invoke(main, [*CPU_JOB, *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     wanted = json.loads(result.stdout)["create_training_job"]
     assert wanted["ResourceConfig"]["InstanceType"] == "ml.c7i.24xlarge"
     named = ("VLLM_NEURON_CPU_COMPILE", "NEURON_PLATFORM_TARGET_OVERRIDE", "ENDPOINT_INSTANCE")
     assert [wanted["Environment"][name] for name in named] == ["1", "trn2", "ml.trn2.48xlarge"]
+    assert wanted["Environment"]["ENDPOINT_CONFIG"] == '{"max_num_seqs": 2}'
 
 
 @pytest.mark.parametrize(
