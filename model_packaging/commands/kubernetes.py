@@ -15,7 +15,6 @@ from model_packaging.console.output import refuse
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
     from handler.neuron.engine_plan import EnginePlan
-    from model_packaging.deployment.definition.limits import Sizes
     from model_packaging.kubernetes.workload import Workload
 
 
@@ -75,6 +74,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find_for_plan
     from model_packaging.commands.deploy import scaling_of
+    from model_packaging.deployment.definition.instance_size import sizes_of
     from model_packaging.kubernetes.pod_size import pod_size
     from model_packaging.kubernetes.workload import Workload
 
@@ -91,7 +91,10 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     _require_fit(config, plan, options)
     platform = "cpu" if instance is None else instance.platform
     compiles = options["kind"] == "compile_job"
-    sizes = _listed(config, platform, False if compiles else options["compiled"])
+    compiled = False if compiles else options["compiled"]
+    sizes = sizes_of(None, config if compiled is None else replace(config, artifact_store=None), platform)
+    if compiled is not None:  # the user says it, so the store was not listed
+        sizes = replace(sizes, compiles=not compiled and platform != "cpu")
     if compiles and config.artifact_store:
         variables["ENDPOINT_ARTIFACT_STORE"] = config.artifact_store
     if not sizes.weights and not options["startup_seconds"]:
@@ -142,16 +145,6 @@ def _require_fit(config: EndpointConfig, plan: EnginePlan, options: Mapping[str,
     nodes = plan.engine_args.get("nnodes") or 1
     if nodes != options["nodes"]:
         raise SettingError("--nodes", f"the settings have {nodes} nodes", f"Give --nodes {nodes}.")
-
-
-def _listed(config: EndpointConfig, platform: str, compiled: bool | None) -> Sizes:
-    """Returns the sizes from S3 listings. The store is not listed if the user says whether it has the graphs."""
-    from model_packaging.deployment.definition.instance_size import sizes_of
-
-    if compiled is None:
-        return sizes_of(None, config, platform)
-    sizes = sizes_of(None, replace(config, artifact_store=None), platform)
-    return replace(sizes, compiles=not compiled and platform != "cpu")
 
 
 def _examined(variables: Mapping[str, str], document: str | None, instance: str | None) -> Any:
