@@ -236,6 +236,14 @@ def _mamba_block(context: CheckContext) -> str | None:
     return "it is a length of 1 token or more, and one that is not max_model_len goes with prefix caching only"
 
 
+def _mamba_mode(context: CheckContext) -> str | None:
+    args, names = context.draft.args, context.facts.architectures if context.facts else ()
+    aligned = args.get("mamba_cache_mode") == "align" and args.get("enable_prefix_caching") is not False
+    if not aligned or context.line.name != CPU.name or not names or names[0] not in PLAIN:
+        return None
+    return f"{WHEN_LOADED}, vLLM asks for Mamba layers, and {names[0]} has none"
+
+
 def _media_adapters(context: CheckContext) -> str | None:
     names = context.facts.architectures if context.facts else ()
     text_only = bool(names) and all(name.endswith("ForCausalLM") for name in names)
@@ -374,6 +382,7 @@ def _skipped_layers(context: CheckContext) -> str | None:
 
 PAIRS: Final = (
     Pair("cpu-speculation", "speculative_config", _cpu_speculation, "Remove it, or use a later vLLM."),
+    Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),
     Pair("kv-events-address", "kv_events_config.endpoint", _event_address, "Give one such as tcp://*:5557."),
