@@ -14,9 +14,10 @@ from handler.json_value import Json
 def canonical(value: object) -> bytes:
     """Encodes a value with sorted keys, no blanks, UTF-8 and one form for each number.
 
-    `1.0` becomes `1` and `-0.0` becomes `0`; true does not become `1`.
+    `1.0` becomes `1` and `-0.0` becomes `0`; true does not become `1`. What JSON has no number for becomes text: the
+    config.json of Mamba hybrids has `"time_step_limit": [0.0, Infinity]`.
 
-    :raises ValueError: NaN, an infinity, or text that is not valid Unicode.
+    :raises ValueError: text that is not valid Unicode.
     :raises TypeError: a type that JSON does not have.
     """
     return json.dumps(
@@ -35,7 +36,7 @@ def normal(value: object) -> Json:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{value} is not a JSON number")
+            return str(value)
         return int(value) if value.is_integer() else value
     if isinstance(value, Mapping):
         for key in value:

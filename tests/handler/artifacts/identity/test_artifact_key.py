@@ -327,16 +327,17 @@ def test_the_legacy_fork_has_its_override_among_the_arguments() -> None:
         ([1, 2], [2, 1], False),
         (1e22, 10**22, True),
         (0.1, 0.10000000000000001, True),
+        ([0.0, float("inf")], [0, float("inf")], True),
+        (float("inf"), float("-inf"), False),
     ],
 )
 def test_one_spelling_of_each_value(first: object, second: object, same: bool) -> None:
     assert (canonical(first) == canonical(second)) is same
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
-def test_what_has_no_spelling_is_refused(value: object) -> None:
+def test_what_has_no_spelling_is_refused() -> None:
     with pytest.raises(ValueError, match=r".+"):
-        canonical({"x": value})
+        canonical({"x": "\ud800"})
 
 
 @pytest.mark.parametrize("value", [{1: 2}, {1, 2}, b"x", object()])
