@@ -22,9 +22,12 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+from handler.artifacts.lease.acquisition import OnMiss
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
+from handler.artifacts.store.object_names import KINDS
 from handler.errors import EndpointError, SettingError
+from handler.json_value import json_object
 from handler.processes import free_port
 from handler.startup.lifecycle import COMPILED
 from local_sagemaker.hosting.instances.host_settings import default_command
@@ -37,13 +40,17 @@ from model_packaging.deployment.watch import Tell
 SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
 POLL = 0.5
 STOPPED_WITHIN = 40.0
+NO_ENTRY = (
+    "this start keeps none in the store. A hub id has no entry: give a folder or s3://bucket/prefix. "
+    "Nor has a start with compiled_artifacts: leave it out"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledArtifacts:
     """The result of a compile.
 
-    :param entries: the new entries of the store. Empty if all existed.
+    :param entries: what was published. Empty if the store had it.
     """
 
     entries: tuple[Manifest, ...]
@@ -60,30 +67,29 @@ def compile_here(
 ) -> CompiledArtifacts:
     """Runs the container until its artifacts are published.
 
-    :param environ: the container's environment, without the store, the port and the scratch directory.
+    :param environ: the container's environment. Its own store, and what it does on a miss, are for an endpoint.
     :param command: the container's command. The default is `serve` beside this interpreter or on the path.
-    :raises CompileEnded: the container ended before it was ready, or could not publish what it had compiled.
+    :raises CompileEnded: the container ended before it was ready, or did not publish what it had compiled.
     """
     command = command or _serve()
-    before = _entries(store)
+    opened = ArtifactStore.open(store, setting="--store")
     began = time.monotonic()
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="neuron-endpoint-") as scratch:
         variables = {
-            "ENDPOINT_ARTIFACT_STORE": store,
-            "SAGEMAKER_BIND_TO_PORT": str(port),
             "ENDPOINT_SCRATCH": scratch,
             **environ,
+            "ENDPOINT_ARTIFACT_STORE": store,
+            "ENDPOINT_ON_MISS": OnMiss.COMPILE,
+            "SAGEMAKER_BIND_TO_PORT": str(port),
             "ENDPOINT_LOG_FORMAT": "json",  # a text has no events
         }
         log = Path(scratch) / "serve.log"
         with _started(command, variables, log) as process:
             _follow(process, port, log, tell)
-        after = _entries(store)
-        new = tuple(entry for name, entry in after.items() if name not in before)
-        if problem := _not_published(log):
-            raise CompileEnded(problem, None, ())
-    return CompiledArtifacts(new, time.monotonic() - began)
+        published = _published(log)
+    entries = (opened.find(key, kind) for kind in KINDS for key in published)
+    return CompiledArtifacts(tuple(entry for entry in entries if entry), time.monotonic() - began)
 
 
 @contextmanager
@@ -95,10 +101,6 @@ def failure_file(environ: Mapping[str, str], path: Path = Path("/opt/ml/output/f
         if "TRAINING_JOB_NAME" in environ and path.parent.is_dir():
             path.write_text(error.message[:1024])
         raise
-
-
-def _entries(store: str) -> dict[tuple[str, str], Manifest]:
-    return {(entry.kind, entry.key): entry for entry in ArtifactStore.open(store, setting="--store").entries()}
 
 
 def _follow(process: subprocess.Popen[bytes], port: int, log: Path, tell: Tell) -> None:
@@ -116,10 +118,19 @@ def _follow(process: subprocess.Popen[bytes], port: int, log: Path, tell: Tell) 
         time.sleep(POLL)
 
 
-def _not_published(log: Path) -> str:
-    """Why the store did not take what was compiled. Such a container is ready all the same."""
-    events = [line for line in log.read_text(errors="replace").splitlines() if '"artifact_not_published"' in line]
-    return str(json.loads(events[-1])["problem"]) if events else ""
+def _published(log: Path) -> list[str]:
+    """The keys of what the container has published. None if the store had everything.
+
+    :raises CompileEnded: the store did not take it, or was not used. Such a container is ready all the same.
+    """
+    lines = (line for line in log.read_text(errors="replace").splitlines() if '{"event"' in line)
+    events = [event for line in lines if (event := json_object(line[line.index('{"event"') :]))]
+    by_name = {str(event["event"]): event for event in events}
+    if problem := by_name.get("artifact_not_published"):
+        raise CompileEnded(str(problem["problem"]), None, ())
+    if not {"artifact_published", "artifact_restored"} & set(by_name):
+        raise CompileEnded(NO_ENTRY, None, ())
+    return [str(event["key"]) for event in events if event["event"] == "artifact_published"]
 
 
 def _told(body: Mapping[str, Any]) -> str:

@@ -42,7 +42,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_compiled_is_in_the_store(tmp_path: Path) -> None:
     told: list[str] = []
     store = f"file://{tmp_path}/store"
-    made = here.compile_here(environ(tmp_path, "compiles"), store, told.append, SERVE)
+    endpoint = {"ENDPOINT_ARTIFACT_STORE": f"file://{tmp_path}/other", "ENDPOINT_ON_MISS": "fail"}
+    made = here.compile_here({**environ(tmp_path, "compiles"), **endpoint}, store, told.append, SERVE)
     assert [entry.key for entry in made.entries] == ["ab" * 32]
     assert told == ["check configuration", "compile: start engine", "publish artifacts"]
     assert (tmp_path / "stopped").read_text() == "in good order"
@@ -63,6 +64,11 @@ def test_a_failed_compile_says_why(tmp_path: Path, mode: str, cause: str) -> Non
 def test_what_was_compiled_and_not_published_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(CompileEnded, match="No artifacts were published: s3:PutObject is missing"):
         here.compile_here(environ(tmp_path, "unpublished"), f"file://{tmp_path}/store", lambda text: None, SERVE)
+
+
+def test_a_start_that_keeps_nothing_in_the_store_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(CompileEnded, match="A hub id has no entry"):
+        here.compile_here(environ(tmp_path, "stores nothing"), f"file://{tmp_path}/store", lambda text: None, SERVE)
 
 
 def test_the_log_of_a_failed_compile_is_shown_as_text(tmp_path: Path) -> None:
