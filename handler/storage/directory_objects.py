@@ -5,6 +5,7 @@ A write goes to a temporary file first, so that readers never see a partial obje
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -148,9 +149,9 @@ class DirectoryObjects:
             yield
         except (FileNotFoundError, IsADirectoryError):
             raise NotFound(where) from None
-        except PermissionError as error:
-            raise AccessDenied(where, f"this user to {what} it", error.strerror or "") from error
         except OSError as error:
+            if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+                raise AccessDenied(where, f"this user to {what} it", error.strerror or "") from error
             raise StoreUnavailable(where, error.strerror or type(error).__name__) from error
 
 

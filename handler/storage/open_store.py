@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from handler.errors import SettingError
+from handler.regular_files import exists
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectStore
 from handler.storage.s3_objects import S3Objects
@@ -15,7 +16,7 @@ def open_objects(uri: str, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ObjectSt
     """Returns the object store at `s3://bucket/prefix` or `file:///directory`. Sends no request yet.
 
     :param setting: the setting that the URI is from, for error messages.
-    :raises SettingError: the URI has another form.
+    :raises SettingError: the URI has another form, or names a file.
     """
     fix = "Write s3://bucket/prefix or file:///directory."
     parts = urlsplit(uri)
@@ -26,5 +27,8 @@ def open_objects(uri: str, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ObjectSt
             raise SettingError(setting, f"'{uri}' names no bucket", fix)
         return S3Objects(parts.netloc, parts.path.strip("/"))
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
-        return DirectoryObjects(Path(unquote(parts.path)))
+        directory = Path(unquote(parts.path))
+        if exists(directory) and not directory.is_dir():
+            raise SettingError(setting, f"{directory} is not a directory", fix)
+        return DirectoryObjects(directory)
     raise SettingError(setting, f"'{uri}' is neither s3:// nor file:///", fix)

@@ -19,7 +19,8 @@ import msgspec
 from handler.config.start_rules import KEY_FIX, KeyPlace, key_place
 from handler.errors import EndpointError, SettingError
 from handler.storage.retry import SERVICES
-from handler.storage.storage_errors import AccessDenied, SignatureRefused, StoreUnavailable
+from handler.storage.s3_errors import CREDENTIAL_CODES, translated
+from handler.storage.storage_errors import AccessDenied, SignatureRefused
 
 SETTING = "ENDPOINT_ARTIFACT_SIGNING_KEY"
 SHORTEST_KEY = 16
@@ -138,22 +139,27 @@ def _secret(arn: str) -> bytes:
 def _aws_errors(arn: str, permission: str, known: str, meaning: EndpointError) -> Iterator[None]:
     """Raises errors of botocore inside the block as errors of this project.
 
+    Only what may pass is StoreUnavailable, because a start waits for that.
+
     :param permission: the permission that the call needs.
     :param known: an error code of the service, which is raised as `meaning`.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import ClientError
 
-    try:
-        yield
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
-        if code == known:
-            raise meaning from error
-        if "AccessDenied" in code:
-            raise AccessDenied(arn, permission, code) from error
-        raise StoreUnavailable(arn, code) from error
-    except BotoCoreError as error:
-        raise StoreUnavailable(arn, str(error)) from error
+    with translated(arn, permission):
+        try:
+            yield
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+            if code == known:
+                raise meaning from error
+            if "AccessDenied" in code:
+                raise AccessDenied(arn, permission, code) from error
+            if status < 500 and code not in CREDENTIAL_CODES and "Throttling" not in code:
+                fix = "Check the ARN, its region and the key's state."
+                raise SettingError(SETTING, f"{arn} cannot be used ({code})", fix) from error
+            raise
 
 
 def _message(body: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -130,6 +131,8 @@ def test_a_pipe_in_the_directory_is_no_object(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    with pytest.raises(SettingError, match="file is not a directory"):
+        open_objects(f"file://{tmp_path}/file")
     with pytest.raises(StoreUnavailable, match="Not a directory"):
         DirectoryObjects(tmp_path / "file").put("a", b"")
 
@@ -145,6 +148,15 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
     finally:
         if root:
             os.seteuid(0)
+
+
+def test_a_file_system_that_is_read_only_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(path: Path, **_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    with pytest.raises(AccessDenied, match="Read-only file system"):
+        DirectoryObjects(tmp_path).put("a", b"")
 
 
 def test_objects_in_a_directory_may_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from handler.artifacts.store.manifest_signature import KmsSigner, SecretSigner, Signature, Signer, signer
 from handler.errors import SettingError
-from handler.storage.storage_errors import SignatureRefused, StoreUnavailable
+from handler.storage.storage_errors import CredentialsMissing, SignatureRefused
 
 SECRET = "a secret of enough bytes"
 BODY = b'{"key":"..."}'
@@ -98,5 +99,18 @@ def test_a_key_that_stays_in_kms(s3: Any) -> None:
 def test_a_kms_key_that_is_not_there(s3: Any) -> None:
     gone = signer("arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000")
     assert gone is not None
-    with pytest.raises(StoreUnavailable, match="NotFound"):
+    with pytest.raises(SettingError, match="NotFound"):  # not StoreUnavailable, for which a start waits
         gone.sign(BODY)
+
+
+def test_a_key_that_no_credentials_give_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    with pytest.raises(CredentialsMissing):
+        KmsSigner("arn:aws:kms:us-east-1:123456789012:key/k").sign(BODY)
+    with pytest.raises(CredentialsMissing):
+        signer("arn:aws:secretsmanager:us-east-1:123456789012:secret:s")
