@@ -19,7 +19,7 @@ from handler.start_failure import in_one_line
 
 # The exceptions that the core printed. The last one is the cause. vLLM's client prints two that name none.
 RAISED = re.compile(
-    r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init|EngineCore enc)(\S.*)$"
+    r"(?m)^.*?((?:(?<![\w.])[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init|EngineCore enc)(\S.*)$"
 )
 # A resource of this machine is exhausted or in use. The same compile may succeed on another machine, or here later.
 EXHAUSTED = re.compile(

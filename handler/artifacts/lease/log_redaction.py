@@ -19,7 +19,7 @@ MOST_READ = 1_000_000
 # URL.
 TOKENS = re.compile(r"\bhf_[A-Za-z0-9]{8,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*")
 NAMED = re.compile(
-    r"(?i)([\w-]*(?:token|secret|passw(?:or)?d|credential|signature|api[_-]?key|access[_-]?key|authorization)[\w-]*"
+    r"(?i)((?:token|secret|passw(?:or)?d|credential|signature|api[_-]?key|access[_-]?key|authorization)[\w-]{0,64}"
     r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?)(?![\d.]+\b)[^\s\"',;&(){}\[\]]{6,}"
 )
 IN_URL = re.compile(r"(://[^/\s:@]+:)[^/\s@]+(?=@)")

@@ -11,6 +11,7 @@ import pytest
 
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled
 from handler.artifacts.lease.compile_failure_cause import compile_failure
+from handler.artifacts.lease.log_redaction import MOST_BYTES, tail
 from handler.engine.core_end import core_exits
 
 VLLM = "Engine core initialization failed. See root cause above. Failed core proc(s): "
@@ -111,3 +112,11 @@ def test_a_full_disk_is_said_and_has_its_fix_where_the_last_error_is_that_of_the
     failure = compile_failure(RuntimeError(VLLM + "{'EngineCore_DP0': 1}"), [1], log)
     assert "No space left on device" in failure.message
     assert "ENDPOINT_SCRATCH" in failure.message
+
+
+def test_a_log_without_blanks_costs_little() -> None:
+    began = time.process_time()
+    log = "token" * 300 + "\n" + "Error" * 3000
+    assert compile_failure(RuntimeError("x"), [1], log).log == log
+    assert tail(log, {}) == log[-MOST_BYTES:]
+    assert time.process_time() - began < 1
