@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from handler.artifacts.compile_caches.neff_store import NEURONX_CC, CacheLayout, NeffStore, StoredModule
+from handler.artifacts.lease.lease import RealClock
 from handler.storage.storage_errors import ArtifactError
 from handler.storage.transfer.download_directory import free
 
@@ -41,6 +42,8 @@ GIB = 1024**3
 # these numbers of modules and bytes.
 MOST_MODULES = 1000
 MOST_BYTES = 20 * GIB
+# Seconds of a running compile between two saves.
+SAVE_EVERY = 300.0
 
 
 class ModuleState(Enum):
@@ -78,6 +81,7 @@ class NeffCache:
         self._layout = store.layout
         # Names of modules that the store has and that could not be downloaded.
         self._refused: set[str] = set()
+        self._saved: set[Path] = set()
 
     def clean(self) -> Counter[ModuleState]:
         """Removes modules that would make the next compile fail. Call it only when no compile is running here.
@@ -135,9 +139,10 @@ class NeffCache:
 
         A failure of the store is only reported.
         """
-        finished = self.finished()
+        finished = [module for module in self.finished() if module not in self._saved]
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             saved = list(pool.map(self._save, finished))
+        self._saved |= {module for module, problem in zip(finished, saved, strict=True) if not isinstance(problem, str)}
         return NeffTransfer(saved.count(True), tuple(problem for problem in saved if isinstance(problem, str)))
 
     def _save(self, module: Path) -> bool | str:
@@ -150,8 +155,9 @@ class NeffCache:
     def shared(self) -> Iterator[None]:
         """Compile within it: restores the cache before, and saves it afterwards, even if the compile failed.
 
-        So a compile reuses the graphs that any instance has finished. A cache that cannot be restored or saved costs
-        time, but never ends a start.
+        So a compile reuses the graphs that any instance has finished. They are saved while it goes on, too: a container
+        that is killed cannot do so any more. A cache that cannot be restored or saved costs time, but never ends a
+        start.
         """
         try:
             counts = self.clean()
@@ -162,13 +168,18 @@ class NeffCache:
             _log("restored", self.bring())
         except (ArtifactError, OSError, ValueError) as error:
             logger.warning("no compiled graphs could be restored: %s", error)
+        cancel = RealClock().every(SAVE_EVERY, self._save_now)
         try:
             yield
         finally:
-            try:
-                _log("saved", self.save())
-            except (ArtifactError, OSError, ValueError) as error:
-                logger.warning("no compiled graphs could be saved: %s", error)
+            cancel()
+            self._save_now()
+
+    def _save_now(self) -> None:
+        try:
+            _log("saved", self.save())
+        except (ArtifactError, OSError, ValueError) as error:
+            logger.warning("no compiled graphs could be saved: %s", error)
 
     def finished(self) -> list[Path]:
         """Returns the directories of finished modules."""

@@ -19,6 +19,7 @@ from neuron_stand_in.settings import StandInSettings
 import sample_model
 from container.routes import ping as health
 from container.service import Service
+from handler.artifacts.compile_caches import neff_cache
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender, RealClock
 from handler.artifacts.restore.restore_target import RestoreContents, RestoreTarget
@@ -33,6 +34,7 @@ from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import RestoreTimedOut
 from handler.storage.transfer import download_directory
 from handler.storage.transfer.download_directory import locked
+from tests.handler.waiting import eventually
 
 GRAPHS = [*graphs({}, 1024, 4), ("decode", 8)]
 ENGINE = cast(Engine, object())
@@ -155,6 +157,19 @@ def test_a_second_attempt_goes_on_from_the_graphs_that_the_first_one_finished(tm
 
     assert machine.start(crashes_once) is ENGINE
     assert machine.compiled == [2, 1]
+
+
+def test_finished_graphs_are_saved_while_a_compile_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a container that is killed, nothing else is left."""
+    monkeypatch.setattr(neff_cache, "SAVE_EVERY", 0.01)
+    machine, modules = Machine(tmp_path, "one", "native-0.24"), tmp_path / "store" / "neff" / "modules"
+
+    def compiles(plan: EnginePlan) -> Engine:
+        machine.native(plan, GRAPHS[:2])
+        eventually(lambda: len(list(modules.rglob("*.json"))) == 2, 10)
+        return machine.native(plan)
+
+    machine.start(compiles)
 
 
 def test_a_poisoned_graph_does_not_outlive_the_start_that_made_it(tmp_path: Path) -> None:
