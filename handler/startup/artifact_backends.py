@@ -243,6 +243,9 @@ def with_scratch_artifacts(
         backend.paths.rewrite(directory, [CONFIG], directory / f".{CONFIG}")
     else:
         shutil.rmtree(directory, ignore_errors=True)
+        cache = backend.neff_cache(plan, ArtifactStore(DirectoryObjects(config.scratch)), None)
+        if cache is not None and cache.root.is_relative_to(config.scratch):  # not one that others may compile into now
+            cache.clean()
         kept = "they are lost with this instance: ENDPOINT_ARTIFACT_STORE would keep them"
         logger.warning("the artifacts are compiled into %s, and %s", directory, kept)
     return backend.to_compile(plan, directory)

@@ -97,6 +97,10 @@ class NeffCache:
             elif state is ModuleState.FINISHED:
                 for lock in module.glob("*.lock"):
                     lock.unlink()
+        poisoned, half_made = counts[ModuleState.POISONED], counts[ModuleState.HALF_MADE]
+        if poisoned or half_made:
+            what = "removed from %s: %d graphs of failed compiles, %d of interrupted ones"
+            logger.warning(what, self.root, poisoned, half_made)
         return counts
 
     def bring(
@@ -160,11 +164,7 @@ class NeffCache:
         start.
         """
         try:
-            counts = self.clean()
-            poisoned, half_made = counts[ModuleState.POISONED], counts[ModuleState.HALF_MADE]
-            if poisoned or half_made:
-                what = "removed from %s: %d graphs of failed compiles, %d of interrupted ones"
-                logger.warning(what, self.root, poisoned, half_made)
+            self.clean()
             _log("restored", self.bring())
         except (ArtifactError, OSError, ValueError) as error:
             logger.warning("no compiled graphs could be restored: %s", error)

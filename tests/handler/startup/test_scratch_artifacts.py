@@ -75,6 +75,14 @@ def test_what_a_killed_compile_left_is_compiled_again(tmp_path: Path) -> None:
     assert not left.exists()
 
 
+def test_the_compiler_tries_a_graph_again_that_an_earlier_start_failed_to_compile(tmp_path: Path) -> None:
+    failed = tmp_path / "neff-cache" / "neuronxcc-1.0" / "MODULE_1+a"
+    failed.mkdir(parents=True)
+    (failed / "model.log").write_text("[F137] neuronx-cc was forcibly killed")
+    started(settings(tmp_path))
+    assert not failed.exists()
+
+
 def test_a_hub_model_has_a_directory_too(tmp_path: Path) -> None:
     config = settings(tmp_path)
     one = directory(started(config, Model("org/one", ("one",), 0)), tmp_path)
