@@ -18,7 +18,7 @@ from pathlib import Path
 from handler.artifacts.compile_caches.neff_cache import NeffCache
 from handler.artifacts.identity.artifact_key import ArtifactKey, settings_digest
 from handler.artifacts.lease.acquisition import Acquisition, AcquisitionOptions, Entries
-from handler.artifacts.lease.leased_compile import LeasedCompile
+from handler.artifacts.lease.leased_compile import LeasedCompile, remove_dead
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest_signature import signer
@@ -108,6 +108,7 @@ class StoreStart:
 
     def _restore(self, entries: Entries, target: Path, deadline: float) -> None:
         self.state.lifecycle.stage("restore artifacts")
+        remove_dead(target)
         with shown(self.state.lifecycle, "restore artifacts") as progress:
             source = source_of(self.store)
             done = restore(entries, source, target, paths=self.backend.paths, progress=progress, deadline=deadline)

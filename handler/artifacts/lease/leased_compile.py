@@ -21,6 +21,8 @@ from handler.storage.storage_errors import ArtifactError
 
 # Compiles on one instance while the compiler crashes.
 ATTEMPTS = 2
+# This process's own directories. An earlier process of the container often had the same pid.
+_made = set[Path]()
 EventListener = Callable[[Mapping[str, Json]], None]
 # Fills an empty directory with the artifacts, as the engine loads them. Raises CompileFailed for a failure that would
 # happen again. Other errors are not remembered.
@@ -106,10 +108,17 @@ class LeasedCompile:
 def fresh_directory(target: Path) -> Path:
     """Creates an empty directory of this process beside `target`. Removes those of dead processes first."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    directory = target.with_name(f"{target.name}.compiled-{os.getpid()}")
+    _made.discard(directory)
+    remove_dead(target)
+    directory.mkdir()
+    _made.add(directory)
+    return directory
+
+
+def remove_dead(target: Path) -> None:
+    """Removes what dead processes have compiled beside `target`. A restore of the same needs the room."""
     for other in target.parent.glob("*"):
         owner = re.fullmatch(re.escape(target.name) + r"\.compiled-(\d+)", other.name)
-        if owner and (int(owner[1]) == os.getpid() or not alive(int(owner[1]))):
+        if owner and other not in _made and (int(owner[1]) == os.getpid() or not alive(int(owner[1]))):
             shutil.rmtree(other)
-    directory = target.with_name(f"{target.name}.compiled-{os.getpid()}")
-    directory.mkdir()
-    return directory

@@ -20,6 +20,7 @@ import sample_model
 from container.routes import ping as health
 from container.service import Service
 from handler.artifacts.compile_caches import neff_cache
+from handler.artifacts.lease import leased_compile
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender, RealClock
 from handler.artifacts.restore.restore_target import RestoreContents, RestoreTarget
@@ -170,6 +171,19 @@ def test_finished_graphs_are_saved_while_a_compile_goes_on(tmp_path: Path, monke
         return machine.native(plan)
 
     machine.start(compiles)
+
+
+def test_a_restore_has_the_room_that_the_compile_of_a_dead_process_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, again = Machine(tmp_path, "one"), Machine(tmp_path, "one")
+    machine.start(machine.nxdi)
+    [compiled] = (tmp_path / "one" / "artifacts").glob("*.compiled-*")
+    again.start(again.nxdi)
+    assert compiled.exists(), "the engine of this process may load it again"
+    monkeypatch.setattr(leased_compile, "_made", set())  # a new container, whose processes have the same pids
+    again.start(again.nxdi)
+    assert (again.compiled, compiled.exists()) == ([], False)
 
 
 def test_a_poisoned_graph_does_not_outlive_the_start_that_made_it(tmp_path: Path) -> None:
