@@ -110,14 +110,16 @@ def push_command(
     assembly = assemble(inputs)
     manifest = _read_all(assembly)
     if dry_run:
-        missing = compare(assembly.items, manifest, target).missing
-        size = sum(item.size for item in missing)
+        _, others, missing = compare(assembly.items, manifest, target)
         if as_json:
-            print_json(_document(assembly, to=target.uri, missing=[item.path for item in missing], sent=0))
-        else:
-            click.echo(
-                f"Would upload {len(missing)} of {len(assembly.items)} files, {size_text(size)}, to {target.uri}."
-            )
+            names: list[Json] = [item.path for item in missing]
+            print_json(_document(assembly, to=target.uri, missing=names, sent=0, would_delete=[*others]))
+            return
+        _print_excluded(assembly)
+        for path in others:
+            click.echo(f"Would delete {target.uri}{path}.")
+        size = size_text(sum(item.size for item in missing))
+        click.echo(f"Would upload {len(missing)} of {len(assembly.items)} files, {size}, to {target.uri}.")
         return
     with _shown("push") as listener:
         done = push(assembly.items, manifest, target, listener)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
 
 from handler.artifacts.store.object_names import MANIFESTS
 from handler.config.loading.config_loader import load
@@ -104,7 +105,7 @@ def _require_sound_adapter(place: str) -> None:
 
 def _graphs(artifacts: str) -> tuple[list[Item], dict[str, object]]:
     if artifacts.startswith("file://"):
-        artifacts = artifacts.removeprefix("file://")
+        artifacts = unquote(artifacts.removeprefix("file://"))
     graphs = items(artifacts, "--artifacts")
     paths = {item.path for item in graphs}
     if any(path.startswith(MANIFESTS) for path in paths):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from handler.artifacts.store.manifest import FileEntry
 from handler.artifacts.store.object_names import of_manifest
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.config.secret_values import MASK, has_secret_name, without_credentials
-from handler.json_value import Json
+from handler.json_value import Json, json_object
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress
 from model_packaging.package import package_manifest as manifests
@@ -100,7 +99,7 @@ def inspect(package: Package) -> Inspection:
     parts: dict[str, int] = {}
     for file in files:
         parts[_part(file.path)] = parts.get(_part(file.path), 0) + file.size
-    config = _object(small.get("config.json"))
+    config = json_object(small.get("config.json", b"")) or {}
     architectures = config.get("architectures")
     told = {
         "architecture": architectures[0] if isinstance(architectures, list) and architectures else None,
@@ -145,11 +144,3 @@ def _graphs(paths: Iterable[str]) -> list[str]:
         elif path == f"{COMPILED}/neuron_config.json":
             graphs.append("compiled directory")
     return graphs
-
-
-def _object(body: bytes | None) -> dict[str, Json]:
-    try:
-        document = json.loads(body or b"{}")
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}

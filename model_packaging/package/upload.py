@@ -105,7 +105,8 @@ def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
     """
     with translated(target.uri, "s3:ListBucket"):
         objects = list_objects(target.client, target.bucket, target.prefix)
-        there = {item.key.removeprefix(target.prefix): item.size for item in objects}
+        listed = ((item.key.removeprefix(target.prefix), item.size) for item in objects)
+        there = {path: size for path, size in listed if path and not path.endswith("/")}  # folders of the S3 console
     before = _manifest(target)
     others = sorted(set(there) - {item.path for item in items} - {NAME})
     _require_ours(target, manifest, before, others)

@@ -98,15 +98,16 @@ def test_a_compiled_directory_is_found_by_the_endpoint(model: Path, tmp_path: Pa
 
 
 def test_a_stores_entries_are_found_in_the_package(model: Path, tmp_path: Path) -> None:
-    store = ArtifactStore.open(f"file://{tmp_path}/store")
+    store = ArtifactStore.open(f"file://{tmp_path}/my%20store")
     (tmp_path / "graph").mkdir()
     (tmp_path / "graph" / "model.pt").write_bytes(b"graph")
     store.publish(tmp_path / "graph", CompileInputs("ab" * 32, "graph", {"tensor_parallel_size": 2}))
-    told("pack", model, "--artifacts", f"file://{tmp_path}/store", "--to", tmp_path / "out")
+    told("pack", model, "--artifacts", store.uri, "--to", tmp_path / "out")
     settings = load({}, model=str(tmp_path / "out"))
     assert settings.artifact_store == "file:///opt/ml/model/artifacts"
     assert settings.on_miss == "fail"
     assert ArtifactStore.open(f"file://{tmp_path}/out/artifacts").find("ab" * 32, "graph") is not None
+    (tmp_path / "out" / "config.json").write_text("[" * 100_000)
     assert told("inspect", tmp_path / "out")["graphs"] == [f"graph {'ab' * 32}"]
 
 

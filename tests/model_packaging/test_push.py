@@ -40,6 +40,12 @@ def test_a_package_is_pushed_once(s3: Any, bucket: str, model: Path) -> None:
     assert told("inspect", to)["model"]["architecture"] == "LlamaForCausalLM"
 
 
+def test_a_folder_that_the_console_made_is_no_file(s3: Any, bucket: str, model: Path) -> None:
+    s3.put_object(Bucket=bucket, Key="models/one/", Body=b"")
+    told("push", model, f"s3://{bucket}/models/one/")
+    assert run("verify", f"s3://{bucket}/models/one/").exit_code == 0
+
+
 def test_a_push_that_lost_its_manifest_sends_only_what_is_missing(s3: Any, bucket: str, model: Path) -> None:
     to = f"s3://{bucket}/models/one/"
     told("push", model, to)
@@ -65,6 +71,7 @@ def test_another_package_is_not_mixed_in(s3: Any, bucket: str, model: Path) -> N
     refused = run("push", model, to)
     assert refused.exit_code == 1
     assert "old.safetensors" in refused.stderr
+    assert f"Would delete {to}old.safetensors." in run("push", model, to, "--replace", "--dry-run").stdout
     assert keys(s3, bucket) == {"models/one/old.safetensors"}
     assert told("push", model, to, "--replace")["deleted"] == 1
     (model / "generation_config.json").write_text('{"changed": 1}')
