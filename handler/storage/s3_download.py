@@ -27,7 +27,7 @@ from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_errors import translated
 from handler.storage.safe_paths import confined
 from handler.storage.storage_errors import ArtifactError, UnsafePath
-from handler.storage.transfer.download_directory import boot_id, locked
+from handler.storage.transfer.download_directory import FULL, NoSpace, boot_id, free, locked, require_space
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
 from handler.storage.transfer.transfer import FilePart
 from handler.storage.transfer.transfer_progress import ByteProgress
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 STAGE = "fetch model"
+SCRATCH = "ENDPOINT_SCRATCH"
 PART = 16 * 1024 * 1024  # bytes; S3 advises 8 to 16 MB ("Performance design patterns for Amazon S3")
 
 
@@ -79,6 +80,10 @@ def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress
         fetch.run(retry)
     except ArtifactError as error:
         raise StartFailed(STAGE, error.message) from error
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise NoSpace(SCRATCH, target.parent, 0, free(target.parent), error.strerror or "") from error
 
 
 def split_uri(uri: str, setting: str) -> tuple[str, str]:
@@ -136,7 +141,8 @@ class _ModelFetch:
             pass
 
     def _run(self, retry: Retry) -> bool:
-        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        existing = next(parent for parent in self._target.parents if parent.exists())
+        require_space(existing, [file.size for file in self._files if not self._is_whole(file)], 0, SCRATCH)
         self._whole.mkdir(parents=True, exist_ok=True)
         with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
             if not valid and not self._target.is_dir():
@@ -186,12 +192,3 @@ class _ModelFetch:
     def _is_whole(self, file: RemoteFile) -> bool:
         path = self._whole / file.path
         return path.is_file() and path.stat().st_size == file.size
-
-
-def _check_room(target: Path, needed: int) -> None:
-    existing = next(parent for parent in target.parents if parent.exists())
-    free = shutil.disk_usage(existing).free
-    if needed > free:
-        problem = f"the model needs {needed / 1e9:.1f} GB and {existing} has {free / 1e9:.1f} GB free"
-        fix = "Give a directory on a larger volume, or a larger volume to the endpoint."
-        raise SettingError("ENDPOINT_SCRATCH", problem, fix)

@@ -30,9 +30,9 @@ class NoSpace(SettingError):
 
     def __init__(self, setting: str, directory: Path, needed: int, free: int, reason: str = "") -> None:
         if reason:
-            problem = f"{directory} filled up while the artifacts were written ({reason}; {free / 1e6:,.0f} MB free)"
+            problem = f"{directory} filled up during the download ({reason}; {free / 1e6:,.0f} MB free)"
         else:
-            problem = f"the artifacts need {needed / 1e6:,.0f} MB more and {directory} has {free / 1e6:,.0f} MB free"
+            problem = f"the download needs {needed / 1e6:,.0f} MB more and {directory} has {free / 1e6:,.0f} MB free"
         super().__init__(setting, problem, "Give a directory on a larger volume, or a larger volume to the endpoint.")
 
 

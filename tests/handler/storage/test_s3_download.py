@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import threading
 from collections import namedtuple
@@ -14,6 +15,7 @@ import pytest
 from handler.errors import SettingError, StartFailed
 from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
+from handler.storage.transfer.download_directory import NoSpace
 from tests.aws_keys import KEYS
 from tests.handler.storage.scripted_s3 import ScriptedS3
 
@@ -183,8 +185,18 @@ def test_a_model_that_does_not_fit_is_refused_before_a_byte_is_fetched(
     with pytest.raises(SettingError) as caught:
         fetch(model_uri, tmp_path / "scratch" / "model")
     assert caught.value.setting == "ENDPOINT_SCRATCH"
-    assert "GB" in caught.value.message
+    assert "MB" in caught.value.message
     assert everything_below(tmp_path) == []
+
+
+def test_a_disk_that_fills_up_meanwhile_is_named_with_its_setting(s3: Any, model_uri: str, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up .*File too large"):
+            fetch(model_uri, tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_refused_object_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

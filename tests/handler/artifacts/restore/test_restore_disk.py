@@ -38,8 +38,8 @@ def on_a_disk(tmp_path: Path, size: str, state: str) -> str:
 @pytest.mark.parametrize(
     ("size", "state", "says"),
     [
-        ("64k", "full", ["NoSpace ENDPOINT_SCRATCH: the artifacts need 17 MB more and"]),
-        ("64k", "filling", ["filled up while the artifacts were written (No space left on device"]),
+        ("64k", "full", ["NoSpace ENDPOINT_SCRATCH: the download needs 17 MB more and"]),
+        ("64k", "filling", ["filled up during the download (No space left on device"]),
         ("64m", "read-only", ["TargetRefused ENDPOINT_SCRATCH:", "cannot be written (Read-only file system)"]),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_limit_on_file_sizes_is_no_different_from_a_full_disk(
 def test_what_is_there_already_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download_directory, "free", lambda directory: download_directory.RESERVE + 4096)
     download_directory.require_space(tmp_path, [1_000_000], 1_000_000, "S")
-    with pytest.raises(NoSpace, match=r"S: the artifacts need 17 MB more and .* has 17 MB free"):
+    with pytest.raises(NoSpace, match=r"S: the download needs 17 MB more and .* has 17 MB free"):
         download_directory.require_space(tmp_path, [1_000_000], 900_000, "S")
 
 
