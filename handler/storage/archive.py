@@ -70,7 +70,7 @@ def _unpack(stream: BinaryIO, fresh: Path, where: str, limit: int) -> None:
                     raise UnsafeArchive(where, f"it has more than {MOST_MEMBERS:,} members")
                 path = _path(member, where)
                 if total > limit or member.size < 0:
-                    raise UnsafeArchive(where, f"its files have more than {limit:,} bytes in total")
+                    raise UnsafeArchive(where, f"its files need more than the {limit:,} bytes that the disk has free")
                 if path is not None:
                     names.append(path)
                     _write(archive, member, fresh / path, where)

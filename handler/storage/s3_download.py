@@ -27,7 +27,7 @@ from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_errors import translated
 from handler.storage.safe_paths import confined
 from handler.storage.storage_errors import ArtifactError, UnsafePath
-from handler.storage.transfer.download_directory import FULL, NoSpace, boot_id, free, locked, require_space
+from handler.storage.transfer.download_directory import boot_id, full_disk_named, locked, require_space
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
 from handler.storage.transfer.transfer import FilePart
 from handler.storage.transfer.transfer_progress import ByteProgress
@@ -76,14 +76,10 @@ def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress
             files = list_files(client, bucket, prefix, setting)
         if not files:
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
-        fetch = _ModelFetch(client, bucket, files, target, progress)
-        fetch.run(retry)
+        with full_disk_named(SCRATCH, target.parent):
+            _ModelFetch(client, bucket, files, target, progress).run(retry)
     except ArtifactError as error:
         raise StartFailed(STAGE, error.message) from error
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise NoSpace(SCRATCH, target.parent, 0, free(target.parent), error.strerror or "") from error
 
 
 def split_uri(uri: str, setting: str) -> tuple[str, str]:

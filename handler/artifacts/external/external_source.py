@@ -11,8 +11,9 @@ from handler.config.start_rules import require_artifacts_place
 from handler.errors import SettingError
 from handler.storage.archive import unpack
 from handler.storage.open_store import open_objects
-from handler.storage.s3_download import download_prefix
+from handler.storage.s3_download import SCRATCH, download_prefix
 from handler.storage.storage_errors import NotFound
+from handler.storage.transfer.download_directory import full_disk_named
 from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
@@ -39,7 +40,7 @@ def fetch_external_artifacts(
         if not target.is_dir():
             try:
                 stream = io.BufferedReader(_Chunks(open_objects(parent, setting).read(name)))
-                unpack(cast("BinaryIO", stream), target, source)
+                _unpack(cast("BinaryIO", stream), target, source)
             except NotFound:
                 raise SettingError(setting, f"there is no {source}", "Give the artifacts' prefix or archive.") from None
         return target
@@ -49,9 +50,15 @@ def fetch_external_artifacts(
     if path.is_file() and source.endswith(ARCHIVES):
         if not target.is_dir():
             with path.open("rb") as file:
-                unpack(file, target, source)
+                _unpack(file, target, source)
         return target
     raise SettingError(setting, f"there is no directory or archive {source}", "Give the artifacts' directory.")
+
+
+def _unpack(stream: BinaryIO, target: Path, source: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with full_disk_named(SCRATCH, target.parent):
+        unpack(stream, target, source)
 
 
 class _Chunks(io.RawIOBase):

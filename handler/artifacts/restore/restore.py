@@ -23,7 +23,7 @@ from handler.storage.retry import DOWNLOADS, Retry
 from handler.storage.s3_objects import S3Objects
 from handler.storage.storage_errors import RestoreTimedOut, StoreUnavailable
 from handler.storage.transfer import download_directory
-from handler.storage.transfer.download_directory import NoSpace, TargetRefused, locked
+from handler.storage.transfer.download_directory import TargetRefused, locked
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
 from handler.storage.transfer.transfer import TransferSource
 from handler.storage.transfer.transfer_progress import ProgressListener, TransferProgress, ignore_progress
@@ -137,11 +137,9 @@ def source_of(store: ArtifactStore) -> TransferSource:
 def _translated(place: RestoreTarget) -> Iterator[None]:
     """Turns an error of the file system into one that names the setting."""
     try:
-        yield
+        with download_directory.full_disk_named(SETTING, place.path.parent):
+            yield
     except OSError as error:
-        if error.errno in download_directory.FULL:
-            free = download_directory.free(place.path.parent)
-            raise NoSpace(SETTING, place.path.parent, 0, free, error.strerror or "") from error
         if isinstance(error, PermissionError | NotADirectoryError | FileExistsError) or error.errno == errno.EROFS:
             raise TargetRefused(SETTING, place.path, f"cannot be written ({error.strerror})") from error
         raise StoreUnavailable(str(place.path), error.strerror or type(error).__name__) from error

@@ -30,7 +30,7 @@ class NoSpace(SettingError):
 
     def __init__(self, setting: str, directory: Path, needed: int, free: int, reason: str = "") -> None:
         if reason:
-            problem = f"{directory} filled up during the download ({reason}; {free / 1e6:,.0f} MB free)"
+            problem = f"{directory} filled up ({reason}; {free / 1e6:,.0f} MB free)"
         else:
             problem = f"the download needs {needed / 1e6:,.0f} MB more and {directory} has {free / 1e6:,.0f} MB free"
         super().__init__(setting, problem, "Give a directory on a larger volume, or a larger volume to the endpoint.")
@@ -70,6 +70,20 @@ def require_space(directory: Path, sizes: list[int], present: int, setting: str)
     needed, room = max(0, rounded - present) + RESERVE, free(directory)
     if needed > room:
         raise NoSpace(setting, directory, needed, room)
+
+
+@contextmanager
+def full_disk_named(setting: str, directory: Path) -> Iterator[None]:
+    """Write to the directory within it.
+
+    :raises NoSpace: its disk filled up.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise NoSpace(setting, directory, 0, free(directory), error.strerror or "") from error
 
 
 @contextmanager

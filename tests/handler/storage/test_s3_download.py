@@ -193,7 +193,7 @@ def test_a_disk_that_fills_up_meanwhile_is_named_with_its_setting(s3: Any, model
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     try:
-        with pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up .*File too large"):
+        with pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up \(File too large"):
             fetch(model_uri, tmp_path / "model")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import resource
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from handler.artifacts.external.external_source import fetch_external_artifacts
 from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.storage_errors import UnsafeArchive
+from handler.storage.transfer.download_directory import NoSpace
 
 
 @pytest.fixture
@@ -36,6 +38,17 @@ def test_an_archive_on_the_disk(directory: Path, packed: bytes, tmp_path: Path) 
     target = fetch_external_artifacts(str(tmp_path / "model.tar.gz"), tmp_path / "scratch" / "target")
     assert files(target) == files(directory)
     assert describe(DirectoryObjects(target)).loadable
+
+
+def test_a_disk_that_fills_up_is_named_with_its_setting(packed: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.tar.gz").write_bytes(packed)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up \(File too large"):
+            fetch_external_artifacts(str(tmp_path / "model.tar.gz"), tmp_path / "target")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_an_archive_in_s3(directory: Path, packed: bytes, tmp_path: Path, bucket: str, s3: Any) -> None:

@@ -39,7 +39,7 @@ def on_a_disk(tmp_path: Path, size: str, state: str) -> str:
     ("size", "state", "says"),
     [
         ("64k", "full", ["NoSpace ENDPOINT_SCRATCH: the download needs 17 MB more and"]),
-        ("64k", "filling", ["filled up during the download (No space left on device"]),
+        ("64k", "filling", ["filled up (No space left on device"]),
         ("64m", "read-only", ["TargetRefused ENDPOINT_SCRATCH:", "cannot be written (Read-only file system)"]),
     ],
 )
