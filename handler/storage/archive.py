@@ -35,22 +35,20 @@ HEADERS = (
 )
 
 
-def unpack(stream: BinaryIO, target: Path, where: str, most_bytes: int | None = None) -> None:
+def unpack(stream: BinaryIO, target: Path, where: str) -> None:
     """Unpacks a tar archive, gzipped or not. `target` appears complete or not at all.
 
     :param target: must not exist yet.
     :param where: the archive's name, for error messages.
-    :param most_bytes: limit for the size of all files together. The default is the free space of the target's disk.
     :raises UnsafeArchive: the archive has links, devices, sparse files or paths outside of the target, or it is too
         large, or it was cut off.
     """
     if target.exists() or target.is_symlink():
         raise UnsafeArchive(where, f"{target} already exists")
     target.parent.mkdir(parents=True, exist_ok=True)
-    limit = shutil.disk_usage(target.parent).free if most_bytes is None else most_bytes
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        _unpack(stream, fresh, where, limit)
+        _unpack(stream, fresh, where, shutil.disk_usage(target.parent).free)
         fresh.chmod(0o755)
         fresh.rename(target)
     finally:

@@ -102,15 +102,24 @@ class S3Objects:
                 raise (error.__context__ or error) from error
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        if length == 0:
-            return
+        position, end = start, None if length is None else start + length
         options: dict[str, Any] = {}
-        if start or length is not None:
-            options["Range"] = f"bytes={start}-" if length is None else f"bytes={start}-{start + length - 1}"
-        with translated(self._uri(key), "s3:GetObject"):
-            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **options)
-            with closing(reply["Body"]) as stream:
-                yield from stream.iter_chunks(CHUNK)
+        while position != end:
+            began = position
+            if position or end is not None:
+                options["Range"] = f"bytes={position}-{'' if end is None else end - 1}"
+            try:
+                with translated(self._uri(key), "s3:GetObject"):
+                    reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **options)
+                    options["IfMatch"] = reply["ETag"]
+                    with closing(reply["Body"]) as stream:
+                        for chunk in stream.iter_chunks(CHUNK):
+                            yield chunk
+                            position += len(chunk)
+                return
+            except StoreUnavailable:  # a body that was cut off is gone on with
+                if position == began:
+                    raise
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         condition: dict[str, Any] = {} if if_match is None else {"IfMatch": if_match}

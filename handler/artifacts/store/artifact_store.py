@@ -91,16 +91,9 @@ class ArtifactStore:
         listed = (object_names.of_manifest(info.key) for info in self.objects.list(object_names.MANIFESTS))
         return (name for name in listed if name)
 
-    def publish(
-        self,
-        directory: Path,
-        inputs: CompileInputs,
-        progress: ByteProgress = ignore_bytes,
-        *,
-        replace: bool = False,
-    ) -> Manifest:
+    def publish(self, directory: Path, inputs: CompileInputs, progress: ByteProgress = ignore_bytes) -> Manifest:
         """Publishes a directory as an entry. See `publication.publish`."""
-        return publish(self.objects, directory, inputs, self.signer, progress, replace=replace)
+        return publish(self.objects, directory, inputs, self.signer, progress)
 
     def object_location(self, digest: str) -> Location:
         """Returns where the object of a file (`FileEntry.digest`) is, for code that reads it itself."""

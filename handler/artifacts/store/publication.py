@@ -53,16 +53,14 @@ def publish(
     signer: Signer | None = None,
     progress: ByteProgress = ignore_bytes,
     *,
-    replace: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Manifest:
     """Uploads the missing objects, then the manifest. Returns the manifest that readers now find.
 
+    An entry that is broken, or not signed although there is a signer, is replaced.
     A `weights` entry contains the shards (`weights/*.safetensors`), a `graph` entry everything else.
 
     :param progress: called with the bytes done and the total.
-    :param replace: replace a usable entry as well, for example one with damaged objects. An entry that is broken,
-        or not signed although there is a signer, is always replaced.
     :raises ChangedFile: a process still writes to the directory.
     :raises UnsafePath: the directory contains a link or a device.
     """
@@ -77,7 +75,7 @@ def publish(
     marked = set(marks.all())
 
     def upload(path: str) -> FileEntry:
-        return _upload(objects, marks, marked, directory, path, counted, replace)
+        return _upload(objects, marks, marked, directory, path, counted)
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="publish") as pool:
         files = tuple(pool.map(upload, paths))
@@ -92,7 +90,7 @@ def publish(
         compile_seconds=inputs.compile_seconds,
         machine=inputs.machine,
     )
-    return _write_manifest(objects, manifest, signer, replace)
+    return _write_manifest(objects, manifest, signer)
 
 
 def relative_files(directory: Path) -> list[str]:
@@ -124,7 +122,6 @@ def _upload(
     directory: Path,
     path: str,
     counted: ByteCounter,
-    replace: bool,
 ) -> FileEntry:
     source = directory / path
     before = source.stat()
@@ -132,7 +129,7 @@ def _upload(
     name = object_names.object_name(entry.digest)
     if entry.digest in marked:
         marks.keep(entry.digest)
-    if replace or size_of(objects, name) != entry.size:
+    if size_of(objects, name) != entry.size:
         objects.upload(name, source)
     after = source.stat()
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or after.st_size != entry.size:
@@ -152,7 +149,7 @@ def _look_again(objects: ObjectStore, marks: Marks, directory: Path, files: tupl
             objects.upload(name, directory / entry.path)
 
 
-def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | None, replace: bool) -> Manifest:
+def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | None) -> Manifest:
     name = object_names.manifest_name(manifest.kind, manifest.key)
     body = encode(manifest, signer)
     try:
@@ -160,13 +157,11 @@ def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | N
     except Conflict:
         try:
             present, etag = objects.get(name)
-            winner = decode(present, objects.location(name).uri, signer)
-            if not replace:
-                return winner
+            return decode(present, objects.location(name).uri, signer)
         except InvalidManifest:
             pass  # no reader can use it, so it is replaced
         except SignatureRefused as error:
-            if not (error.unsigned or replace):
+            if not error.unsigned:
                 raise
         objects.put(name, body, if_match=etag)
     return manifest

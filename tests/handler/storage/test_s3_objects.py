@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 import pytest
 
+from handler.storage import s3_objects
 from handler.storage.object_store import supports_conditions
 from handler.storage.s3_objects import S3Objects
 from handler.storage.storage_errors import (
@@ -102,6 +103,14 @@ def test_a_body_that_breaks_off_is_read_again(at: Callable[[str], S3Objects]) ->
     with scripted(Reply(200, b"the manifest", cut=4), whole) as (url, requests):
         assert at(url).get("m/key")[0] == b"the manifest"
     assert len(requests) == 2
+
+
+def test_a_stream_that_breaks_off_is_gone_on_with(at: Callable[[str], S3Objects], monkeypatch: Any) -> None:
+    monkeypatch.setattr(s3_objects, "CHUNK", 4)
+    replies = Reply(200, b"the manifest", cut=4), Reply(206, b"manifest", cut=4), Reply(206, b"fest")
+    with scripted(*replies) as (url, requests):
+        assert b"".join(at(url).read("m/key")) == b"the manifest"
+    assert len(requests) == 3
 
 
 def test_a_body_that_always_breaks_off_is_an_error(at: Callable[[str], S3Objects]) -> None:

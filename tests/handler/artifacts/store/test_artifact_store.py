@@ -106,13 +106,11 @@ def test_an_empty_directory_is_no_entry(store: ArtifactStore, tmp_path: Path) ->
         store.publish(tmp_path / "empty", ingredients())
 
 
-def test_an_entry_is_not_replaced_unless_asked(store: ArtifactStore, directory: Path) -> None:
+def test_an_entry_is_not_replaced(store: ArtifactStore, directory: Path) -> None:
     first = store.publish(directory, ingredients())
     (directory / "model.pt").write_bytes(b"another compile")
     assert store.publish(directory, ingredients()) == first
-    second = store.publish(directory, ingredients(), replace=True)
-    assert second != first
-    assert store.find(KEY, "graph") == second
+    assert store.find(KEY, "graph") == first
 
 
 def test_a_broken_manifest_is_replaced(store: ArtifactStore, directory: Path) -> None:
@@ -156,14 +154,6 @@ def test_verify_names_what_is_damaged(store: ArtifactStore, tmp_path: Path) -> N
     assert all(isinstance(damage, Damage) for damage in damages)
     with pytest.raises(NotFound):
         store.verify(OTHER, "graph")
-
-
-def test_replacing_heals_damaged_objects(store: ArtifactStore, directory: Path) -> None:
-    manifest = store.publish(directory, ingredients())
-    damage(store, manifest.files[1].digest)
-    assert store.verify(KEY, "graph") != ()
-    store.publish(directory, ingredients(), replace=True)
-    assert store.verify(KEY, "graph") == ()
 
 
 def damage(store: ArtifactStore, digest: str) -> None:
