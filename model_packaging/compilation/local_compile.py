@@ -40,10 +40,7 @@ from model_packaging.deployment.watch import Tell
 SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
 POLL = 0.5
 STOPPED_WITHIN = 40.0
-NO_ENTRY = (
-    "this start keeps none in the store. A hub id has no entry: give a folder or s3://bucket/prefix. "
-    "Nor has a start with compiled_artifacts: leave it out"
-)
+NO_ENTRY = "a hub id has no entry (give a folder or s3://bucket/prefix), nor has a start with compiled_artifacts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +85,8 @@ def compile_here(
         with _started(command, variables, log) as process:
             _follow(process, port, log, tell)
         published = _published(log)
-    entries = (opened.find(key, kind) for kind in KINDS for key in published)
-    return CompiledArtifacts(tuple(entry for entry in entries if entry), time.monotonic() - began)
+    entries = (entry for kind in KINDS for key in published if (entry := opened.find(key, kind)))
+    return CompiledArtifacts(tuple(entries), time.monotonic() - began)
 
 
 @contextmanager

@@ -77,13 +77,12 @@ def _of_s3(uri: str, what: str) -> list[Item]:
     from handler.storage.s3_client import make_client
     from handler.storage.s3_download import list_files, split_uri
     from handler.storage.s3_errors import translated
-    from handler.storage.safe_paths import confined
 
     bucket, prefix = split_uri(uri, what)
     with translated(uri, "s3:ListBucket"):
         client = make_client()
         files = list_files(client, bucket, prefix, what)
-    return [Item(confined(file.path), file.size, S3File(client, bucket, file.key, file.etag)) for file in files]
+    return [Item(file.path, file.size, S3File(client, bucket, file.key, file.etag)) for file in files]
 
 
 def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:

@@ -67,7 +67,7 @@ def test_what_was_compiled_and_not_published_is_a_failure(tmp_path: Path) -> Non
 
 
 def test_a_start_that_keeps_nothing_in_the_store_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(CompileEnded, match="A hub id has no entry"):
+    with pytest.raises(CompileEnded, match="a hub id has no entry"):
         here.compile_here(environ(tmp_path, "stores nothing"), f"file://{tmp_path}/store", lambda text: None, SERVE)
 
 

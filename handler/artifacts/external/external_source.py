@@ -56,7 +56,6 @@ def fetch_external_artifacts(
 
 
 def _unpack(stream: BinaryIO, target: Path, source: str) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_named(SCRATCH, target.parent):
         unpack(stream, target, source)
 

@@ -111,8 +111,8 @@ def fresh_directory(target: Path) -> Path:
     directory = target.with_name(f"{target.name}.compiled-{os.getpid()}")
     _made.discard(directory)
     remove_dead(target)
-    directory.mkdir()
     _made.add(directory)
+    directory.mkdir()
     return directory
 
 

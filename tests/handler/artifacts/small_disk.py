@@ -6,8 +6,11 @@ Arguments: an empty directory for the file system, the directory of the objects,
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,18 @@ from handler.errors import SettingError
 from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectorySource
 from tests.handler.artifacts.restore_entry import make_entry, small_parts
+
+
+@contextmanager
+def full_disk(largest: int = 10_000) -> Iterator[None]:
+    """Within it, no file of this process may be larger, which fails as on a full disk, where nothing can be mounted."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
 
 if __name__ == "__main__":
     disk, objects, size, state = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]

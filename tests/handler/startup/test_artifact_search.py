@@ -161,7 +161,6 @@ def test_a_second_attempt_goes_on_from_the_graphs_that_the_first_one_finished(tm
 
 
 def test_finished_graphs_are_saved_while_a_compile_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a container that is killed, nothing else is left."""
     monkeypatch.setattr(neff_cache, "SAVE_EVERY", 0.01)
     machine, modules = Machine(tmp_path, "one", "native-0.24"), tmp_path / "store" / "neff" / "modules"
 
@@ -173,17 +172,14 @@ def test_finished_graphs_are_saved_while_a_compile_goes_on(tmp_path: Path, monke
     machine.start(compiles)
 
 
-def test_a_restore_has_the_room_that_the_compile_of_a_dead_process_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine, again = Machine(tmp_path, "one"), Machine(tmp_path, "one")
+def test_a_restore_has_the_room_of_a_dead_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, "one")
     machine.start(machine.nxdi)
-    [compiled] = (tmp_path / "one" / "artifacts").glob("*.compiled-*")
-    again.start(again.nxdi)
-    assert compiled.exists(), "the engine of this process may load it again"
-    monkeypatch.setattr(leased_compile, "_made", set())  # a new container, whose processes have the same pids
-    again.start(again.nxdi)
-    assert (again.compiled, compiled.exists()) == ([], False)
+    machine.start(machine.nxdi)
+    [compiled] = (tmp_path / "one" / "artifacts").glob("*.compiled-*")  # this process's engine may load it again
+    monkeypatch.setattr(leased_compile, "_made", set())  # as in a new container, whose processes have the same pids
+    machine.start(machine.nxdi)
+    assert (machine.compiled, compiled.exists()) == ([1], False)
 
 
 def test_a_poisoned_graph_does_not_outlive_the_start_that_made_it(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import resource
 import shutil
 import threading
 from collections import namedtuple
@@ -17,6 +16,7 @@ from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
 from handler.storage.transfer.download_directory import NoSpace
 from tests.aws_keys import KEYS
+from tests.handler.artifacts.small_disk import full_disk
 from tests.handler.storage.scripted_s3 import ScriptedS3
 
 SETTING = "ENDPOINT_MODEL"
@@ -190,13 +190,8 @@ def test_a_model_that_does_not_fit_is_refused_before_a_byte_is_fetched(
 
 
 def test_a_disk_that_fills_up_meanwhile_is_named_with_its_setting(s3: Any, model_uri: str, tmp_path: Path) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        with pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up \(File too large"):
-            fetch(model_uri, tmp_path / "model")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(), pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up \(File too large"):
+        fetch(model_uri, tmp_path / "model")
 
 
 def test_a_refused_object_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import resource
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.storage_errors import UnsafeArchive
 from handler.storage.transfer.download_directory import NoSpace
+from tests.handler.artifacts.small_disk import full_disk
 
 
 @pytest.fixture
@@ -42,13 +42,8 @@ def test_an_archive_on_the_disk(directory: Path, packed: bytes, tmp_path: Path) 
 
 def test_a_disk_that_fills_up_is_named_with_its_setting(packed: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(packed)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
-    try:
-        with pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up \(File too large"):
-            fetch_external_artifacts(str(tmp_path / "model.tar.gz"), tmp_path / "target")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(10), pytest.raises(NoSpace, match=r"ENDPOINT_SCRATCH: .*filled up \(File too large"):
+        fetch_external_artifacts(str(tmp_path / "model.tar.gz"), tmp_path / "target")
 
 
 def test_an_archive_in_s3(directory: Path, packed: bytes, tmp_path: Path, bucket: str, s3: Any) -> None:

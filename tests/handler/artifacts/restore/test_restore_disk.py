@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from handler.storage.transfer import download_directory
 from handler.storage.transfer.directory_transfer import DirectorySource
 from handler.storage.transfer.download_directory import NoSpace, TargetRefused
 from tests.handler.artifacts.restore_entry import make_entry, small_parts
+from tests.handler.artifacts.small_disk import full_disk
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
@@ -61,13 +61,8 @@ def test_a_limit_on_file_sizes_is_no_different_from_a_full_disk(
     """Where nothing can be mounted, this still shows that a write that fails ends the restore."""
     small_parts(monkeypatch)
     entry = make_entry(tmp_path / "store")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        with pytest.raises(NoSpace, match="File too large"):
-            restore([entry.manifest], DirectorySource(entry.in_directory), tmp_path / "artifacts")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(), pytest.raises(NoSpace, match="File too large"):
+        restore([entry.manifest], DirectorySource(entry.in_directory), tmp_path / "artifacts")
     assert not (tmp_path / "artifacts").exists()
     restore([entry.manifest], DirectorySource(entry.in_directory), tmp_path / "artifacts")
     assert entry.is_restored(tmp_path / "artifacts")
