@@ -236,6 +236,12 @@ def _mamba_block(context: CheckContext) -> str | None:
     return "it is a length of 1 token or more, and one that is not max_model_len goes with prefix caching only"
 
 
+def _kv_offloading(context: CheckContext) -> str | None:
+    size, other = context.draft.args.get("kv_offloading_size"), context.draft.args.get("kv_offloading_backend")
+    alone = context.line.name == CPU.name and size and other != "lmcache"
+    return f"{WHEN_LOADED}, vLLM's own offloading wants the memory of a GPU" if alone else None
+
+
 def _mamba_mode(context: CheckContext) -> str | None:
     args, names = context.draft.args, context.facts.architectures if context.facts else ()
     aligned = args.get("mamba_cache_mode") == "align" and args.get("enable_prefix_caching") is not False
@@ -382,6 +388,7 @@ def _skipped_layers(context: CheckContext) -> str | None:
 
 PAIRS: Final = (
     Pair("cpu-speculation", "speculative_config", _cpu_speculation, "Remove it, or use a later vLLM."),
+    Pair("cpu-kv-offloading", "kv_offloading_size", _kv_offloading),
     Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),

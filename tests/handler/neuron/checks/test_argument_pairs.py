@@ -55,6 +55,7 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("cpu-speculation", version, speculating(method)) for version in ("0.11.0", CPU) for method in ("ngram", "mtp")],
     *[("cpu-block", version, {"block_size": block}) for version, block in ((CPU, 8), ("0.24.0", 24), (LATER, 40))],
     *[("mamba-mode", version, {"mamba_cache_mode": "align"}) for version in VERSIONS],
+    *[("cpu-kv-offloading", version, {"kv_offloading_size": 0.5}) for version in VERSIONS],
     *[("kv-events-address", version, publishing("5557")) for version in (*VERSIONS, NEWEST)],
     *[("prompt-lookup", version, speculating("ngram", prompt_lookup_max=0)) for version in SPECULATIVE],
     *[("routed-experts", version, {"enable_return_routed_experts": True}) for version in VERSIONS],
