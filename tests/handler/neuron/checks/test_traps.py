@@ -18,6 +18,19 @@ QUANTIZED = {"quantized": True, "quantized_checkpoints_path": "/q"}
 SAMPLING = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
 Trap = tuple[str, dict[str, Any], Severity, str]
 
+
+def args(**arguments: Any) -> dict[str, Any]:
+    return {"engine_args": arguments}
+
+
+def keys(**config: Any) -> dict[str, Any]:
+    return {"neuron_config": config}
+
+
+def variables(**environ: str) -> dict[str, Any]:
+    return {"neuron_env": environ}
+
+
 TRAPS: dict[str, Trap] = {
     # Starting at all.
     "too-few-blocks": (
@@ -34,16 +47,11 @@ TRAPS: dict[str, Trap] = {
     ),
     "block-size-unused": ("nxdi-0.16", {"block_size": 32, "max_model_len": 128}, WARNING, "block_size"),
     "length-beyond-model": ("nxdi-0.16", {"max_model_len": 200_000}, WARNING, "max_model_len"),
-    "token-budget-replaced": (
-        "nxdi-0.16",
-        {"engine_args": {"max_num_batched_tokens": 4096}},
-        WARNING,
-        "max_num_batched_tokens",
-    ),
+    "token-budget-replaced": ("nxdi-0.16", args(max_num_batched_tokens=4096), WARNING, "max_num_batched_tokens"),
     # Spelling.
     "hyphenated-override": (
         "nxdi-0.16",
-        {"engine_args": {"additional_config": {"override-neuron-config": {"skip_warmup": True}}}},
+        args(additional_config={"override-neuron-config": {"skip_warmup": True}}),
         WARNING,
         "additional_config.override-neuron-config",
     ),
@@ -57,11 +65,7 @@ TRAPS: dict[str, Trap] = {
     ),
     "fp8-variable": (
         "nxdi-0.16",
-        {
-            "quantization": "fp8",
-            "quantized_checkpoints_path": "/q",
-            "neuron_env": {"XLA_HANDLE_SPECIAL_SCALAR": "0"},
-        },
+        {"quantization": "fp8", "quantized_checkpoints_path": "/q", **variables(XLA_HANDLE_SPECIAL_SCALAR="0")},
         ERROR,
         "XLA_HANDLE_SPECIAL_SCALAR",
     ),
@@ -69,20 +73,11 @@ TRAPS: dict[str, Trap] = {
     # Sampling.
     "global-topk-unused": ("nxdi-0.16", {"global_topk": 64, "on_device_sampling": False}, WARNING, "global_topk"),
     "sampling-variable": ("nxdi-0.16", {"neuron_env": {SAMPLING: "1"}}, WARNING, SAMPLING),
-    "needs-on-device-sampling": (
-        "nxdi-0.16",
-        {**DRAFT, "on_device_sampling": False},
-        ERROR,
-        "on_device_sampling",
-    ),
+    "needs-on-device-sampling": ("nxdi-0.16", {**DRAFT, "on_device_sampling": False}, ERROR, "on_device_sampling"),
     # Lengths and caches.
     "max-prompt-length": (
         "nxdi-0.16",
-        {
-            "max_model_len": 2048,
-            "max_context_length": 1024,
-            "engine_args": {"additional_config": {"max_prompt_length": 2048}},
-        },
+        {"max_model_len": 2048, "max_context_length": 1024, **args(additional_config={"max_prompt_length": 2048})},
         ERROR,
         "additional_config.max_prompt_length",
     ),
@@ -92,20 +87,19 @@ TRAPS: dict[str, Trap] = {
         ERROR,
         "enable_prefix_caching",
     ),
-    # Kernels.
     # Cores.
     "too-many-cores": ("nxdi-0.16", {"tensor_parallel_size": 128, "instance": TRN2}, ERROR, "tensor_parallel_size"),
     "padded-heads": ("nxdi-0.16", {"tensor_parallel_size": 24}, INFO, "tensor_parallel_size"),
     "lnc": ("nxdi-0.16", {"logical_nc_config": 2, "instance": TRN1}, ERROR, "logical_nc_config"),
     "visible-cores": (
         "nxdi-0.16",
-        {"tensor_parallel_size": 8, "neuron_env": {"NEURON_RT_VISIBLE_CORES": "0-3"}},
+        {"tensor_parallel_size": 8, **variables(NEURON_RT_VISIBLE_CORES="0-3")},
         ERROR,
         "NEURON_RT_VISIBLE_CORES",
     ),
     "older-lnc": (
         "nxdi-0.16",
-        {"instance": TRN1, "neuron_env": {"NEURON_RT_VIRTUAL_CORE_SIZE": "2"}},
+        {"instance": TRN1, **variables(NEURON_RT_VIRTUAL_CORE_SIZE="2")},
         WARNING,
         "NEURON_RT_VIRTUAL_CORE_SIZE",
     ),
@@ -152,98 +146,27 @@ TRAPS: dict[str, Trap] = {
     # Multimodal.
     "multimodal-override": (
         "nxdi-0.16",
-        {"vision_neuron_config": {"skip_warmup": True}, "neuron_config": {"cc_pipeline_tiling_factor": 1}},
+        {"vision_neuron_config": {"skip_warmup": True}, **keys(cc_pipeline_tiling_factor=1)},
         ERROR,
         "cc_pipeline_tiling_factor",
     ),
     # The native plugin.
-    "segment-sizes": (
-        "native-0.24",
-        {"neuron_config": {"kv_segment_size_buckets": [1000]}},
-        ERROR,
-        "kv_segment_size_buckets",
-    ),
-    "decode-lengths": (
-        "native-0.24",
-        {"max_model_len": 1024, "token_generation_buckets": (512, 1024)},
-        ERROR,
-        "token_generation_buckets",
-    ),
-    "largest-bucket": (
-        "native-0.24",
-        {"max_num_seqs": 4, "neuron_config": {"num_seqs_buckets": [1, 2]}},
-        ERROR,
-        "num_seqs_buckets",
-    ),
-    "mxfp4": ("native-0.24", {"quantization": "mxfp4", "instance": TRN2}, ERROR, "quantization"),
-    "bucket-order": ("native-0.24", {"context_encoding_buckets": (4096, 2048)}, ERROR, "context_encoding_buckets"),
-    "segment-tokens": (
-        "native-0.24",
-        {"neuron_config": {"kv_segment_size_buckets": [512]}, "engine_args": {"max_num_batched_tokens": 2048}},
-        ERROR,
-        "max_num_batched_tokens",
-    ),
-    "tokens-below-sequences": (
-        "native-0.24",
-        {"max_num_seqs": 4096, "engine_args": {"max_num_batched_tokens": 2048}},
-        ERROR,
-        "max_num_batched_tokens",
-    ),
-    "prefill-buckets": (
-        "native-0.24",
-        {"context_encoding_buckets": (128, 512), "max_model_len": 2048},
-        ERROR,
-        "context_encoding_buckets",
-    ),
-    "single-shot": (
-        "native-0.24",
-        {"enable_chunked_prefill": False, "max_model_len": 32768},
-        ERROR,
-        "enable_chunked_prefill",
-    ),
-    "prefix-caching-single-shot": (
-        "native-0.24",
-        {"enable_prefix_caching": True, "engine_args": {"max_num_batched_tokens": 4096}},
-        ERROR,
-        "enable_prefix_caching",
-    ),
-    "needs-synchronous-scheduling": (
-        "native-0.24",
-        {"structured_outputs": True, "async_mode": True},
-        ERROR,
-        "async_mode",
-    ),
-    "not-on-native": ("native-0.24", {"engine_args": {"enable_sleep_mode": True}}, ERROR, "enable_sleep_mode"),
-    "degree": ("native-0.24", {"neuron_config": {"ep_degree": 4}}, ERROR, "ep_degree"),
-    "decode-context-parallel": (
-        "native-0.24",
-        {"engine_args": {"decode_context_parallel_size": 2}, "tensor_parallel_size": 8},
-        ERROR,
-        "decode_context_parallel_size",
-    ),
     "variable-unread": (
         "native-0.24",
-        {"neuron_env": {"VLLM_NEURON_COMPILATION_TIMEOUT": "1200"}},
+        variables(VLLM_NEURON_COMPILATION_TIMEOUT="1200"),
         WARNING,
         "VLLM_NEURON_COMPILATION_TIMEOUT",
     ),
-    "checkpoint-quantization": (
-        "native-0.24",
-        {"facts": llama(config={"quantization_config": {"quant_method": "awq"}})},
-        ERROR,
-        "model",
-    ),
-    "indivisible-heads": ("native-0.24", {"tensor_parallel_size": 24}, ERROR, "tensor_parallel_size"),
-    "eager-left-out": ("native-0.24", {"engine_args": {"enforce_eager": True}}, WARNING, "enforce_eager"),
+    "eager-left-out": ("native-0.24", args(enforce_eager=True), WARNING, "enforce_eager"),
     "executor-replaced": (
         "native-0.24",
-        {"engine_args": {"distributed_executor_backend": "ray"}},
+        args(distributed_executor_backend="ray"),
         WARNING,
         "distributed_executor_backend",
     ),
     "sampling-key-unread": (
         "native-0.24",
-        {"neuron_config": {"on_device_sampling_config": {"temperature": "0"}}},
+        keys(on_device_sampling_config={"temperature": "0"}),
         WARNING,
         "on_device_sampling_config.temperature",
     ),
@@ -256,7 +179,7 @@ TRAPS: dict[str, Trap] = {
     # The fork.
     "additional-config-unread": (
         "fork-0.9.1",
-        {"engine_args": {"additional_config": {"max_prompt_length": 1024}}},
+        args(additional_config={"max_prompt_length": 1024}),
         WARNING,
         "additional_config",
     ),
@@ -307,28 +230,28 @@ def test_a_value_that_cannot_be_read_is_rejected_with_its_setting(settings: dict
 
 
 NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
-    ({"engine_args": {"scheduling_policy": "priority"}}, "not-on-native", "scheduling_policy"),
-    ({"engine_args": {"pipeline_parallel_size": 2}}, "not-on-native", "pipeline_parallel_size"),
-    ({"engine_args": {"kv_offloading_size": 4.0}}, "not-on-native", "kv_offloading_size"),
+    (args(scheduling_policy="priority"), "not-on-native", "scheduling_policy"),
+    (args(pipeline_parallel_size=2), "not-on-native", "pipeline_parallel_size"),
+    (args(kv_offloading_size=4.0), "not-on-native", "kv_offloading_size"),
     (
-        {"engine_args": {"kv_transfer_config": {"kv_connector": "OffloadingConnector"}}},
+        args(kv_transfer_config={"kv_connector": "OffloadingConnector"}),
         "not-on-native",
         "kv_transfer_config.kv_connector",
     ),
-    ({"neuron_env": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}, "not-on-native", "VLLM_USE_V2_MODEL_RUNNER"),
-    ({"neuron_env": {"NEURON_RT_VISIBLE_CORES": "0-7"}}, "visible-cores", "NEURON_RT_VISIBLE_CORES"),
-    ({"neuron_env": {"NEURON_VISIBLE_DEVICES": "0-3"}}, "visible-cores", "NEURON_VISIBLE_DEVICES"),
+    (variables(VLLM_USE_V2_MODEL_RUNNER="1"), "not-on-native", "VLLM_USE_V2_MODEL_RUNNER"),
+    (variables(NEURON_RT_VISIBLE_CORES="0-7"), "visible-cores", "NEURON_RT_VISIBLE_CORES"),
+    (variables(NEURON_VISIBLE_DEVICES="0-3"), "visible-cores", "NEURON_VISIBLE_DEVICES"),
     ({"enable_lora": True}, "unsupported-by-line", "enable_lora"),
-    ({"neuron_config": {"attention_dp_size": 2}}, "degree", "attention_dp_size"),
-    ({"neuron_config": {"mlp_dp_size": 0}}, "degree", "mlp_dp_size"),
-    ({"engine_args": {"enable_expert_parallel": True}}, "degree", "enable_expert_parallel"),
-    ({"neuron_config": {"kv_segment_size_buckets": [512, 1024]}}, "segment-sizes", "kv_segment_size_buckets"),
-    ({"engine_args": {"max_num_batched_tokens": 3000}}, "segment-sizes", "max_num_batched_tokens"),
+    (keys(attention_dp_size=2), "degree", "attention_dp_size"),
+    (keys(mlp_dp_size=0), "degree", "mlp_dp_size"),
+    (args(enable_expert_parallel=True), "degree", "enable_expert_parallel"),
+    (keys(kv_segment_size_buckets=[512, 1024]), "segment-sizes", "kv_segment_size_buckets"),
+    (args(max_num_batched_tokens=3000), "segment-sizes", "max_num_batched_tokens"),
     ({"max_model_len": 200_000}, "length-beyond-model", "max_model_len"),
     ({"facts": llama(architectures=("Qwen2ForCausalLM",), model_type="qwen2")}, "unsupported-model", "model"),
     ({"on_device_sampling": False, "async_mode": True}, "needs-synchronous-scheduling", "async_mode"),
-    ({"logprobs": True, "engine_args": {"async_scheduling": True}}, "needs-synchronous-scheduling", "async_scheduling"),
-    ({"engine_args": {"speculative_config": {"method": "dflash"}}}, "unknown-speculation", "speculative_config"),
+    ({"logprobs": True, **args(async_scheduling=True)}, "needs-synchronous-scheduling", "async_scheduling"),
+    (args(speculative_config={"method": "dflash"}), "unknown-speculation", "speculative_config"),
     ({**DRAFT, "speculation": "eagle3", "logprobs": True}, "speculation-with-logprobs", "logprobs"),
     ({"max_model_len": 1000, "tensor_parallel_size": 16}, "prefill-ranks", "max_model_len"),
     ({"max_model_len": 16, "tensor_parallel_size": 16}, "prefill-ranks", "max_model_len"),
@@ -337,48 +260,32 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
         "prefill-ranks",
         "context_encoding_buckets",
     ),
-    ({"neuron_config": {"quantization": "int4"}}, "not-on-native", "quantization"),
+    (keys(quantization="int4"), "not-on-native", "quantization"),
+    (variables(NEURON_LIBTORCH_REMOTE_CACHE="s3://bucket/cache"), "cache-directory", "NEURON_LIBTORCH_REMOTE_CACHE"),
     (
-        {"neuron_env": {"NEURON_LIBTORCH_REMOTE_CACHE": "s3://bucket/cache"}},
-        "cache-directory",
-        "NEURON_LIBTORCH_REMOTE_CACHE",
-    ),
-    (
-        {"neuron_env": {"NEURON_LIBTORCH_CACHE_ROOT": "/fsx/cache"}, "artifact_store": "s3://bucket/store"},
+        {**variables(NEURON_LIBTORCH_CACHE_ROOT="/fsx/cache"), "artifact_store": "s3://bucket/store"},
         "cache-directory",
         "NEURON_LIBTORCH_CACHE_ROOT",
     ),
-    ({"neuron_config": {"tp_degree": 8}}, "unknown-neuron-key", "tp_degree"),
-    (
-        {"engine_args": {"additional_config": {"max_prompt_length": 9}}},
-        "unknown-neuron-key",
-        "additional_config.max_prompt_length",
-    ),
+    (keys(tp_degree=8), "unknown-neuron-key", "tp_degree"),
+    (args(additional_config={"max_prompt_length": 9}), "unknown-neuron-key", "additional_config.max_prompt_length"),
     ({"vision_neuron_config": {"tp_degree": 2}}, "unknown-neuron-key", "vision_neuron_config.tp_degree"),
     # What the second look found.
     ({"quantization": "awq"}, "not-on-native", "quantization"),
-    ({"engine_args": {"kv_cache_dtype": "fp8_e5m2"}}, "not-on-native", "kv_cache_dtype"),
-    ({"engine_args": {"convert": "classify"}}, "not-on-native", "convert"),
-    ({"engine_args": {"runner": "pooling", "kv_cache_dtype": "fp8"}}, "not-on-native", "kv_cache_dtype"),
-    (
-        {"engine_args": {"runner": "pooling", "async_scheduling": True}},
-        "needs-synchronous-scheduling",
-        "async_scheduling",
-    ),
-    ({"engine_args": {"spec_method": "ngram", "spec_tokens": 2}}, "unknown-speculation", "spec_method"),
-    ({"neuron_env": {"VLLM_NEURON_BACKEND": "natve"}}, "unknown-backend", "VLLM_NEURON_BACKEND"),
-    ({"neuron_env": {"VLLM_NEURON_CPU_MODE": "true"}}, "not-a-number", "VLLM_NEURON_CPU_MODE"),
-    (
-        {"neuron_env": {"VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION": "1.5"}},
-        "not-a-number",
-        "VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION",
-    ),
-    ({"neuron_env": {"VLLM_NEURON_MIN_KV_BUDGET_GIB": "few"}}, "not-a-number", "VLLM_NEURON_MIN_KV_BUDGET_GIB"),
+    (args(kv_cache_dtype="fp8_e5m2"), "not-on-native", "kv_cache_dtype"),
+    (args(convert="classify"), "not-on-native", "convert"),
+    (args(runner="pooling", kv_cache_dtype="fp8"), "not-on-native", "kv_cache_dtype"),
+    (args(runner="pooling", async_scheduling=True), "needs-synchronous-scheduling", "async_scheduling"),
+    (args(spec_method="ngram", spec_tokens=2), "unknown-speculation", "spec_method"),
+    (variables(VLLM_NEURON_BACKEND="natve"), "unknown-backend", "VLLM_NEURON_BACKEND"),
+    (variables(VLLM_NEURON_CPU_MODE="true"), "not-a-number", "VLLM_NEURON_CPU_MODE"),
+    (variables(VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION="1.5"), "not-a-number", "VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION"),
+    (variables(VLLM_NEURON_MIN_KV_BUDGET_GIB="few"), "not-a-number", "VLLM_NEURON_MIN_KV_BUDGET_GIB"),
     (
         {
             "facts": llama(architectures=("GptOssForCausalLM",), model_type="gpt_oss", experts=32),
-            "neuron_config": {"ep_degree": 3},
-            "engine_args": {"enable_expert_parallel": True},
+            **keys(ep_degree=3),
+            **args(enable_expert_parallel=True),
         },
         "degree",
         "ep_degree",
@@ -395,53 +302,55 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
         "vision-buckets",
         "vision_neuron_config.max_vision_seq_len",
     ),
+    (args(mm_encoder_only=True, additional_config={"mm_language_model_only": True}), "vision-role", "mm_encoder_only"),
     (
-        {"engine_args": {"mm_encoder_only": True, "additional_config": {"mm_language_model_only": True}}},
-        "vision-role",
-        "mm_encoder_only",
-    ),
-    (
-        {
-            "tensor_parallel_size": 16,
-            "engine_args": {"decode_context_parallel_size": 2, "long_prefill_token_threshold": 100},
-        },
+        {"tensor_parallel_size": 16, **args(decode_context_parallel_size=2, long_prefill_token_threshold=100)},
         "decode-context-parallel",
         "decode_context_parallel_size",
     ),
-    ({"engine_args": {"compilation_config": {"modee": 0}}}, "rejected-by-vllm", "compilation_config.modee"),
-    ({"engine_args": {"profiler_config": {"profiler": "torch"}}}, "rejected-by-vllm", "profiler_config.profiler"),
-    ({"engine_args": {"decode_context_parallel_size": 0}}, "decode-context-parallel", "decode_context_parallel_size"),
-    ({"engine_args": {"data_parallel_size_local": 4}}, "several-engines", "data_parallel_size_local"),
-    ({"engine_args": {"mamba_block_size": 0}}, "mamba-block", "mamba_block_size"),
-    ({"engine_args": {"device_ids": "0,x"}}, "device-ids", "device_ids"),
-    ({"engine_args": {"device_ids": "1,1"}}, "device-ids", "device_ids"),
+    (args(compilation_config={"modee": 0}), "rejected-by-vllm", "compilation_config.modee"),
+    (args(profiler_config={"profiler": "torch"}), "rejected-by-vllm", "profiler_config.profiler"),
+    (args(decode_context_parallel_size=0), "decode-context-parallel", "decode_context_parallel_size"),
+    (args(data_parallel_size_local=4), "several-engines", "data_parallel_size_local"),
+    (args(mamba_block_size=0), "mamba-block", "mamba_block_size"),
+    (args(device_ids="0,x"), "device-ids", "device_ids"),
+    (args(device_ids="1,1"), "device-ids", "device_ids"),
+    (args(kv_transfer_config={"kv_buffer_device": "cpu"}), "not-on-native", "kv_transfer_config.kv_connector"),
+    (args(data_parallel_size_local=-2), "rejected-by-vllm", "data_parallel_size_local"),
+    (args(attention_config={"flash_attn_version": "2"}), "rejected-by-vllm", "attention_config.flash_attn_version"),
+    (args(compilation_config={"cudagraph_mode": "1"}), "rejected-by-vllm", "compilation_config.cudagraph_mode"),
+    (args(reasoning_config={"reasoning_parser": "auto"}), "rejected-by-vllm", "reasoning_config.reasoning_parser"),
+    (args(reasoning_config={"reasoning_parser": False}), "rejected-by-vllm", "reasoning_config.reasoning_parser"),
+    (args(default_mm_loras={"image": "/lora"}), "adapters-of-media", "default_mm_loras"),
+    # Of lengths, buckets and the model.
+    (keys(kv_segment_size_buckets=[1000]), "segment-sizes", "kv_segment_size_buckets"),
+    ({"max_model_len": 1024, "token_generation_buckets": (512, 1024)}, "decode-lengths", "token_generation_buckets"),
+    ({"max_num_seqs": 4, **keys(num_seqs_buckets=[1, 2])}, "largest-bucket", "num_seqs_buckets"),
+    ({"quantization": "mxfp4", "instance": TRN2}, "mxfp4", "quantization"),
+    ({"context_encoding_buckets": (4096, 2048)}, "bucket-order", "context_encoding_buckets"),
     (
-        {"engine_args": {"kv_transfer_config": {"kv_buffer_device": "cpu"}}},
-        "not-on-native",
-        "kv_transfer_config.kv_connector",
+        {**keys(kv_segment_size_buckets=[512]), **args(max_num_batched_tokens=2048)},
+        "segment-tokens",
+        "max_num_batched_tokens",
     ),
-    ({"engine_args": {"data_parallel_size_local": -2}}, "rejected-by-vllm", "data_parallel_size_local"),
+    ({"max_num_seqs": 4096, **args(max_num_batched_tokens=2048)}, "tokens-below-sequences", "max_num_batched_tokens"),
+    ({"context_encoding_buckets": (128, 512), "max_model_len": 2048}, "prefill-buckets", "context_encoding_buckets"),
+    ({"enable_chunked_prefill": False, "max_model_len": 32768}, "single-shot", "enable_chunked_prefill"),
     (
-        {"engine_args": {"attention_config": {"flash_attn_version": "2"}}},
-        "rejected-by-vllm",
-        "attention_config.flash_attn_version",
+        {"enable_prefix_caching": True, **args(max_num_batched_tokens=4096)},
+        "prefix-caching-single-shot",
+        "enable_prefix_caching",
     ),
+    ({"structured_outputs": True, "async_mode": True}, "needs-synchronous-scheduling", "async_mode"),
+    (args(enable_sleep_mode=True), "not-on-native", "enable_sleep_mode"),
+    (keys(ep_degree=4), "degree", "ep_degree"),
     (
-        {"engine_args": {"compilation_config": {"cudagraph_mode": "1"}}},
-        "rejected-by-vllm",
-        "compilation_config.cudagraph_mode",
+        {**args(decode_context_parallel_size=2), "tensor_parallel_size": 8},
+        "decode-context-parallel",
+        "decode_context_parallel_size",
     ),
-    (
-        {"engine_args": {"reasoning_config": {"reasoning_parser": "auto"}}},
-        "rejected-by-vllm",
-        "reasoning_config.reasoning_parser",
-    ),
-    (
-        {"engine_args": {"reasoning_config": {"reasoning_parser": False}}},
-        "rejected-by-vllm",
-        "reasoning_config.reasoning_parser",
-    ),
-    ({"engine_args": {"default_mm_loras": {"image": "/lora"}}}, "adapters-of-media", "default_mm_loras"),
+    ({"facts": llama(config={"quantization_config": {"quant_method": "awq"}})}, "checkpoint-quantization", "model"),
+    ({"tensor_parallel_size": 24}, "indivisible-heads", "tensor_parallel_size"),
 ]
 
 
@@ -453,6 +362,8 @@ def test_the_native_plugin_would_not_start_with_it(
     result = outcome(line, **{"facts": llama(), "tensor_parallel_size": 8, **settings})
     finding = found(result, code)
     assert (finding.severity, finding.setting, result.plan) == (ERROR, setting, None)
+    assert finding.why
+    assert finding.fix
 
 
 def test_a_gpt_oss_checkpoint_starts_as_it_is() -> None:
