@@ -16,6 +16,9 @@ SHAPE: dict[str, Any] = {
     "tensor_parallel_size": 32,
 }
 OFF = {"enable_prefix_caching": False}
+CACHED = {"enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 4096}
+BLOCKS = {"is_prefix_caching": True, "is_block_kv_layout": True, "pa_num_blocks": 4096, "pa_block_size": 32}
+OPTIONS = {"async_mode": False, "skip_warmup": True, "save_sharded_checkpoint": True}
 PER_REQUEST = {"dynamic": True, "deterministic": False}
 NXD = {"VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}
 FP8_ENV = {"XLA_HANDLE_SPECIAL_SCALAR": "1", "UNSAFE_FP8FNCAST": "1"}
@@ -31,8 +34,8 @@ SEGMENTED: dict[str, Any] = {
 WHOLE: dict[str, Any] = {"max_num_batched_tokens": 4096, "enable_prefix_caching": False}
 
 
-def nxdi(override: dict[str, Any], **args: Any) -> dict[str, Any]:
-    return {**SHAPE, **OFF, **CHOSEN, "additional_config": {"override_neuron_config": override}, **args}
+def nxdi(**override: Any) -> dict[str, Any]:
+    return {**SHAPE, **OFF, **CHOSEN, "additional_config": {"override_neuron_config": override}}
 
 
 def fork(override: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
@@ -47,99 +50,56 @@ def native(keys: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
 
 
 Spelled = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
+
+
+def spelled(line: str, settings: dict[str, Any], args: dict[str, Any], **env: str) -> Spelled:
+    """On this line, these settings become these engine arguments and variables. The fork's lines have `NXD` as well."""
+    return line, settings, args, {**(NXD if line.startswith("fork") else {}), **env}
+
+
 # With it, version 0.29 keeps its traces.
 ROUTE = {"VLLM_NEURON_BACKEND": "neuron_native"}
 SPELLINGS: dict[str, Spelled] = {
-    "nxdi int8": (
+    "nxdi int8": spelled(
         "nxdi-0.16",
         {"quantization": "int8", "quantized_checkpoints_path": "/q", "modules_to_not_convert": ("lm_head",)},
         nxdi(
-            {
-                "quantized_checkpoints_path": "/q",
-                "modules_to_not_convert": ["lm_head"],
-                "quantized": True,
-                "quantization_dtype": "int8",
-                "quantization_type": "per_tensor_symmetric",
-            }
+            quantized_checkpoints_path="/q",
+            modules_to_not_convert=["lm_head"],
+            quantized=True,
+            quantization_dtype="int8",
+            quantization_type="per_tensor_symmetric",
         ),
-        {},
     ),
-    "nxdi fp8": (
+    "nxdi fp8": spelled(
         "nxdi-0.16",
         {"quantization": "fp8", "quantized_checkpoints_path": "/q", "kv_cache_quant": True},
         nxdi(
-            {
-                "quantized_checkpoints_path": "/q",
-                "kv_cache_quant": True,
-                "kv_quant_config": {"direct_cast": True},
-                "quantized": True,
-                "quantization_dtype": "f8e4m3",
-                "quantization_type": "per_channel_symmetric",
-            }
+            quantized_checkpoints_path="/q",
+            kv_cache_quant=True,
+            kv_quant_config={"direct_cast": True},
+            quantized=True,
+            quantization_dtype="f8e4m3",
+            quantization_type="per_channel_symmetric",
         ),
-        FP8_ENV,
+        **FP8_ENV,
     ),
-    "nxdi global top_k": (
-        "nxdi-0.16",
-        {"global_topk": 64},
-        nxdi({"on_device_sampling_config": {**PER_REQUEST, "global_topk": 64}}),
-        {},
+    "nxdi global top_k": spelled(
+        "nxdi-0.16", {"global_topk": 64}, nxdi(on_device_sampling_config={**PER_REQUEST, "global_topk": 64})
     ),
-    "nxdi CPU sampling": (
-        "nxdi-0.16",
-        {"on_device_sampling": False},
-        nxdi({"on_device_sampling_config": None}),
-        {},
+    "nxdi CPU sampling": spelled("nxdi-0.16", {"on_device_sampling": False}, nxdi(on_device_sampling_config=None)),
+    "nxdi CPU sampling by the variable": spelled(
+        "nxdi-0.16", {"neuron_env": {"NEURON_ON_DEVICE_SAMPLING_DISABLED": "1"}}, nxdi(on_device_sampling_config=None)
     ),
-    "nxdi CPU sampling by the variable": (
-        "nxdi-0.16",
-        {"neuron_env": {"NEURON_ON_DEVICE_SAMPLING_DISABLED": "1"}},
-        nxdi({"on_device_sampling_config": None}),
-        {},
-    ),
-    "nxdi prefix caching": (
+    "nxdi prefix caching": spelled(
         "nxdi-0.16",
         {"enable_prefix_caching": True},
         {**SHAPE, **CHOSEN, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
-        {},
     ),
-    "nxdi prefix caching, the plugin's own example": (
-        "nxdi-0.16",
-        {
-            "enable_prefix_caching": True,
-            "block_size": 32,
-            "num_gpu_blocks_override": 4096,
-            "async_mode": False,
-            "skip_warmup": True,
-            "save_sharded_checkpoint": True,
-            "neuron_config": {
-                "is_prefix_caching": True,
-                "is_block_kv_layout": True,
-                "pa_num_blocks": 4096,
-                "pa_block_size": 32,
-            },
-        },
-        {
-            **SHAPE,
-            **CHOSEN,
-            "enable_prefix_caching": True,
-            "block_size": 32,
-            "num_gpu_blocks_override": 4096,
-            "additional_config": {
-                "override_neuron_config": {
-                    "async_mode": False,
-                    "skip_warmup": True,
-                    "save_sharded_checkpoint": True,
-                    "is_prefix_caching": True,
-                    "is_block_kv_layout": True,
-                    "pa_num_blocks": 4096,
-                    "pa_block_size": 32,
-                }
-            },
-        },
-        {},
+    "nxdi prefix caching, the plugin's own example": spelled(
+        "nxdi-0.16", {**CACHED, **OPTIONS, "neuron_config": BLOCKS}, {**nxdi(**OPTIONS, **BLOCKS), **CACHED}
     ),
-    "nxdi draft model": (
+    "nxdi draft model": spelled(
         "nxdi-0.16",
         DRAFT,
         {
@@ -148,9 +108,8 @@ SPELLINGS: dict[str, Spelled] = {
             **OFF,
             "speculative_config": {"method": "draft_model", "model": "/models/draft", "num_speculative_tokens": 4},
         },
-        {},
     ),
-    "nxdi LoRA": (
+    "nxdi LoRA": spelled(
         "nxdi-0.16",
         {
             "lora_modules": {"sql": "/adapters/sql"},
@@ -158,44 +117,37 @@ SPELLINGS: dict[str, Spelled] = {
             "max_lora_rank": 16,
             "lora_target_modules": ("q_proj",),
         },
-        nxdi(
-            {"lora_ckpt_json": "/tmp/neuron-endpoint/lora-adapters.json", "target_modules": ["q_proj"]},
-            enable_lora=True,
-            max_loras=2,
-            max_lora_rank=16,
-        ),
-        {},
+        {
+            **nxdi(lora_ckpt_json="/tmp/neuron-endpoint/lora-adapters.json", target_modules=["q_proj"]),
+            "enable_lora": True,
+            "max_loras": 2,
+            "max_lora_rank": 16,
+        },
     ),
-    "nxdi multimodal": (
+    "nxdi multimodal": spelled(
         "nxdi-0.16",
         {"text_neuron_config": {"fused_qkv": True}, "vision_neuron_config": {"buckets": [8]}, "skip_warmup": True},
-        nxdi(
-            {"text_neuron_config": {"skip_warmup": True, "fused_qkv": True}, "vision_neuron_config": {"buckets": [8]}}
-        ),
-        {},
+        nxdi(text_neuron_config={"skip_warmup": True, "fused_qkv": True}, vision_neuron_config={"buckets": [8]}),
     ),
-    "nxdi LNC and artifacts": (
+    "nxdi LNC and artifacts": spelled(
         "nxdi-0.13",
         {"logical_nc_config": 2, "compiled_artifacts": "/artifacts"},
         {**SHAPE, **GRAMMARS, **OFF},
-        {"NEURON_LOGICAL_NC_CONFIG": "2", "NEURON_COMPILED_ARTIFACTS": "/artifacts"},
+        NEURON_LOGICAL_NC_CONFIG="2",
+        NEURON_COMPILED_ARTIFACTS="/artifacts",
     ),
-    "nxdi artifacts that are yet in S3": (
-        "nxdi-0.16",
-        {"compiled_artifacts": "s3://b/k"},
-        {**SHAPE, **CHOSEN, **OFF},
-        {},
+    "nxdi artifacts that are yet in S3": spelled(
+        "nxdi-0.16", {"compiled_artifacts": "s3://b/k"}, {**SHAPE, **CHOSEN, **OFF}
     ),
-    "fork 0.9.1 EAGLE": (
+    "fork 0.9.1 EAGLE": spelled(
         "fork-0.9.1",
         EAGLE,
         fork(
             {"enable_eagle_speculation": True, "enable_fused_speculation": True},
             speculative_config={"model": "/models/eagle", "num_speculative_tokens": 5},
         ),
-        NXD,
     ),
-    "fork 0.7.2 draft model": (
+    "fork 0.7.2 draft model": spelled(
         "fork-0.7.2",
         DRAFT,
         fork(
@@ -204,49 +156,40 @@ SPELLINGS: dict[str, Spelled] = {
             speculative_max_model_len=4096,
             use_v2_block_manager=True,
         ),
-        NXD,
     ),
-    "fork 0.9.1 draft model": (
+    "fork 0.9.1 draft model": spelled(
         "fork-0.9.1",
         DRAFT,
-        fork(
-            speculative_config={"model": "/models/draft", "num_speculative_tokens": 4},
-            use_v2_block_manager=True,
-        ),
-        NXD,
+        fork(speculative_config={"model": "/models/draft", "num_speculative_tokens": 4}, use_v2_block_manager=True),
     ),
-    "fork 0.7.2 LoRA": (
+    "fork 0.7.2 LoRA": spelled(
         "fork-0.7.2",
         {"lora_modules": {"a": "/a"}, "max_loras": 2, "max_lora_rank": 256},
         fork(enable_lora=True, max_loras=2, max_lora_rank=256, lora_modules=[{"name": "a", "path": "/a"}]),
-        NXD,
     ),
-    "fork 0.9.1 LoRA": (
+    "fork 0.9.1 LoRA": spelled(
         "fork-0.9.1",
         {"lora_modules": {"a": "/a"}, "max_loras": 1, "max_lora_rank": 256},
         fork({"lora_modules": [{"name": "a", "path": "/a"}]}, enable_lora=True, max_loras=1, max_lora_rank=256),
-        NXD,
     ),
-    "fork prefix caching": (
+    "fork prefix caching": spelled(
         "fork-0.7.2",
         {"enable_prefix_caching": True, "block_size": 32},
         fork({"is_prefix_caching": True}, enable_prefix_caching=True, block_size=32),
-        NXD,
     ),
-    "fork chunked prefill": (
+    "fork chunked prefill": spelled(
         "fork-0.7.2",
         {"enable_chunked_prefill": True, "block_size": 32, "engine_args": {"max_num_batched_tokens": 256}},
         fork(enable_chunked_prefill=True, block_size=32, max_num_batched_tokens=256),
-        NXD,
     ),
-    "fork disaggregated prefill": (
+    "fork disaggregated prefill": spelled(
         "fork-0.7.2",
         {"disaggregation": "prefill", "engine_args": {"kv_transfer_config": {"kv_ip": "10.0.0.1", "kv_port": 8199}}},
         fork(
             kv_transfer_config={
                 "kv_connector": "NeuronConnector",
                 "kv_buffer_device": "cpu",
-                "kv_buffer_size": 1e9,
+                "kv_buffer_size": 1000000000.0,
                 "kv_rank": 0,
                 "kv_role": "kv_producer",
                 "kv_parallel_size": 2,
@@ -254,33 +197,27 @@ SPELLINGS: dict[str, Spelled] = {
                 "kv_port": 8199,
             }
         ),
-        {
-            **NXD,
-            "NEURON_RT_ASYNC_SENDRECV_EXPERIMENTAL_ENABLED": "1",
-            "NEURON_RT_ASYNC_SENDRECV_BOOTSTRAP_PORT": "45645",
-        },
+        NEURON_RT_ASYNC_SENDRECV_EXPERIMENTAL_ENABLED="1",
+        NEURON_RT_ASYNC_SENDRECV_BOOTSTRAP_PORT="45645",
     ),
-    "fork second node": (
+    "fork second node": spelled(
         "fork-0.9.1",
         {"nodes": 2, "neuron_env": {"NEURON_RANK_ID": "1", "MASTER_ADDR": "10.0.0.1"}},
         fork({"world_size": 64, "tp_degree": 32, "local_ranks_size": 32, "start_rank_id": 32}),
-        {
-            **NXD,
-            "MASTER_ADDR": "10.0.0.1",
-            "ENABLE_NEURON_MULTI_NODE": "true",
-            "WORLD_SIZE": "2",
-            "NEURON_LOCAL_TP": "32",
-            "NEURON_RANK_ID": "1",
-            "NEURON_RT_ROOT_COMM_ID": "10.0.0.1:63423",
-        },
+        MASTER_ADDR="10.0.0.1",
+        ENABLE_NEURON_MULTI_NODE="true",
+        WORLD_SIZE="2",
+        NEURON_LOCAL_TP="32",
+        NEURON_RANK_ID="1",
+        NEURON_RT_ROOT_COMM_ID="10.0.0.1:63423",
     ),
-    "fork CPU sampling": (
+    "fork CPU sampling": spelled(
         "fork-0.9.1",
         {"on_device_sampling": False},
         fork({"on_device_sampling_config": None}),
-        {**NXD, "NEURON_ON_DEVICE_SAMPLING_DISABLED": "1"},
+        NEURON_ON_DEVICE_SAMPLING_DISABLED="1",
     ),
-    "native, the documented example": (
+    "native, the documented example": spelled(
         "native-0.24",
         {
             "block_size": 128,
@@ -309,9 +246,8 @@ SPELLINGS: dict[str, Spelled] = {
             kv_cache_dtype="fp8",
             enable_prompt_embeds=True,
         ),
-        {},
     ),
-    "native EAGLE3": (
+    "native EAGLE3": spelled(
         "native-0.24",
         {
             "speculation": "eagle3",
@@ -323,9 +259,8 @@ SPELLINGS: dict[str, Spelled] = {
             {"on_device_sampling_config": {"temperature": "0"}},
             speculative_config={"method": "eagle3", "model": "eagle3-llama3.3-70b", "num_speculative_tokens": 5},
         ),
-        {},
     ),
-    "native EAGLE3 with sampling on the CPU": (
+    "native EAGLE3 with sampling on the CPU": spelled(
         "native-0.24",
         {
             "speculation": "eagle3",
@@ -338,71 +273,52 @@ SPELLINGS: dict[str, Spelled] = {
             async_scheduling=False,
             speculative_config={"method": "eagle3", "model": "/models/draft", "num_speculative_tokens": 5},
         ),
-        {},
     ),
-    "native without buckets": (
+    "native without buckets": spelled(
         "native-0.21",
         {"enable_bucketing": False},
         native({"num_batched_tokens_buckets": [2048], "num_seqs_buckets": [8]}),
-        {},
     ),
-    "native on-device sampling, async": (
-        "native-0.24",
-        {"on_device_sampling": True, "async_mode": True},
-        native(),
-        {},
+    "native on-device sampling, async": spelled(
+        "native-0.24", {"on_device_sampling": True, "async_mode": True}, native()
     ),
-    "native CPU sampling": (
+    "native CPU sampling": spelled(
         "native-0.24",
         {"on_device_sampling": False},
         native({"on_device_sampling_config": None}, async_scheduling=False),
-        {},
     ),
-    "native structured output": (
-        "native-0.24",
-        {"structured_outputs": True},
-        native({"enable_structured_outputs": True}, async_scheduling=False),
-        {},
+    "native structured output": spelled(
+        "native-0.24", {"structured_outputs": True}, native({"enable_structured_outputs": True}, async_scheduling=False)
     ),
-    "native log probabilities": ("native-0.29", {"logprobs": True}, native(async_scheduling=False), ROUTE),
-    "native prefill in one step": (
+    "native log probabilities": spelled("native-0.29", {"logprobs": True}, native(async_scheduling=False), **ROUTE),
+    "native prefill in one step": spelled(
         "native-0.24",
         {"context_encoding_buckets": (128, 1024, 4096), "token_generation_buckets": (1024,)},
         native({"num_batched_tokens_buckets": [128, 1024, 4096], "decode_context_length_buckets": [1024]}, **WHOLE),
-        {},
     ),
-    "native without chunked prefill": (
-        "native-0.24",
-        {"enable_chunked_prefill": False},
-        native(enable_chunked_prefill=False, **WHOLE),
-        {},
+    "native without chunked prefill": spelled(
+        "native-0.24", {"enable_chunked_prefill": False}, native(enable_chunked_prefill=False, **WHOLE)
     ),
-    "native prefix caching of short contexts": (
+    "native prefix caching of short contexts": spelled(
         "native-0.24",
         {"enable_prefix_caching": True, "max_model_len": 1024},
         native(max_model_len=1024, max_num_batched_tokens=512),
-        {},
     ),
-    "native short contexts": (
+    "native short contexts": spelled(
         "native-0.24",
         {"max_model_len": 1024},
         native(max_model_len=1024, max_num_batched_tokens=1024, enable_prefix_caching=False),
-        {},
     ),
-    "native segments": (
+    "native segments": spelled(
         "native-0.24",
         {"neuron_config": {"kv_segment_size_buckets": [512]}},
         native({"kv_segment_size_buckets": [512]}, max_num_batched_tokens=512),
-        {},
     ),
-    "native log probabilities with NxD Inference": (
-        "nxdi-0.16",
-        {"logprobs": True},
-        nxdi({"on_device_sampling_config": None}),
-        {},
+    "native log probabilities with NxD Inference": spelled(
+        "nxdi-0.16", {"logprobs": True}, nxdi(on_device_sampling_config=None)
     ),
-    "native MXFP4": ("native-0.24", {"quantization": "mxfp4"}, native({"quantization": "mxfp4"}), {}),
-    "native vision": (
+    "native MXFP4": spelled("native-0.24", {"quantization": "mxfp4"}, native({"quantization": "mxfp4"})),
+    "native vision": spelled(
         "native-0.24",
         {
             "vision_neuron_config": {"tp_size": 1, "dp_size": 8},
@@ -415,21 +331,19 @@ SPELLINGS: dict[str, Spelled] = {
                 "vision_neuron_config": {"tp_size": 1, "dp_size": 8},
             }
         ),
-        {},
     ),
-    "native vision, 0.29": (
+    "native vision, 0.29": spelled(
         "native-0.29",
         {"vision_neuron_config": {"dp_size": 8}},
         native(additional_config={"neuron_config": ON_DEVICE, "encoder_neuron_config": {"dp_size": 8}}),
-        ROUTE,
+        **ROUTE,
     ),
-    "native vision by the name of another version": (
+    "native vision by the name of another version": spelled(
         "native-0.24",
         {"engine_args": {"additional_config": {"encoder_neuron_config": {"dp_size": 8}}}},
         native(additional_config={"neuron_config": ON_DEVICE, "vision_neuron_config": {"dp_size": 8}}),
-        {},
     ),
-    "native prefill server": (
+    "native prefill server": spelled(
         "native-0.24",
         {"disaggregation": "prefill"},
         native(
@@ -440,28 +354,25 @@ SPELLINGS: dict[str, Spelled] = {
                 "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
             }
         ),
-        {},
     ),
-    "optimum": (
+    "optimum": spelled(
         "optimum",
         {},
         {**SHAPE, "max_num_batched_tokens": SHAPE["max_model_len"] + SHAPE["max_num_seqs"]},
-        {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"},
+        VLLM_WORKER_MULTIPROC_METHOD="spawn",
     ),
-    "cpu": (
+    "cpu": spelled(
         "cpu",
         {"enable_prefix_caching": True, "engine_args": {"seed": 1}, "served_model_name": ("a", "b")},
         {**SHAPE, **GRAMMARS, "enable_prefix_caching": True, "seed": 1, "served_model_name": ["a", "b"]},
-        {},
     ),
-    "cpu speculation of vLLM's own": (
+    "cpu speculation of vLLM's own": spelled(
         "cpu",
         {
             "installed": {"vllm": "0.24.0"},
             "engine_args": {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}},
         },
         {**SHAPE, **GRAMMARS, "speculative_config": {"method": "ngram", "num_speculative_tokens": 3}},
-        {},
     ),
 }
 
