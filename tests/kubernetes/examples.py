@@ -12,84 +12,54 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "kubernetes"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"
 ROLE = "arn:aws:iam::123456789012:role/llm-pods"
-STORE = ("--set", "ENDPOINT_ARTIFACT_STORE=s3://bucket/store", "--compiled")
+STORE = "--set ENDPOINT_ARTIFACT_STORE=s3://bucket/store --compiled"
+ON_TRN2 = f"--instance trn2.48xlarge --role {ROLE} {STORE}"
 # file -> the recipe whose settings it has, if any, and the words beside --image and --config.
-EXAMPLES: dict[str, tuple[str, tuple[str, ...]]] = {
+EXAMPLES: dict[str, tuple[str, str]] = {
     "deployment-inf2.yaml": (
         "llama-3.1-8b-inf2.24xlarge",
-        ("llama-8b", "--instance", "inf2.24xlarge", "--role", ROLE, *STORE, "--set", "HF_TOKEN=hf_x"),
+        f"llama-8b --instance inf2.24xlarge --role {ROLE} {STORE} --set HF_TOKEN=hf_x",
     ),
     "deployment-trn2-scaled.yaml": (
         "llama-3.3-70b-trn2.48xlarge",
-        (
-            *("llama-70b", "--instance", "trn2.48xlarge", "--namespace", "models", "--role", ROLE, *STORE),
-            *("--min", "2", "--max", "6", "--concurrency", "0.5"),
-        ),
+        f"llama-70b {ON_TRN2} --namespace models --min 2 --max 6 --concurrency 0.5",
     ),
     "kserve-trn1.yaml": (
         "qwen3-8b-trn1.32xlarge",
-        (
-            *("qwen3-8b", "--instance", "trn1.32xlarge", "--role", ROLE, *STORE, "--kserve"),
-            *("--max", "3", "--concurrency", "4", "--prometheus", "http://prometheus.monitoring:9090"),
-        ),
+        f"qwen3-8b --instance trn1.32xlarge --role {ROLE} {STORE} --kserve --max 3 --concurrency 4 "
+        "--prometheus http://prometheus.monitoring:9090",
     ),
     "gateway-dra-trn2.yaml": (
         "qwen3-8b-trn2.48xlarge",
-        (
-            *("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--gateway", "infra/inference"),
-            *("--max", "4", "--concurrency", "16", "--prometheus", "http://prometheus.monitoring:9090"),
-            *("--dra", "--efa", "1", "--karpenter", "neuron"),
-        ),
+        f"qwen3-8b {ON_TRN2} --gateway infra/inference --max 4 --concurrency 16 "
+        "--prometheus http://prometheus.monitoring:9090 --dra --efa 1 --karpenter neuron",
     ),
-    "llm-service-trn2.yaml": (
-        "qwen3-8b-trn2.48xlarge",
-        ("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--llm-service", "--replicas", "2"),
-    ),
+    "llm-service-trn2.yaml": ("qwen3-8b-trn2.48xlarge", f"qwen3-8b {ON_TRN2} --llm-service --replicas 2"),
     "hyperpod-trn2.yaml": (
         "qwen3-8b-trn2.48xlarge",
-        (
-            *("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--hyperpod"),
-            *("--max", "3", "--concurrency", "4"),
-            *("--prometheus", "https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1"),
-        ),
+        f"qwen3-8b {ON_TRN2} --hyperpod --max 3 --concurrency 4 "
+        "--prometheus https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1",
     ),
-    "compile-job-trn2.yaml": (
-        "qwen3-8b-trn2.48xlarge",
-        ("qwen3-8b", "--instance", "trn2.48xlarge", "--role", ROLE, *STORE, "--compile-job"),
-    ),
+    "compile-job-trn2.yaml": ("qwen3-8b-trn2.48xlarge", f"qwen3-8b {ON_TRN2} --compile-job"),
     "node-group-trn2.yaml": (
         "",
-        (
-            *(
-                "llama-405b",
-                "meta-llama/Llama-3.1-405B-Instruct",
-                "--instance",
-                "trn2.48xlarge",
-                "--nodes",
-                "2",
-                *STORE,
-            ),
-            *("--set", "ENDPOINT_LINE=native-0.24", "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=128"),
-            *("--set", "SM_VLLM_MAX_MODEL_LEN=8192"),
-            *("--set", "SM_VLLM_MAX_NUM_SEQS=4"),
-        ),
+        f"llama-405b meta-llama/Llama-3.1-405B-Instruct --instance trn2.48xlarge --nodes 2 {STORE} "
+        "--set ENDPOINT_LINE=native-0.24 --set SM_VLLM_TENSOR_PARALLEL_SIZE=128 --set SM_VLLM_MAX_MODEL_LEN=8192 "
+        "--set SM_VLLM_MAX_NUM_SEQS=4",
     ),
 }
 
 
-def printed(words: tuple[str, ...]) -> str:
+def example(name: str) -> str:
+    """Called within `published_models()`, where the recipes' models are by their hub ids."""
     from model_packaging.cli import main
 
-    result = CliRunner().invoke(main, ["kubernetes", *words, "--image", IMAGE])
+    recipe, words = EXAMPLES[name]
+    settings = ["--config", str(ROOT / "recipes" / f"{recipe}.yaml")] if recipe else []
+    result = CliRunner().invoke(main, ["kubernetes", *words.split(), "--image", IMAGE, *settings])
     if result.exit_code:
         raise SystemExit(f"{words}: {result.output}")
     return result.stdout
-
-
-def example(name: str) -> str:
-    """Called within `published_models()`, where the recipes' models are by their hub ids."""
-    recipe, words = EXAMPLES[name]
-    return printed((*words, "--config", str(ROOT / "recipes" / f"{recipe}.yaml")) if recipe else words)
 
 
 if __name__ == "__main__":
