@@ -223,14 +223,6 @@ def test_exchange(engine: ScriptedEngine, name: str) -> None:
         assert found is None if value is None else re.search(value, found or ""), (header, found)
 
 
-def test_a_session_is_closed(engine: ScriptedEngine) -> None:
-    client = http_client(service(engine, SESSIONS))
-    opened = exchanged(client, EXCHANGES["new session"]).headers[NEW].partition(";")[0]
-    sent = {"X-Amzn-SageMaker-Session-Id": opened}
-    assert exchanged(client, post(sent=sent)).status_code == 200
-    reply = exchanged(client, post('{"requestType":"CLOSE"}', sent))
-    assert (reply.status_code, reply.headers["X-Amzn-SageMaker-Closed-Session-Id"]) == (200, opened)
-    assert exchanged(client, post(sent=sent)).status_code == 400
 
 
 def test_a_container_that_starts_is_not_healthy(engine: ScriptedEngine) -> None:
