@@ -130,164 +130,137 @@ NEW = (
     .output_shape.members["NewSessionId"]
     .metadata["pattern"]
 )
-# What the source says, and what we have. Each is computed when its test runs.
-FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
-    "endpoint types": (
-        lambda: neuron("ProductionVariantInstanceType"),
-        lambda: {each.name for each in INSTANCES if each.hosting},
+# What the source says, and what we have, computed when the test runs.
+FACTS: Mapping[str, Callable[[], tuple[object, object]]] = {
+    "endpoint types": lambda: (
+        neuron("ProductionVariantInstanceType"),
+        {each.name for each in INSTANCES if each.hosting},
     ),
-    "transform types": (lambda: neuron("TransformInstanceType"), lambda: set(TRANSFORM)),
-    "training types": (lambda: neuron("TrainingInstanceType"), lambda: set(TRAINING)),
-    "batch strategies": (
-        lambda: {name.lower() for name in enum("BatchStrategy")},
-        lambda: {name for name in BATCH_STRATEGIES if "_" not in name},
+    "transform types": lambda: (neuron("TransformInstanceType"), set(TRANSFORM)),
+    "training types": lambda: (neuron("TrainingInstanceType"), set(TRAINING)),
+    "batch strategies": lambda: (
+        {name.lower() for name in enum("BatchStrategy")},
+        {name for name in BATCH_STRATEGIES if "_" not in name},
     ),
-    "batch strategies locally": (
-        lambda: enum("BatchStrategy"),
-        lambda: set(transform_job.STRATEGIES.values()),
+    "batch strategies locally": lambda: (enum("BatchStrategy"), set(transform_job.STRATEGIES.values())),
+    "split types": lambda: (enum("SplitType"), {"None", "Line", "RecordIO", "TFRecord"}),
+    "assembly types": lambda: (enum("AssemblyType"), {"None", "Line"}),
+    "concurrent transforms": lambda: (
+        bounds(shape("MaxConcurrentTransforms"))[0],
+        fields()["max_concurrent_transforms"].bounds()[0],  # type: ignore[index]
     ),
-    "split types": (lambda: enum("SplitType"), lambda: {"None", "Line", "RecordIO", "TFRecord"}),
-    "assembly types": (lambda: enum("AssemblyType"), lambda: {"None", "Line"}),
-    "concurrent transforms": (
-        lambda: bounds(shape("MaxConcurrentTransforms"))[0],
-        lambda: fields()["max_concurrent_transforms"].bounds()[0],  # type: ignore[index]
+    "payload": lambda: (bounds(shape("MaxPayloadInMB"))[0], fields()["max_payload_mb"].bounds()[0]),  # type: ignore[index]
+    "time of a transform's request": lambda: (bounds(shape("InvocationsTimeoutInSeconds")), (1, deadline.MAX_TIMEOUT)),
+    "time of a transform's request by default": lambda: (
+        default(member("ModelClientConfig", "InvocationsTimeoutInSeconds")),
+        deadline.TRANSFORM_REPLY_SECONDS + 10,
     ),
-    "payload": (
-        lambda: bounds(shape("MaxPayloadInMB"))[0],
-        lambda: fields()["max_payload_mb"].bounds()[0],  # type: ignore[index]
+    "time of a transform's request locally": lambda: (
+        default(member("ModelClientConfig", "InvocationsTimeoutInSeconds")),
+        transform_job.TIMEOUT_SECONDS,
     ),
-    "time of a transform's request": (
-        lambda: bounds(shape("InvocationsTimeoutInSeconds")),
-        lambda: (1, deadline.MAX_TIMEOUT),
-    ),
-    "time of a transform's request by default": (
-        lambda: default(member("ModelClientConfig", "InvocationsTimeoutInSeconds")),
-        lambda: deadline.TRANSFORM_REPLY_SECONDS + 10,
-    ),
-    "time of a transform's request locally": (
-        lambda: default(member("ModelClientConfig", "InvocationsTimeoutInSeconds")),
-        lambda: transform_job.TIMEOUT_SECONDS,
-    ),
-    "retries of a transform": (lambda: bounds(shape("InvocationsMaxRetries")), lambda: (0, transform_job.MAX_RETRIES)),
-    "variables of a transform": (lambda: bounds(shape("TransformEnvironmentMap")), lambda: (0, 16)),
-    "asynchronous slots": (
-        lambda: bounds(shape("MaxConcurrentInvocationsPerInstance")),
-        lambda: (1, request.MOST_CONCURRENT),
-    ),
+    "retries of a transform": lambda: (bounds(shape("InvocationsMaxRetries")), (0, transform_job.MAX_RETRIES)),
+    "variables of a transform": lambda: (bounds(shape("TransformEnvironmentMap")), (0, 16)),
+    "asynchronous slots": lambda: (bounds(shape("MaxConcurrentInvocationsPerInstance")), (1, request.MOST_CONCURRENT)),
     # SageMaker chooses, and no source says how. The local one has one number.
-    "asynchronous slots without a number": (
-        lambda: None,
-        lambda: None if asynchronous.CONCURRENT_PER_INSTANCE == 4 else asynchronous.CONCURRENT_PER_INSTANCE,
+    "asynchronous slots without a number": lambda: (
+        None,
+        None if asynchronous.CONCURRENT_PER_INSTANCE == 4 else asynchronous.CONCURRENT_PER_INSTANCE,
     ),
-    "asynchronous time": (
-        lambda: bounds(given("InvokeEndpointAsync", "InvocationTimeoutSeconds")),
-        lambda: (1, deadline.MAX_TIMEOUT),
+    "asynchronous time": lambda: (
+        bounds(given("InvokeEndpointAsync", "InvocationTimeoutSeconds")),
+        (1, deadline.MAX_TIMEOUT),
     ),
-    "asynchronous time by default": (
-        lambda: asynchronous.INVOCATION_SECONDS,
-        lambda: deadline.ASYNC_REPLY_SECONDS + 10,
+    "asynchronous time by default": lambda: (asynchronous.INVOCATION_SECONDS, deadline.ASYNC_REPLY_SECONDS + 10),
+    "time in the queue": lambda: (
+        bounds(given("InvokeEndpointAsync", "RequestTTLSeconds")),
+        (60, asynchronous.TTL_SECONDS),
     ),
-    "time in the queue": (
-        lambda: bounds(given("InvokeEndpointAsync", "RequestTTLSeconds")),
-        lambda: (60, asynchronous.TTL_SECONDS),
+    "inline body": lambda: (bounds(given("InvokeEndpointAsync", "Body"))[1], asynchronous.INLINE_BYTES),
+    "headers of InvokeEndpoint": lambda: (at_container("InvokeEndpoint"), passed_on("InvokeEndpoint")),
+    "headers of a stream": lambda: (
+        at_container("InvokeEndpointWithResponseStream"),
+        passed_on("InvokeEndpointWithResponseStream"),
     ),
-    "inline body": (
-        lambda: bounds(given("InvokeEndpointAsync", "Body"))[1],
-        lambda: asynchronous.INLINE_BYTES,
+    "headers of an asynchronous request": lambda: (
+        at_container("InvokeEndpointAsync"),
+        passed_on("InvokeEndpointAsync"),
     ),
-    "headers of InvokeEndpoint": (
-        lambda: at_container("InvokeEndpoint"),
-        lambda: passed_on("InvokeEndpoint"),
+    "headers of a reply": lambda: (
+        set(sent("InvokeEndpoint", "output")),
+        {*headers.REGULAR_REPLY, headers.INVOKED_VARIANT},
     ),
-    "headers of a stream": (
-        lambda: at_container("InvokeEndpointWithResponseStream"),
-        lambda: passed_on("InvokeEndpointWithResponseStream"),
+    "headers of a streamed reply": lambda: (
+        set(sent("InvokeEndpointWithResponseStream", "output")),
+        {*headers.STREAMED_REPLY, headers.INVOKED_VARIANT, headers.STREAM_CONTENT_TYPE},
     ),
-    "headers of an asynchronous request": (
-        lambda: at_container("InvokeEndpointAsync"),
-        lambda: passed_on("InvokeEndpointAsync"),
+    "header of the time": lambda: (
+        given("InvokeEndpointAsync", "InvocationTimeoutSeconds").serialization["name"],
+        deadline.TIMEOUT_HEADER,
     ),
-    "headers of a reply": (
-        lambda: set(sent("InvokeEndpoint", "output")),
-        lambda: {*headers.REGULAR_REPLY, headers.INVOKED_VARIANT},
+    "header of the attributes": lambda: (
+        given("InvokeEndpoint", "CustomAttributes").serialization["name"],
+        custom_attributes.HEADER,
     ),
-    "headers of a streamed reply": (
-        lambda: set(sent("InvokeEndpointWithResponseStream", "output")),
-        lambda: {*headers.STREAMED_REPLY, headers.INVOKED_VARIANT, headers.STREAM_CONTENT_TYPE},
+    "a new session's id": lambda: (True, shapes.matches(NEW, Session("a" * 36, 0.0).header())),
+    "path": lambda: (uri("InvokeEndpoint"), "/endpoints/{EndpointName}/invocations"),
+    "path of a stream": lambda: (
+        uri("InvokeEndpointWithResponseStream"),
+        "/endpoints/{EndpointName}/invocations-response-stream",
     ),
-    "header of the time": (
-        lambda: given("InvokeEndpointAsync", "InvocationTimeoutSeconds").serialization["name"],
-        lambda: deadline.TIMEOUT_HEADER,
-    ),
-    "header of the attributes": (
-        lambda: given("InvokeEndpoint", "CustomAttributes").serialization["name"],
-        lambda: custom_attributes.HEADER,
-    ),
-    "a new session's id": (lambda: True, lambda: shapes.matches(NEW, Session("a" * 36, 0.0).header())),
-    "path": (lambda: uri("InvokeEndpoint"), lambda: "/endpoints/{EndpointName}/invocations"),
-    "path of a stream": (
-        lambda: uri("InvokeEndpointWithResponseStream"),
-        lambda: "/endpoints/{EndpointName}/invocations-response-stream",
-    ),
-    "path of an asynchronous request": (
-        lambda: (
+    "path of an asynchronous request": lambda: (
+        (
             uri("InvokeEndpointAsync"),
             model("sagemaker-runtime").operation_model("InvokeEndpointAsync").http["responseCode"],
         ),
-        lambda: ("/endpoints/{EndpointName}/async-invocations", 202),
+        ("/endpoints/{EndpointName}/async-invocations", 202),
     ),
-    "ModelError": (lambda: error("ModelError"), lambda: replied(errors.ModelError(HERE, 500, ""))),
-    "ValidationError": (lambda: error("ValidationError"), lambda: replied(errors.ValidationError(""))),
-    "ModelNotReadyException": (lambda: error("ModelNotReadyException"), lambda: replied(errors.ModelNotReady(""))),
-    "InternalFailure": (lambda: error("InternalFailure"), lambda: replied(errors.RuntimeInternalFailure(""))),
-    "ServiceUnavailable": (lambda: error("ServiceUnavailable"), lambda: replied(errors.ServiceUnavailable(HERE, ""))),
-    "events of a stream": (
-        lambda: set(shape("ResponseStream", "sagemaker-runtime").members),  # type: ignore[attr-defined]
-        lambda: {"PayloadPart", "ModelStreamError", "InternalStreamFailure"},
+    "ModelError": lambda: (error("ModelError"), replied(errors.ModelError(HERE, 500, ""))),
+    "ValidationError": lambda: (error("ValidationError"), replied(errors.ValidationError(""))),
+    "ModelNotReadyException": lambda: (error("ModelNotReadyException"), replied(errors.ModelNotReady(""))),
+    "InternalFailure": lambda: (error("InternalFailure"), replied(errors.RuntimeInternalFailure(""))),
+    "ServiceUnavailable": lambda: (error("ServiceUnavailable"), replied(errors.ServiceUnavailable(HERE, ""))),
+    "events of a stream": lambda: (
+        set(shape("ResponseStream", "sagemaker-runtime").members),  # type: ignore[attr-defined]
+        {"PayloadPart", "ModelStreamError", "InternalStreamFailure"},
     ),
-    "longest message": (
-        lambda: bounds(shape("Message", "sagemaker-runtime"))[1],
-        lambda: errors.LONGEST_MESSAGE,
+    "longest message": lambda: (bounds(shape("Message", "sagemaker-runtime"))[1], errors.LONGEST_MESSAGE),
+    "body of InvokeEndpoint": lambda: (
+        True,
+        bounds(given("InvokeEndpoint", "Body"))[1] == 6_291_456 <= RuntimeLimits().body_bytes,
+    ),  # 6,291,456 by the model; what the container and the local SageMaker take is more
+    "start": lambda: (
+        bounds(member("ProductionVariant", "ContainerStartupHealthCheckTimeoutInSeconds")),
+        (limits.LEAST, limits.MOST),
     ),
-    "body of InvokeEndpoint": (
-        lambda: True,  # 6,291,456 by the model; what the container and the local SageMaker take is more
-        lambda: bounds(given("InvokeEndpoint", "Body"))[1] == 6_291_456 <= RuntimeLimits().body_bytes,
+    "download": lambda: (
+        bounds(member("ProductionVariant", "ModelDataDownloadTimeoutInSeconds")),
+        (limits.LEAST, limits.MOST),
     ),
-    "start": (
-        lambda: bounds(member("ProductionVariant", "ContainerStartupHealthCheckTimeoutInSeconds")),
-        lambda: (limits.LEAST, limits.MOST),
+    "volume": lambda: (bounds(member("ProductionVariant", "VolumeSizeInGB"))[1], limits.LARGEST_VOLUME),
+    "variables": lambda: (bounds(shape("EnvironmentMap"))[1], request.MOST_VARIABLES),
+    "value of a variable": lambda: (bounds(shape("EnvironmentValue"))[1], request.LONGEST_VALUE),
+    "variables of a training job": lambda: (
+        (bounds(shape("TrainingEnvironmentMap"))[1], bounds(shape("TrainingEnvironmentValue"))[1]),
+        (compile_job.MOST_VARIABLES, compile_job.LONGEST_VALUE),
     ),
-    "download": (
-        lambda: bounds(member("ProductionVariant", "ModelDataDownloadTimeoutInSeconds")),
-        lambda: (limits.LEAST, limits.MOST),
+    "further model data": lambda: (bounds(shape("AdditionalModelDataSources")), (0, 5)),
+    "routing": lambda: (enum("RoutingStrategy"), {*routing.STRATEGIES.values(), "KV_AWARE"}),
+    "prefix": lambda: (bounds(shape("PrefixAwareRoutingPrefixLength")), (routing.SHORTEST, routing.LONGEST)),
+    "host image": lambda: (True, deploy.AMI in enum("ProductionVariantInferenceAmiVersion")),
+    "modes of a container": lambda: (enum("ContainerMode"), {"SingleModel", "MultiModel"}),
+    "kinds of model data": lambda: (enum("S3ModelDataType"), {"S3Prefix", "S3Object"}),
+    "compression of model data": lambda: (enum("ModelCompressionType"), {"None", "Gzip"}),
+    "devices of a component": lambda: (bounds(shape("NumberOfAcceleratorDevices"))[0], 1),
+    "no bidirectional call": lambda: (
+        {"InvokeEndpoint", "InvokeEndpointAsync", "InvokeEndpointWithResponseStream"},
+        set(model("sagemaker-runtime").operation_names),
     ),
-    "volume": (lambda: bounds(member("ProductionVariant", "VolumeSizeInGB"))[1], lambda: limits.LARGEST_VOLUME),
-    "variables": (lambda: bounds(shape("EnvironmentMap"))[1], lambda: request.MOST_VARIABLES),
-    "value of a variable": (lambda: bounds(shape("EnvironmentValue"))[1], lambda: request.LONGEST_VALUE),
-    "variables of a training job": (
-        lambda: (bounds(shape("TrainingEnvironmentMap"))[1], bounds(shape("TrainingEnvironmentValue"))[1]),
-        lambda: (compile_job.MOST_VARIABLES, compile_job.LONGEST_VALUE),
-    ),
-    "further model data": (lambda: bounds(shape("AdditionalModelDataSources")), lambda: (0, 5)),
-    "routing": (lambda: enum("RoutingStrategy"), lambda: {*routing.STRATEGIES.values(), "KV_AWARE"}),
-    "prefix": (
-        lambda: bounds(shape("PrefixAwareRoutingPrefixLength")),
-        lambda: (routing.SHORTEST, routing.LONGEST),
-    ),
-    "host image": (lambda: True, lambda: deploy.AMI in enum("ProductionVariantInferenceAmiVersion")),
-    "modes of a container": (lambda: enum("ContainerMode"), lambda: {"SingleModel", "MultiModel"}),
-    "kinds of model data": (lambda: enum("S3ModelDataType"), lambda: {"S3Prefix", "S3Object"}),
-    "compression of model data": (lambda: enum("ModelCompressionType"), lambda: {"None", "Gzip"}),
-    "devices of a component": (lambda: bounds(shape("NumberOfAcceleratorDevices"))[0], lambda: 1),
-    "no bidirectional call": (
-        lambda: {"InvokeEndpoint", "InvokeEndpointAsync", "InvokeEndpointWithResponseStream"},
-        lambda: set(model("sagemaker-runtime").operation_names),
-    ),
-    "megabytes of a transform": (lambda: transform_jobs.MOST_MEGABYTES, lambda: body_budget.TRANSFORM_MB),
+    "megabytes of a transform": lambda: (transform_jobs.MOST_MEGABYTES, body_budget.TRANSFORM_MB),
 }
 
 
 @pytest.mark.parametrize("name", FACTS)
 def test_fact(name: str) -> None:
-    said, had = FACTS[name]
-    assert had() == said()
+    said, had = FACTS[name]()
+    assert had == said
