@@ -53,14 +53,13 @@ def refused(plan: EnginePlan | None, model: Path) -> None:
 
 @pytest.mark.parametrize("code", BREAKS)
 def test_a_broken_rule_of_the_class_is_refused(code: str, tmp_path: Path) -> None:
-    settings, raw, _ = BREAKS[code]
+    _, (settings, raw) = BREAKS[code]
     if code in UNSEEN:
         pytest.skip(UNSEEN[code])
     config = {**LLAMA, "attention_chunk_size": 8192}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    line = settings.get("line", "nxdi-0.16")
-    given = {name: value for name, value in settings.items() if name != "line"}
-    plan = outcome(line, facts=llama(config={"attention_chunk_size": 8192}), neuron_config=raw, **given).plan
+    facts = llama(config={"attention_chunk_size": 8192})
+    plan = outcome(**{"line": "nxdi-0.16", "facts": facts, "neuron_config": raw, **settings}).plan
     refused(plan, tmp_path)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
@@ -36,20 +37,7 @@ engine_args = { seed = 7 }
 [neuron_env]
 NEURON_RT_LOG_LEVEL = "INFO"
 """
-JSON = json.dumps(
-    {
-        "model": "org/name",
-        "max-num-seqs": 4,
-        "tensor_parallel_size": 8,
-        "served_model_name": ["a", "b"],
-        "additional_config": {
-            "override_neuron_config": {"enable_bucketing": False, "on_device_sampling_config": None},
-            "max_prompt_length": 100,
-        },
-        "engine_args": {"seed": 7},
-        "neuron_env": {"NEURON_RT_LOG_LEVEL": "INFO"},
-    }
-)
+JSON = json.dumps(yaml.safe_load(YAML))
 TEXTS = {"yaml": YAML, "toml": TOML, "json": JSON}
 
 

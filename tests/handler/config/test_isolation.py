@@ -62,7 +62,3 @@ def test_an_invalid_range_of_ports_is_an_error_with_the_setting(text: str) -> No
         return
     with pytest.raises(SettingErrors, match="SAGEMAKER_SAFE_PORT_RANGE"):
         load(environ, fetch=nothing)
-
-
-def test_a_range_of_ports_as_sagemaker_gives_it() -> None:
-    assert load({"SAGEMAKER_SAFE_PORT_RANGE": "8100-8199"}, fetch=nothing).safe_port_range == "8100-8199"
