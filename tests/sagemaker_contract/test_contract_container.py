@@ -223,13 +223,6 @@ def test_exchange(engine: ScriptedEngine, name: str) -> None:
         assert found is None if value is None else re.search(value, found or ""), (header, found)
 
 
-
-
-def test_a_container_that_starts_is_not_healthy(engine: ScriptedEngine) -> None:
-    starting = Service.of(load({"ENDPOINT_MODEL": "scripted"}), loop=engine.loop)
-    assert http_client(starting).get("/ping").status_code == 503
-
-
 @pytest.mark.parametrize(("environ", "status"), [(ASYNC, 500), ({}, 200)])
 def test_reply_headers_above_4096_bytes_fail_on_an_asynchronous_endpoint(
     engine: ScriptedEngine, environ: Mapping[str, str], status: int

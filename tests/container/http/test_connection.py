@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.container.raw_http import Connection, request
-from tests.container.scripted_engine import MAX_BODY, PLACES, SLOTS
+from tests.container.scripted_engine import PLACES, SLOTS
 from tests.container.scripted_process import MODES, PING, Server, served
 from tests.handler.waiting import eventually
 
@@ -286,20 +286,6 @@ def test_as_many_at_once_as_there_are_places(server: Server) -> None:
     for stream in streams:
         assert "".join(texts(stream.chunks()[0])) == "ab"
         stream.close()
-
-
-def test_a_body_too_large_is_answered_though_it_is_still_being_sent(connection: Connection) -> None:
-    head, body = connection.exchange(request("/v1/completions", {"prompt": "a" * MAX_BODY * 100}))
-    assert head.status == 413
-    assert json.loads(body)["error"]["code"] == "body_too_large"
-
-
-def test_a_body_that_stops_coming_is_given_up(server: Server, connection: Connection) -> None:
-    connection.send(completion("a")[:-3])
-    head = connection.head()
-    assert (head.status, head.headers["connection"]) == (408, "close")
-    assert json.loads(connection.content(head))["error"]["code"] == "request_timed_out"
-    assert server.seen()["in_flight"] == 0
 
 
 def test_a_body_that_trickles_is_given_up_in_the_same_time(server: Server, connection: Connection) -> None:
