@@ -8,15 +8,15 @@ from contextlib import ExitStack
 import pytest
 
 from tests.container.raw_http import request
-from tests.container.scripted_process import MODES, PING, THREADS, Server, served
+from tests.container.scripted_process import PING, THREADS, Server, served
 
 COMPLETION = request("/v1/completions", {"prompt": "a"})
 MANY = 2 * THREADS
 
 
-@pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("heads"), "--patient", *request.param) as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(tmp_path_factory.mktemp("heads"), "--patient") as server:
         yield server
 
 

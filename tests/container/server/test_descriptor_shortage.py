@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.container.raw_http import request
-from tests.container.scripted_process import MODES, PING, Server, served
+from tests.container.scripted_process import PING, Server, served
 from tests.handler.waiting import eventually
 
 LIMIT = 256
@@ -18,9 +18,9 @@ CONNECTIONS = 300
 LIMIT_MESSAGE = f"ulimit -n is {LIMIT}"
 
 
-@pytest.fixture(params=MODES, ids=["loop", "threads"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    with served(tmp_path, f"--nofile={LIMIT}", *request.param) as server:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with served(tmp_path, f"--nofile={LIMIT}") as server:
         yield server
 
 
@@ -44,7 +44,6 @@ def test_clients_that_keep_their_connections(server: Server) -> None:
     assert server.log.read_text().count(LIMIT_MESSAGE) == 1
 
 
-@pytest.mark.parametrize("server", MODES[:1], ids=["loop"], indirect=True)
 def test_clients_that_connect_and_send_nothing(server: Server) -> None:
     before = workers(server)
     with ExitStack() as held:
