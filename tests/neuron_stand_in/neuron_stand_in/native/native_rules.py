@@ -48,8 +48,8 @@ class Rule:
 
     name: str
     place: Place
-    error: type[Exception]
     broken: Callable[[NativeConfiguration], str | bool]
+    error: type[Exception] = ValueError
 
 
 def _argument(name: str, allowed: tuple[Any, ...]) -> Callable[[NativeConfiguration], bool]:
@@ -131,100 +131,88 @@ def _pools(asked: NativeConfiguration) -> bool:
     return asked.args.get("runner") == "pooling" or asked.args.get("convert") in ("embed", "classify")
 
 
-P, V, R = Place, ValueError, RuntimeError
+P, R = Place, RuntimeError
 RULES: tuple[Rule, ...] = (
     # vLLM 0.24's own parser and `create_engine_config`.
-    Rule("tokens-and-sequences", P.PARSER, V, lambda asked: asked.max_num_batched_tokens < asked.max_num_seqs),
+    Rule("tokens-and-sequences", P.PARSER, lambda asked: asked.max_num_batched_tokens < asked.max_num_seqs),
     Rule(
         "tokens-without-chunks",
         P.PARSER,
-        V,
-        lambda asked: asked.max_num_batched_tokens < asked.max_model_len and not asked.chunked_prefill,
+        lambda asked: asked.max_num_batched_tokens < asked.max_model_len and (not asked.chunked_prefill),
     ),
-    Rule(
-        "heads", P.PARSER, V, lambda asked: asked.model.get("num_attention_heads", 0) % asked.tensor_parallel_size != 0
-    ),
-    Rule("length-of-model", P.PARSER, V, _too_long),
-    Rule("quantization-method", P.PARSER, V, _quantized_otherwise),
-    Rule("experts", P.PARSER, V, _no_experts),
-    Rule("sleep-mode", P.PARSER, V, _argument("enable_sleep_mode", (False,))),
+    Rule("heads", P.PARSER, lambda asked: asked.model.get("num_attention_heads", 0) % asked.tensor_parallel_size != 0),
+    Rule("length-of-model", P.PARSER, _too_long),
+    Rule("quantization-method", P.PARSER, _quantized_otherwise),
+    Rule("experts", P.PARSER, _no_experts),
+    Rule("sleep-mode", P.PARSER, _argument("enable_sleep_mode", (False,))),
     # The platform.
     Rule(
         "v2-runner",
         P.PLATFORM,
-        V,
         lambda asked: asked.environment.get("VLLM_USE_V2_MODEL_RUNNER", "").lower() in ("1", "true", "yes", "on"),
     ),
     Rule(
         "structured-outputs-kind",
         P.PLATFORM,
-        V,
         lambda asked: not isinstance(asked.neuron.get("enable_structured_outputs", False), bool),
     ),
-    Rule("component-parallelism", P.PLATFORM, V, _component_parallel),
-    Rule("decode-context-parallelism", P.PLATFORM, V, _context_parallel),
-    Rule("compressed-weights", P.PLATFORM, V, _weights_compressed),
-    Rule("pipeline-parallelism", P.PLATFORM, V, lambda asked: asked.args.get("pipeline_parallel_size", 1) > 1),
-    Rule("lora", P.PLATFORM, V, _argument("enable_lora", (False,))),
+    Rule("component-parallelism", P.PLATFORM, _component_parallel),
+    Rule("decode-context-parallelism", P.PLATFORM, _context_parallel),
+    Rule("compressed-weights", P.PLATFORM, _weights_compressed),
+    Rule("pipeline-parallelism", P.PLATFORM, lambda asked: asked.args.get("pipeline_parallel_size", 1) > 1),
+    Rule("lora", P.PLATFORM, _argument("enable_lora", (False,))),
     Rule(
         "cpu-compile-target",
         P.PLATFORM,
-        R,
         lambda asked: asked.cpu_compile and "NEURON_PLATFORM_TARGET_OVERRIDE" not in asked.environment,
+        R,
     ),
     Rule(
-        "cpu-compile-speculation",
-        P.PLATFORM,
-        R,
-        lambda asked: asked.cpu_compile and "speculative_config" in asked.args,
+        "cpu-compile-speculation", P.PLATFORM, lambda asked: asked.cpu_compile and "speculative_config" in asked.args, R
     ),
-    Rule("kv-offload", P.PLATFORM, V, lambda asked: bool(asked.args.get("kv_offloading_size"))),
+    Rule("kv-offload", P.PLATFORM, lambda asked: bool(asked.args.get("kv_offloading_size"))),
     # The worker, which makes the runner.
-    Rule("visible-cores", P.WORKER, R, lambda asked: "NEURON_RT_VISIBLE_CORES" in asked.environment),
-    Rule("visible-devices", P.WORKER, AssertionError, _devices),
-    Rule("eager", P.WORKER, AssertionError, _argument("enforce_eager", (False,))),
+    Rule("visible-cores", P.WORKER, lambda asked: "NEURON_RT_VISIBLE_CORES" in asked.environment, R),
+    Rule("visible-devices", P.WORKER, _devices, AssertionError),
+    Rule("eager", P.WORKER, _argument("enforce_eager", (False,)), AssertionError),
     Rule(
         "expert-parallelism",
         P.WORKER,
-        V,
         lambda asked: asked.neuron.get("ep_degree", 1) > 1 and not asked.args.get("enable_expert_parallel"),
     ),
-    Rule("model", P.WORKER, V, lambda asked: not set(asked.model.get("architectures") or MODELS) & set(MODELS)),
+    Rule("model", P.WORKER, lambda asked: not set(asked.model.get("architectures") or MODELS) & set(MODELS)),
     Rule(
         "mxfp4",
         P.WORKER,
-        V,
         lambda asked: (
             asked.neuron.get("quantization") == "mxfp4"
             and (asked.target != "trn3" or asked.model.get("model_type") != "gpt_oss")
         ),
     ),
-    Rule("degrees", P.RUNNER, V, lambda asked: any(asked.neuron.get(name, 1) < 1 for name in DEGREES)),
-    Rule("buckets", P.RUNNER, V, _buckets),
-    Rule("async-on-cpu", P.RUNNER, R, lambda asked: asked.async_scheduling and not asked.on_device),
+    Rule("degrees", P.RUNNER, lambda asked: any(asked.neuron.get(name, 1) < 1 for name in DEGREES)),
+    Rule("buckets", P.RUNNER, _buckets),
+    Rule("async-on-cpu", P.RUNNER, lambda asked: asked.async_scheduling and not asked.on_device, R),
     Rule(
         "speculation",
         P.RUNNER,
-        V,
         lambda asked: (asked.args.get("speculative_config") or {}).get("method", "eagle3") != "eagle3",
     ),
     # "KV cache quantization": FP8 in one format, or the float types.
-    Rule("kv-cache-dtype", P.RUNNER, V, _argument("kv_cache_dtype", CACHE_DTYPES)),
+    Rule("kv-cache-dtype", P.RUNNER, _argument("kv_cache_dtype", CACHE_DTYPES)),
     # pooling_adapter.py
-    Rule("classify", P.RUNNER, NotImplementedError, lambda asked: asked.args.get("convert") == "classify"),
+    Rule("classify", P.RUNNER, lambda asked: asked.args.get("convert") == "classify", NotImplementedError),
     Rule(
         "pooling-fp8",
         P.RUNNER,
-        V,
         lambda asked: _pools(asked) and str(asked.args.get("kv_cache_dtype", "auto")).startswith("fp8"),
     ),
-    Rule("policy", P.SCHEDULER, V, _argument("scheduling_policy", ("fcfs",))),
-    Rule("scheduled-tokens", P.SCHEDULER, R, _scheduled),
+    Rule("policy", P.SCHEDULER, _argument("scheduling_policy", ("fcfs",))),
+    Rule("scheduled-tokens", P.SCHEDULER, _scheduled, R),
     Rule(
         "structured-async",
         P.REQUEST,
-        AssertionError,
         lambda asked: asked.async_scheduling and asked.neuron.get("enable_structured_outputs") is True,
+        AssertionError,
     ),
 )
 
