@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from handler.engine.adapters.adapters import Adapter, Adapters
+from handler.engine.adapters.adapters import Adapter
 from handler.engine.contract import PreparedRequest, Serving, WholeReply
 from handler.engine.core_queue import RequestGroup, join_group
-from handler.engine.engine_request import failure_of
-from handler.engine.event_loop import LoopThread
+from handler.engine.engine_request import RequestOwner, failure_of
 from handler.engine.generation.generation import Sink
 from handler.errors import EndpointError, GenerationFailed
 
@@ -22,13 +21,10 @@ LONGEST_TURN = 0.01
 logger = logging.getLogger(__name__)
 
 
-class ServingQueue(Protocol):
+class ServingQueue(RequestOwner, Protocol):
     """The part of the engine that a request to vLLM's serving classes uses."""
 
-    loop: LoopThread
     base_names: tuple[str, ...]
-    adapters: Adapters | None
-    failure: EndpointError | None
     serving_requests: set[ServingRequest]
 
 

@@ -138,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "tokens-without-chunks",
         P.PARSER,
-        lambda asked: asked.max_num_batched_tokens < asked.max_model_len and (not asked.chunked_prefill),
+        lambda asked: asked.max_num_batched_tokens < asked.max_model_len and not asked.chunked_prefill,
     ),
     Rule("heads", P.PARSER, lambda asked: asked.model.get("num_attention_heads", 0) % asked.tensor_parallel_size != 0),
     Rule("length-of-model", P.PARSER, _too_long),
