@@ -71,7 +71,10 @@ def cut(model: Path) -> None:
     os.truncate(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)
 
 
-TRANSFORMERS_4 = pytest.mark.vllm_016("transformers 5 reads it")
+def transformers_4(*fault: Any) -> Any:
+    return pytest.param(*fault, marks=pytest.mark.vllm_016("transformers 5 reads it"))
+
+
 INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weight": "model-2.safetensors"}}
 
 
@@ -110,36 +113,23 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (edited("config.json", rope_scaling={"type": "linear", "factor": None}), "config.json", "not a number above 0"),
         (edited("config.json", rope_scaling={"rope_type": "llama3", "factor": 8}), "config.json", "low_freq_factor"),
         (edited("config.json", auto_map=None), "config.json", "auto_map is null"),
-        pytest.param(
-            *(edited("config.json", quantization_config=None), "config.json", "quantization_config is null"),
-            marks=TRANSFORMERS_4,
+        transformers_4(edited("config.json", quantization_config=None), "config.json", "quantization_config is null"),
+        transformers_4(edited("config.json", rope_scaling={}), "config.json", "rope_scaling has no rope_type"),
+        transformers_4(
+            edited("config.json", rope_scaling={"type": "yarn", "factor": 4.0}), "config.json", "is yarn without"
         ),
-        pytest.param(
-            *(edited("config.json", rope_scaling={}), "config.json", "rope_scaling has no rope_type"),
-            marks=TRANSFORMERS_4,
-        ),
-        pytest.param(
-            *(edited("config.json", rope_scaling={"type": "yarn", "factor": 4.0}), "config.json", "is yarn without"),
-            marks=TRANSFORMERS_4,
-        ),
-        pytest.param(
-            *(
-                edited("config.json", rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}),
-                "config.json",
-                "rope_parameters is yarn without",
-            ),
-            marks=TRANSFORMERS_4,
+        transformers_4(
+            edited("config.json", rope_parameters={"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}),
+            "config.json",
+            "rope_parameters is yarn without",
         ),
         (lambda model: (model / "tokenizer.json").unlink(), "tokenizer.json", "no tokenizer"),
         (written("tokenizer.json", "{}"), "tokenizer.json", "cannot be loaded"),
-        pytest.param(
-            *(edited("tokenizer_config.json", tokenizer_class="TokenizersBackend"), "tokenizer_config.json"),
-            "Tokenizers",
-            marks=TRANSFORMERS_4,
+        transformers_4(
+            edited("tokenizer_config.json", tokenizer_class="TokenizersBackend"), "tokenizer_config.json", "Tokenizers"
         ),
-        pytest.param(
-            *(edited("tokenizer_config.json", extra_special_tokens=["<a>"]), "tokenizer_config.json", "a list"),
-            marks=TRANSFORMERS_4,
+        transformers_4(
+            edited("tokenizer_config.json", extra_special_tokens=["<a>"]), "tokenizer_config.json", "a list"
         ),
         (edited("tokenizer_config.json", tokenizer_class="REMOVED"), "tokenizer_config.json", "no tokenizer_class"),
         (written("tokenizer_config.json", "{"), "ENDPOINT_MODEL", "tokenizer_config.json is not a JSON object"),
@@ -253,8 +243,7 @@ def test_a_method_that_the_weights_are_not_quantized_by(
     model: Path, change: Change, method: str, words: str | None
 ) -> None:
     change(model)
-    (model.parent / "env").write_text(f"SM_VLLM_QUANTIZATION={method}\n")
-    _, findings = check(model, "--line", "cpu", "--env-file", str(model.parent / "env"))
+    _, findings = check(model, "--line", "cpu", SM_VLLM_QUANTIZATION=method)
     finding = findings.get("SM_VLLM_QUANTIZATION")
     assert (finding is not None) is (words is not None)
     assert words is None or (finding is not None and words in finding["why"])
@@ -262,10 +251,9 @@ def test_a_method_that_the_weights_are_not_quantized_by(
 
 def test_a_template_below_sagemakers_directory_is_a_file_of_the_model(model: Path) -> None:
     (model / "mine.jinja").write_text("{{ messages[0]['content'] }}")
-    (model.parent / "env").write_text("ENDPOINT_CHAT_TEMPLATE=/opt/ml/model/mine.jinja\n")
-    assert check(model, "--env-file", str(model.parent / "env"))[0] == 0
+    assert check(model, ENDPOINT_CHAT_TEMPLATE="/opt/ml/model/mine.jinja")[0] == 0
     (model / "mine.jinja").unlink()
-    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    status, findings = check(model, ENDPOINT_CHAT_TEMPLATE="/opt/ml/model/mine.jinja")
     assert (status, "there is no file" in findings["ENDPOINT_CHAT_TEMPLATE"]["why"]) == (1, True)
 
 
@@ -320,8 +308,7 @@ def test_mistrals_own_format_needs_its_own_file(model: Path) -> None:
 
 
 def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
-    (model.parent / "env").write_text('SM_VLLM_OVERRIDE_GENERATION_CONFIG={"temperature": "x"}\n')
-    status, findings = check(model, "--env-file", str(model.parent / "env"))
+    status, findings = check(model, SM_VLLM_OVERRIDE_GENERATION_CONFIG='{"temperature": "x"}')
     assert status == 1
     assert "temperature is 'x'" in findings["SM_VLLM_OVERRIDE_GENERATION_CONFIG"]["why"]
 
