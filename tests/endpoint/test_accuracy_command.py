@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from model_packaging.cli import main
+from tests.model_packaging.command import run
 
 pytestmark = pytest.mark.engine
 
@@ -30,7 +30,7 @@ def reference(gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def accuracy(*words: str) -> Result:
-    return CliRunner().invoke(main, ["accuracy", "sample", *words], catch_exceptions=False)
+    return run("accuracy", "sample", *words)
 
 
 def test_equal_tokens_are_a_success(reference: Path) -> None:

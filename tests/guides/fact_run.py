@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from handler.engine.generation.generation import Sampling
 from handler.engine.generation.sampling_check import check, check_document
@@ -18,8 +17,8 @@ from handler.errors import ClientError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.neuron_config.real_class import MODULE
 from handler.neuron.sampling_limits import sampling_limits
-from model_packaging.cli import main
 from tests.guides.guide_facts import Fact
+from tests.model_packaging.command import run
 
 GB = 1_000_000_000
 LLAMA: dict[str, Any] = {
@@ -99,7 +98,7 @@ class FactRun:
     def run(self, command: str) -> tuple[int, Any]:
         """The exit status and the printed JSON."""
         words = [command, "--json", "--env-file", str(self._file), self._model]
-        result = CliRunner().invoke(main, words, catch_exceptions=False)
+        result = run(*words)
         return result.exit_code, json.loads(result.stdout)
 
     def plan(self) -> EnginePlan:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from model_packaging.cli import main
 from tests.cited_tests import source_of
 from tests.guides.fact_run import FactRun, has, rejected_field, value_at, write_models
 from tests.guides.guide_facts import HERE, Fact, facts, guides
 from tests.guides.guide_pages import DOCS, index, page
+from tests.model_packaging.command import run
 
 ALL = list(facts())
 TYPED, COMMANDS, TESTED = ([fact for fact in ALL if getattr(fact, name)] for name in ("typed", "command", "test"))
@@ -83,7 +82,7 @@ def test_its_settings_come_out_as_it_says(fact: Fact, directory: Path, monkeypat
 
 @pytest.mark.parametrize("fact", COMMANDS, ids=number)
 def test_its_command_prints_what_it_says(fact: Fact) -> None:
-    result = CliRunner().invoke(main, fact.command.split(), catch_exceptions=False)
+    result = run(*fact.command.split())
     assert result.exit_code == 0
     assert fact.prints in result.output
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -11,11 +10,13 @@ from click.testing import CliRunner, Result
 from model_packaging.cli import main
 
 
-def run(*words: str | Path, **environ: str) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200", **environ})
+def run(*words: object, input: str | None = None, **environ: str) -> Result:
+    """:param input: what is typed when it asks."""
+    variables = {"COLUMNS": "200", **environ}
+    return CliRunner().invoke(main, [*map(str, words)], input, variables, catch_exceptions=False)
 
 
-def told(*words: str | Path) -> Any:
+def told(*words: object) -> Any:
     """What it prints as JSON."""
     result = run(*words, "--json")
     assert result.exit_code == 0, result.output

@@ -10,20 +10,16 @@ from typing import Any
 
 import boto3
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import sample_model
-from model_packaging.cli import main
 from tests.aws_keys import KEYS, VARIABLES
+from tests.model_packaging.command import run
 
 ROOT = Path(__file__).parents[2]
 MODEL = str(sample_model.path())
 TOKEN = "hf_VerySecret1234"
 TRN1 = ["--instance", "ml.trn1.32xlarge"]
-
-
-def run(*words: str, **environ: str) -> Result:
-    return CliRunner().invoke(main, list(words), env={"COLUMNS": "200", **environ}, catch_exceptions=False)
 
 
 def env_file(directory: Path, **variables: str) -> str:

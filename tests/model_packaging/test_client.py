@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_packaging.cli import main
 from model_packaging.client import EndpointClient, InvocationFailed, StreamCut, events, text_of
 from tests.local_sagemaker.gateway_process import GatewayProcess
 from tests.local_sagemaker.scripted_container import Exchange, ScriptedContainer
+from tests.model_packaging.command import run
 
 TEXT = "Grüße, 世界 🚀\n\ndata: not an event"
 CHAT = {"messages": [{"role": "user", "content": "x"}]}
@@ -158,7 +157,7 @@ def typed(gateway: GatewayProcess, *words: str, **more: Any) -> Any:
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
-    return CliRunner().invoke(main, words, env=environ, catch_exceptions=False, **more)
+    return run(*words, **environ, **more)
 
 
 def invoked(gateway: GatewayProcess, *words: str, **more: Any) -> Any:

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from handler.errors import SettingError
-from model_packaging.cli import main
 from model_packaging.compilation import local_compile as here
 from model_packaging.compilation.compile_job import CompileJob, machines, members
 from model_packaging.compilation.compile_job_run import run, stop
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.watch import PollInterval
+from tests.model_packaging import command
 from tests.model_packaging.fake_aws import FakeAws, Switchboard
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +163,7 @@ CPU_JOB += ["--image", "i", "--role", ROLE]
 def test_a_cpu_instance_compiles_for_the_native_lines(tmp_path: Path) -> None:
     (tmp_path / "env").write_text('ENDPOINT_CONFIG={"max_num_seqs": 2}\n')
     words = ("--line", "native-0.29", "--dry-run", "--env-file", str(tmp_path / "env"))
-    result = CliRunner().invoke(main, [*CPU_JOB, *words], catch_exceptions=False)
+    result = command.run(*CPU_JOB, *words)
     assert result.exit_code == 0, result.output
     wanted = json.loads(result.stdout)["create_training_job"]
     assert wanted["ResourceConfig"]["InstanceType"] == "ml.c7i.24xlarge"
@@ -189,7 +188,7 @@ def test_what_a_cpu_compile_cannot_do_is_said_before_it_is_rented(
 ) -> None:
     file = tmp_path / "env"
     file.write_text(more)
-    result = CliRunner().invoke(main, [*CPU_JOB, "--line", line, "--env-file", str(file), "--dry-run"])
+    result = command.run(*CPU_JOB, "--line", line, "--env-file", file, "--dry-run")
     assert result.exit_code != 0
     assert words in result.output
     assert "create_training_job" not in result.stdout
@@ -294,7 +293,7 @@ def test_names_differ_by_content_and_fit() -> None:
 
 def test_the_command_shows_the_job_first(tmp_path: Path) -> None:
     words = ["compile", "s3://b/m", "--store", "s3://b/s", "--on", "ml.trn2.48xlarge", "--image", "i", "--role", ROLE]
-    result = CliRunner().invoke(main, [*words, "--dry-run"], catch_exceptions=False)
+    result = command.run(*words, "--dry-run")
     assert result.exit_code == 0, result.output
     assert (
         json.loads(result.stdout)["create_training_job"]["AlgorithmSpecification"]["ContainerArguments"][-1]
@@ -318,12 +317,12 @@ def test_an_option_without_effect_starts_nothing(
     words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(here, "compile_here", lambda *_: pytest.fail("a compile is started"))
-    result = CliRunner().invoke(main, ["compile", "s3://b/m", "--store", "s3://b/s", *words])
+    result = command.run("compile", "s3://b/m", "--store", "s3://b/s", *words)
     assert (result.exit_code, said in result.output) == (2, True), result.output
 
 
 def test_stopping_prints_json(board: Switchboard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("model_packaging.deployment.aws.Aws", lambda region: Aws(session=board.session))
     words = ["compile", "s3://b/m", "--store", "s3://b/s", "--on", "ml.trn2.48xlarge", "--image", "i", "--role", ROLE]
-    result = CliRunner().invoke(main, [*words, "--stop", "--json"], catch_exceptions=False)
+    result = command.run(*words, "--stop", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"stopped": None})

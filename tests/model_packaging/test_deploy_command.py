@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Never
 
 import pytest
-from click.testing import CliRunner, Result
 
 import sample_model
 from handler.artifacts.store.artifact_store import ArtifactStore
@@ -18,12 +17,13 @@ from handler.artifacts.store.publication import CompileInputs
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.hardware.instance_catalogue import find
 from handler.storage.storage_errors import AccessDenied
-from model_packaging.cli import COMMANDS, main
+from model_packaging.cli import COMMANDS
 from model_packaging.deployment import aws as deployment_aws
 from model_packaging.deployment.definition import instance_size
 from model_packaging.deployment.definition.instance_size import sizes_of
 from model_packaging.deployment.definition.limits import MOST, Sizes, compute
 from model_packaging.deployment.diagnosis import SYMPTOMS, diagnose
+from tests.model_packaging.command import run
 from tests.model_packaging.fake_aws import FakeAws, Switchboard
 
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
@@ -63,10 +63,6 @@ def package(bucket: str) -> str:
     to = f"s3://{bucket}/models/sample/"
     assert run("push", str(sample_model.path()), to).exit_code == 0
     return to
-
-
-def run(*words: str, **more: Any) -> Result:
-    return CliRunner().invoke(main, list(words), env={"COLUMNS": "200"}, **more)
 
 
 def test_from_a_package_to_an_endpoint_and_back(fake: FakeAws, package: str) -> None:

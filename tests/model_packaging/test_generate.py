@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rich.progress import Progress, TaskID
 
 import sample_model
 from handler.startup.serving_state import ServingState
-from model_packaging.cli import main
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.loops import end_loop
+from tests.model_packaging.command import run
 
 GREEDY = {"prompt": "Question: 1 + 1?\nAnswer:", "max_tokens": 8, "temperature": 0}
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
@@ -64,7 +63,7 @@ def test_a_line_that_cannot_be_used_is_named_before_an_engine_starts(
 ) -> None:
     prompts = write(tmp_path / "prompts.jsonl", lines)
     words = ["generate", "/nowhere", "--prompts", str(prompts), "--output", str(tmp_path / "replies.jsonl")]
-    result = CliRunner().invoke(main, words)
+    result = run(*words)
     assert result.exit_code == 2, result.output
     assert problem in " ".join(result.output.split())
     assert not (tmp_path / "replies.jsonl").exists()
@@ -73,7 +72,7 @@ def test_a_line_that_cannot_be_used_is_named_before_an_engine_starts(
 def test_settings_that_cannot_work_are_named(tmp_path: Path) -> None:
     prompts = write(tmp_path / "prompts.jsonl", [GREEDY])
     words = ["generate", "--prompts", str(prompts), "--output", str(tmp_path / "replies.jsonl")]
-    result = CliRunner().invoke(main, [*words, "--line", "fork-0.7.2", str(sample_model.path())])
+    result = run(*words, "--line", "fork-0.7.2", sample_model.path())
     assert result.exit_code == 1
     assert "fork-0.7.2 is a line for plans only" in result.output
 
@@ -94,7 +93,7 @@ def test_after_an_interruption_the_file_has_the_replies_so_far(tmp_path: Path, m
     prompts = write(tmp_path / "prompts.jsonl", ['"<hold>"', '"Hello"'])
     output = tmp_path / "replies.jsonl"
     words = ["generate", str(sample_model.path()), "--prompts", str(prompts), "--output", str(output)]
-    result = CliRunner().invoke(main, words)
+    result = run(*words)
     assert "Interrupted" in result.output
     assert result.exit_code == 130
     rows = [json.loads(line) for line in output.read_text().splitlines()]
@@ -107,6 +106,6 @@ def test_replies_that_could_not_be_written_are_not_generated(tmp_path: Path, mon
     monkeypatch.setattr("handler.startup.start.start", lambda state: pytest.fail("an engine is started"))
     prompts = write(tmp_path / "prompts.jsonl", [GREEDY])
     words = ["generate", str(sample_model.path()), "--prompts", str(prompts)]
-    result = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "results" / "replies.jsonl")])
+    result = run(*words, "--output", tmp_path / "results" / "replies.jsonl")
     assert result.exit_code == 2
     assert f"--output: there is no directory {tmp_path / 'results'}. Make it first." in result.output

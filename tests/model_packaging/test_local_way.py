@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import sample_model
-from model_packaging.cli import main
+from tests.model_packaging.command import run
 from tests.model_packaging.test_terminal import on_terminal
 
 pytestmark = pytest.mark.slow
@@ -137,7 +136,7 @@ def test_a_start_that_fails_is_explained_by_the_container(shell: Shell) -> None:
     ],
 )
 def test_a_bench_that_cannot_be_told_is_not_begun(words: tuple[str, ...], said: str) -> None:
-    result = CliRunner().invoke(main, ["bench", "nowhere", *words])
+    result = run("bench", "nowhere", *words)
     assert (result.exit_code, said in result.stderr) == (2, True)
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 import sample_model
-from model_packaging.cli import main
+from tests.model_packaging.command import run
 
 MODEL = str(sample_model.path())
 
@@ -22,7 +21,7 @@ def migrated(directory: Path, **variables: str) -> tuple[dict[str, tuple[str, st
     settings = {"SM_VLLM_TENSOR_PARALLEL_SIZE": "2", "SM_VLLM_MAX_NUM_SEQS": "8", **variables}
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     words = ["migrate", "--json", "--instance", "ml.trn2.48xlarge", "--env-file", str(file), MODEL]
-    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    result = run(*words)
     report = json.loads(result.stdout)
     rows = {row["setting"]: (row["outcome"], row["note"]) for row in report["settings"]}
     return rows, yaml.safe_load(report["document"]), report
@@ -122,7 +121,7 @@ def test_a_token_is_in_neither_table_nor_document(tmp_path: Path) -> None:
 def test_inf2_stays_on_nxd_inference(tmp_path: Path) -> None:
     document = tmp_path / "endpoint.yaml"
     document.write_text("instance: ml.inf2.24xlarge\n")
-    result = CliRunner().invoke(main, ["migrate", "--json", "--config", str(document), MODEL])
+    result = run("migrate", "--json", "--config", document, MODEL)
     assert result.exit_code == 1
     assert "Stay on NxD Inference" in json.loads(result.stdout)["findings"][0]["fix"]
 
@@ -135,7 +134,7 @@ def test_the_settings_beside_the_model_are_migrated_as_check_reads_them(tmp_path
     for name, words in (("argument", [str(model)]), ("variable", [])):
         environ = {} if words else {"ENDPOINT_MODEL": str(model)}
         settings = ["--env", "--json", "--instance", "ml.trn2.48xlarge"]
-        result = CliRunner().invoke(main, ["migrate", *settings, *words], env=environ)
+        result = run("migrate", *settings, *words, **environ)
         report = json.loads(result.stdout)
         given[name] = [row for row in report["settings"] if row["setting"] != "ENDPOINT_MODEL"]
         document = yaml.safe_load(report["document"])
@@ -155,7 +154,7 @@ def test_the_documents_model_is_the_settings_own(tmp_path: Path) -> None:
 
 def test_an_instance_that_there_is_not_is_a_mistake_of_the_command(tmp_path: Path) -> None:
     output = tmp_path / "out.yaml"
-    result = CliRunner().invoke(main, ["migrate", "--instance", "nope", "--output", str(output), MODEL])
+    result = run("migrate", "--instance", "nope", "--output", output, MODEL)
     assert result.exit_code == 2, result.output
     assert "--instance" in result.output
     assert not output.exists()

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from model_packaging.cli import main
+from tests.model_packaging.command import run
 from tests.recipes.golden_plans import LOCAL, published_models
 from tests.recipes.recipe_files import FILES
 
@@ -25,7 +24,7 @@ REMAINING = {
 
 
 def invoke(*words: str) -> tuple[int, dict[str, Any]]:
-    result = CliRunner().invoke(main, [words[0], "--json", *words[1:]], catch_exceptions=False)
+    result = run(words[0], "--json", *words[1:])
     return result.exit_code, json.loads(result.stdout)
 
 

@@ -12,17 +12,16 @@ import botocore.session
 import pytest
 from botocore.model import StringShape
 from botocore.validate import ParamValidator
-from click.testing import CliRunner, Result
 
 import sample_model
 from handler.neuron.checkpoint import checkpoint_reader
 from handler.neuron.hardware.instance_catalogue import INSTANCES
 from local_sagemaker.control import shapes
-from model_packaging.cli import main
 from model_packaging.client import EndpointClient
 from model_packaging.compilation.compile_job import machines
 from model_packaging.deployment.definition import instance_size
 from model_packaging.package.sources import items
+from tests.model_packaging.command import run
 
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"
@@ -44,10 +43,6 @@ CALLS = {
     "endpoint": "CreateEndpoint",
     "component": "CreateInferenceComponent",
 }
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words), env={"COLUMNS": "200"})
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from handler.config.dialects.vllm_names import SPECULATIVE_FLAGS
 from handler.config.endpoint_config import MODEL_ARGUMENTS, MODEL_VARIABLES, EndpointConfig
@@ -18,7 +17,7 @@ from handler.config.loading.config_loader import load
 from handler.config.problems import SettingErrors
 from handler.config.vllm_argument_table import known
 from handler.errors import SettingError
-from model_packaging.cli import main
+from tests.model_packaging.command import run
 from tests.small_model import write_small_model
 
 # What whoever made a model might write, by file. Each line alone is an error that names the file and the key.
@@ -105,7 +104,7 @@ def test_a_key_that_is_the_owners_is_an_error_with_file_and_key(tmp_path: Path, 
         load({"SAGEMAKER_BASE_DIR": str(tmp_path)})
     for words in (f"{model}/{file}", key):
         assert words in caught.value.message
-    result = CliRunner().invoke(main, ["check", "--json", str(model)])
+    result = run("check", "--json", model)
     assert result.exit_code == 1
     assert f"{model}/{file}" in result.stdout
     assert "hf_AAAA" not in caught.value.message + result.stdout

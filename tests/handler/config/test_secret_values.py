@@ -8,7 +8,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from click.testing import CliRunner
 
 import sample_model
 from handler.config.config_findings import config_findings
@@ -20,8 +19,8 @@ from handler.config.secret_values import is_secret
 from handler.config.vllm_argument_table import known
 from handler.errors import SettingError
 from handler.json_value import Json
-from model_packaging.cli import main
 from model_packaging.deployment.definition.environment import shown
+from tests.model_packaging.command import run
 
 PASSWORD = "s3cret@password"
 TOKEN = "abcdefgh12345"
@@ -115,7 +114,7 @@ def test_no_command_shows_a_secret(command: list[str], tmp_path: Path) -> None:
     environ = {"SM_VLLM_OTLP_TRACES_ENDPOINT": ADDRESSES[0], "NEURON_RT_LOG_LOCATION": ADDRESSES[0]}
     environ |= {"ENDPOINT_NEURON_ENV": json.dumps(VARIABLES[0]), "SM_VLLM_HF_OVERRIDES": json.dumps(VARIABLES[1])}
     settings.write_text("".join(f"{name}={value}\n" for name, value in environ.items()))
-    result = CliRunner().invoke(main, [*command, "--env-file", str(settings), str(sample_model.path())])
+    result = run(*command, "--env-file", settings, sample_model.path())
     assert result.exit_code in (0, 1), result.output
     assert len(result.output) > 50
     assert public(result.output)
@@ -124,7 +123,7 @@ def test_no_command_shows_a_secret(command: list[str], tmp_path: Path) -> None:
 def test_translate_leaves_an_address_with_a_password_to_the_shell() -> None:
     words = ["translate", "--", "vllm", "serve", "org/m", "--otlp-traces-endpoint", ADDRESSES[0]]
     for form in ([], ["--json"], ["--yaml"]):
-        result = CliRunner().invoke(main, [*words[:1], *form, *words[1:]])
+        result = run(*words[:1], *form, *words[1:])
         assert result.exit_code == 0, result.output
         assert public(result.output)
         assert form or "\nSM_VLLM_OTLP_TRACES_ENDPOINT\n" in result.output
@@ -138,6 +137,6 @@ def test_a_further_node_logs_no_secret() -> None:
         "SM_VLLM_MASTER_ADDR": "10.0.0.1",
     }
     with patch("os.execvp"):
-        result = CliRunner().invoke(main, ["node", "--rank", "1", "--dry-run"], env=environ)
+        result = run("node", "--rank", "1", "--dry-run", **environ)
     assert result.output
     assert public(result.output)

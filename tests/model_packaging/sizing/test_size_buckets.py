@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 import sample_model
-from model_packaging.cli import main
 from model_packaging.sizing.bucket_choice import computed_tokens
 from model_packaging.sizing.request_log import published_traces
+from tests.model_packaging.command import run
 
 NXDI = {"line": "nxdi-0.16", "instance": "ml.inf2.24xlarge", "tensor_parallel_size": 8}
 # The log of this container under the requests of `benchmarks serving`: 1, 8 and 32 at a time, and 8 with long prompts.
@@ -22,14 +21,10 @@ LENGTHS = {"prompt_tokens": 99, "output_tokens": 9}
 NATIVE = {"line": "native-0.29", "instance": "ml.trn2.48xlarge", "tensor_parallel_size": 8}
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, ["size", *map(str, words)])
-
-
 def tuned(tmp_path: Path, log: object, settings: dict[str, Any], *words: object) -> dict[str, Any]:
     config = tmp_path / "today.yaml"
     config.write_text(yaml.safe_dump({"model": "meta-llama/Llama-3.1-8B-Instruct", **settings}))
-    result = run("--config", config, "--json", *words, "--log", log)
+    result = run("size", "--config", config, "--json", *words, "--log", log)
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -76,7 +71,7 @@ def test_the_document_passes_check_and_differs_in_the_named_fields_only(
     assert differing <= {"context_encoding_buckets", "token_generation_buckets", "neuron_config"}
     tuned_file = tmp_path / "tuned.yaml"
     tuned_file.write_text(found["document"])
-    check = CliRunner().invoke(main, ["check", "--config", str(tuned_file), "--json", before["model"]])
+    check = run("check", "--config", tuned_file, "--json", before["model"])
     errors = [one for one in json.loads(check.stdout)["findings"] if one["severity"] == "error"]
     assert (check.exit_code, errors) == (5, []), "the model is on the hub, and not looked at"
 
@@ -132,8 +127,8 @@ def test_the_promise_counts_each_request(tmp_path: Path) -> None:
 
 def test_the_limit_of_the_first_token_is_kept_or_an_error(tmp_path: Path) -> None:
     words = ("--line", "nxdi-0.16", "--instance", "ml.inf2.xlarge", "--log", "trace:code", sample_model.path())
-    assert run("--ttft", "10", *words).exit_code == 0
-    result = run("--ttft", "0.01", *words)
+    assert run("size", "--ttft", "10", *words).exit_code == 0
+    result = run("size", "--ttft", "0.01", *words)
     assert result.exit_code == 2
     assert "has its first token after" in " ".join(result.stderr.split())
 
@@ -141,7 +136,7 @@ def test_the_limit_of_the_first_token_is_kept_or_an_error(tmp_path: Path) -> Non
 def test_the_plot_and_the_tables(tmp_path: Path) -> None:
     plot, output = tmp_path / "plot.svg", tmp_path / "tuned.yaml"
     words = ("--line", "nxdi-0.16", "--instance", "ml.inf2.xlarge", "--plot", plot, "--output", output)
-    result = run(*words, "--log", "trace:code", sample_model.path())
+    result = run("size", *words, "--log", "trace:code", sample_model.path())
     assert result.exit_code == 0, result.output
     assert "Padding saved: " in result.stdout
     assert "memory of a core" in result.stdout
@@ -159,6 +154,6 @@ def test_the_plot_and_the_tables(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_tuned_is_an_error_that_tells_the_fix(words: tuple[str, ...], text: str) -> None:
-    result = run(*words)
+    result = run("size", *words)
     assert result.exit_code == 2
     assert text in " ".join(result.stderr.split())

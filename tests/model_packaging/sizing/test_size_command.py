@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from model_packaging.cli import main
+from tests.model_packaging.command import run, told
 from tests.model_packaging.sizing.published_figures import published
 from tests.small_model import write_small_model
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(main, [*map(str, words)])
-
-
-def document(*words: object) -> dict[str, Any]:
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +21,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_more_requests_at_a_time_make_more_tokens_and_slower_ones(llama: Path) -> None:
-    one, many = document("size", llama, "--instance", "ml.inf2.48xlarge", "--batch", "1,32")["predictions"]
+    one, many = told("size", llama, "--instance", "ml.inf2.48xlarge", "--batch", "1,32")["predictions"]
     assert many["tokens_per_second"] > one["tokens_per_second"]
     assert many["between_tokens_seconds"] > one["between_tokens_seconds"]
     assert one["cost_per_million_tokens"] == pytest.approx(5.608 / 3600 / one["tokens_per_second"] * 1e6, rel=0.01)
@@ -43,9 +30,9 @@ def test_more_requests_at_a_time_make_more_tokens_and_slower_ones(llama: Path) -
 
 def test_the_degree_the_lengths_and_the_price_count(llama: Path) -> None:
     words = ("size", llama, "--instance", "trn2.48xlarge", "--batch", "1")
-    (whole,) = document(*words, "--tp", "32")["predictions"]
-    (quarter,) = document(*words, "--tp", "8", "--price", "trn2.48xlarge=40")["predictions"]
-    (long,) = document(*words, "--tp", "32", "--input-tokens", "8000")["predictions"]
+    (whole,) = told(*words, "--tp", "32")["predictions"]
+    (quarter,) = told(*words, "--tp", "8", "--price", "trn2.48xlarge=40")["predictions"]
+    (long,) = told(*words, "--tp", "32", "--input-tokens", "8000")["predictions"]
     assert whole["between_tokens_seconds"] < quarter["between_tokens_seconds"]
     assert whole["first_token_seconds"] < long["first_token_seconds"]
     assert (whole["price_per_hour"], quarter["price_per_hour"]) == (None, 40)
@@ -54,7 +41,7 @@ def test_the_degree_the_lengths_and_the_price_count(llama: Path) -> None:
 
 def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path, tmp_path: Path) -> None:
     words = ("--requests", "5", "--tpot", "0.03", "--ttft", "2")
-    options = document("size", llama, *words)["options"]
+    options = told("size", llama, *words)["options"]
     costs = [option["cost_per_hour"] for option in options if option["cost_per_hour"] is not None]
     assert costs == sorted(costs)
     assert len(costs) > 1
@@ -70,16 +57,16 @@ def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path, tmp_pat
     assert "does not fit" in run("size", llama, *words).stdout
     settings = tmp_path / "endpoint.yaml"
     settings.write_text("instance: ml.inf2.48xlarge\n")
-    assert len(document("size", llama, *words, "--config", settings)["options"]) == len(options)
+    assert len(told("size", llama, *words, "--config", settings)["options"]) == len(options)
 
 
 def test_prices_of_two_kinds_are_not_compared_and_the_kind_is_said(llama: Path) -> None:
     words = ("size", llama, "--requests", "5")
-    sources = {option["instance"]: option.get("price_source") for option in document(*words)["options"]}
+    sources = {option["instance"]: option.get("price_source") for option in told(*words)["options"]}
     assert (sources["inf2.48xlarge"], sources["trn2.48xlarge"]) == ("EC2, reserved", None)
     assert "EC2's rates of reserved instances, not at SageMaker's" in " ".join(run(*words).stdout.split())
     own = (*words, "--price", "trn2.48xlarge=40")
-    first, *others = [option for option in document(*own)["options"] if not option["why_not"]]
+    first, *others = [option for option in told(*own)["options"] if not option["why_not"]]
     assert (first["instance"], first["price_source"]) == ("trn2.48xlarge", "--price")
     assert {option["cost_per_hour"] for option in others} == {None}
     assert "reserved" not in run(*own).stdout
@@ -117,7 +104,7 @@ def test_the_draft_and_the_overrides_count_as_for_check(llama: Path) -> None:
 
 def test_check_says_what_the_plan_should_reach(llama: Path) -> None:
     words = ("check", llama, "--instance", "ml.inf2.48xlarge")
-    one, many = document(*words)["predictions"]
+    one, many = told(*words)["predictions"]
     assert (one["batch"], many["batch"]) == (1, 32)
     said = " ".join(run(*words).stdout.split())
     assert f"{many['tokens_per_second']:,.0f} tokens/s" in said
@@ -125,7 +112,7 @@ def test_check_says_what_the_plan_should_reach(llama: Path) -> None:
 
 
 def test_check_predicts_nothing_without_an_instance_or_a_shape(llama: Path, tmp_path: Path) -> None:
-    assert document("check", llama)["predictions"] == []
+    assert told("check", llama)["predictions"] == []
 
 
 @pytest.mark.parametrize("argument", ["runner: pooling", "data_parallel_size: 4"])
@@ -135,15 +122,15 @@ def test_check_predicts_no_tokens_of_embeddings_and_not_one_replica_for_all(
     settings = tmp_path / "endpoint.yaml"
     words = ("check", llama, "--line", "native-0.29", "--instance", "ml.trn2.48xlarge", "--config", settings)
     settings.write_text("tensor_parallel_size: 8\n")
-    assert document(*words)["predictions"]
+    assert told(*words)["predictions"]
     settings.write_text(f"tensor_parallel_size: 8\n{argument}\n")
     assert json.loads(run(*words, "--json").stdout)["predictions"] == []
 
 
 def test_one_instance_can_be_asked_for(llama: Path) -> None:
     words = ("size", llama, "--requests", "100", "--tp", "8", "--tpot", "0.02")
-    (only,) = document(*words, "--instance", "ml.inf2.48xlarge")["options"]
-    assert only in document(*words)["options"]
+    (only,) = told(*words, "--instance", "ml.inf2.48xlarge")["options"]
+    assert only in told(*words)["options"]
     assert only["instances"] == -(-100 * 256 // (only["tokens_per_second"] * 0.7))
     assert only["cost_per_hour"] == pytest.approx(5.608 * only["instances"], abs=0.01)
 

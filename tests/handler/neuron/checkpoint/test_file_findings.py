@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
@@ -24,7 +23,7 @@ from handler.model.model_source import fetch_model
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.planning.planner import make_plan
 from handler.processes import free_port
-from model_packaging.cli import main
+from tests.model_packaging.command import run
 from tests.small_model import write_small_model
 
 Change = Callable[[Path], Any]
@@ -41,7 +40,7 @@ def check(model: Path, *words: str, **variables: str) -> tuple[int, dict[str, di
         file = model.parent / "env"
         file.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
         words = (*words, "--env-file", str(file))
-    result = CliRunner().invoke(main, ["check", "--json", *words, str(model)], catch_exceptions=False)
+    result = run("check", "--json", *words, model)
     findings = json.loads(result.stdout)["findings"]
     return result.exit_code, {one["setting"].removeprefix(f"{model}/"): one for one in reversed(findings)}
 
@@ -156,7 +155,7 @@ def test_a_fault_is_an_error_of_check_and_of_the_start(model: Path, change: Chan
     with pytest.raises(SettingError) as caught:
         fetch_model(load({"ENDPOINT_MODEL": str(model)}))
     assert setting in caught.value.message
-    packed = CliRunner().invoke(main, ["pack", str(model), "--to", str(model.parent / "out"), "--dry-run"])
+    packed = run("pack", model, "--to", model.parent / "out", "--dry-run")
     assert (packed.exit_code, setting in packed.stderr) == (1, True), packed.output
 
 
@@ -316,7 +315,7 @@ def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> No
 def test_deploy_creates_nothing_of_such_a_model(model: Path) -> None:
     cut(model)
     words = ["deploy", "chat", "--image", "i", "--instance", "ml.trn1.32xlarge", "--set", f"ENDPOINT_MODEL={model}"]
-    result = CliRunner().invoke(main, [*words, "--dry-run"], env={"COLUMNS": "400"})
+    result = run(*words, "--dry-run", COLUMNS="400")
     assert result.exit_code == 1
     assert "Nothing was created" in result.output
     assert "its header describes" in result.output
@@ -405,7 +404,7 @@ def test_what_could_not_be_looked_at_has_a_status_of_its_own(tmp_path: Path, mod
     status, findings = check(model)
     assert (status, findings["weights"]["code"]) == (5, "not-checked")
     assert findings["weights"]["why"].startswith("not checked: ")
-    text = CliRunner().invoke(main, ["check", str(model)], env={"COLUMNS": "200"}).stdout
+    text = run("check", model).stdout
     assert "Not everything could be checked." in text
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import sample_model
 from handler.config.finding import Severity
-from model_packaging.cli import main
 from tests.handler.neuron.neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
+from tests.model_packaging.command import run
 
 # neuron_config.json, as optimum-neuron 0.4.5 writes it.
 EXPORTED: dict[str, Any] = {
@@ -91,7 +90,7 @@ def test_check_reads_an_exported_directory(tmp_path: Path) -> None:
         variables = [f"{name}={value}" for name, value in environ.items()]
         (tmp_path / "endpoint.env").write_text("\n".join(["ENDPOINT_LINE=optimum", *variables]))
         words = ["check", "--json", "--env-file", str(tmp_path / "endpoint.env"), "--instance", "ml.trn1.2xlarge"]
-        result = CliRunner().invoke(main, [*words, str(tmp_path)], catch_exceptions=False)
+        result = run(*words, tmp_path)
         found = json.loads(result.stdout)["findings"]
         return [(one["code"], one["setting"]) for one in found if one["severity"] == "error"]
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import sample_model
 from handler.neuron.hardware import current_machine
 from handler.neuron.hardware.current_machine import ARITHMETIC, cpu_flags
-from model_packaging.cli import main
+from tests.model_packaging.command import run
 
 MODEL = str(sample_model.path())
 
@@ -21,7 +20,7 @@ MODEL = str(sample_model.path())
 def checked(directory: Path, environ: dict[str, str]) -> tuple[int, list[dict[str, Any]]]:
     file = directory / "endpoint.env"
     file.write_text("".join(f"{name}={value}\n" for name, value in environ.items()))
-    result = CliRunner().invoke(main, ["check", "--json", "--env-file", str(file), MODEL], catch_exceptions=False)
+    result = run("check", "--json", "--env-file", file, MODEL)
     return result.exit_code, json.loads(result.stdout)["findings"]
 
 
