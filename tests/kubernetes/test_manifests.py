@@ -13,12 +13,13 @@ import kubernetes_validate
 import pytest
 import referencing
 import yaml
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import find
+from model_packaging.cli import main
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 from model_packaging.deployment.definition.request import ScalingRequest
 from model_packaging.kubernetes import manifests
@@ -33,7 +34,6 @@ from model_packaging.kubernetes.manifests import (
 from model_packaging.kubernetes.pod_size import CORES, DEVICES, PodSize, pod_size
 from model_packaging.kubernetes.workload import Workload
 from tests.kubernetes.examples import EXAMPLES, FOLDER, IMAGE, STORE, example
-from tests.model_packaging.command import run
 from tests.recipes.golden_plans import LOCAL, published_models
 from tests.recipes.recipe_files import FILES, MODELS
 
@@ -239,7 +239,7 @@ def test_the_job_runs_a_command_that_exists() -> None:
     container = pod["containers"][0]
     assert "readinessProbe" not in container
     values = {variable["name"]: variable["value"] for variable in container["env"]}
-    result = run(*container["args"][1:], "--dry-run", **values)
+    result = CliRunner().invoke(main, [*container["args"][1:], "--dry-run"], env=values)
     assert json.loads(result.stdout)["store"] == "s3://bucket/store", result.output
     for own in ({}, {"ENDPOINT_ARTIFACT_STORE": "file:///tmp/store"}):
         with pytest.raises(SettingError, match="need a store"):
@@ -454,6 +454,10 @@ def test_what_a_cluster_would_refuse_is_refused(change: dict[str, Any], setting:
     with pytest.raises(SettingError) as caught:
         workload(**change)
     assert caught.value.setting == setting
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["kubernetes", "chat", *words, "--image", IMAGE], env={"COLUMNS": "200"})
 
 
 def test_the_command_refuses_what_would_not_start() -> None:
