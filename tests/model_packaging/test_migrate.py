@@ -88,7 +88,7 @@ def test_a_key_of_the_override(
 def test_a_key_with_a_value_of_another_kind_is_named(tmp_path: Path, key: str, value: Any) -> None:
     (tmp_path / "endpoint.env").write_text(f"SM_VLLM_OVERRIDE_NEURON_CONFIG={json.dumps({key: value})}")
     words = ["migrate", "--json", "--env-file", str(tmp_path / "endpoint.env"), MODEL]
-    (finding,) = json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)["findings"]
+    (finding,) = json.loads(run(*words).stdout)["findings"]
     assert finding["setting"] == f"SM_VLLM_OVERRIDE_NEURON_CONFIG.{key}"
 
 

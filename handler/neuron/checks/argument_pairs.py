@@ -25,13 +25,11 @@ ATTENTION: Final = ("0.16.0", "0.24.0", *LATER)
 WHEN_LOADED: Final = "when the model is loaded"
 EXECUTOR: Final = "distributed_executor_backend"
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
-# Methods of speculation (vllm/config/speculative.py): those of each version, and what it added. MTP has many names.
+# Methods of speculation (vllm/config/speculative.py, 0.29 and 0.32). MTP has many names.
 WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
-SPECULATION: Final = ("ngram", "suffix", *WITH_DRAFT[:-2])
-# Versions without speculation on a CPU (v1/worker/cpu_model_runner.py).
-WITHOUT_SPECULATION: Final = ("0.11.0", "0.16.0")
-ADDED: Final = ("custom_class", "extract_hidden_states", "dflash", "ngram_gpu")
-ADDED_SPECULATION: Final = {"0.24.0": ADDED, **dict.fromkeys(LATER, (*ADDED, "dspark"))}
+SPECULATION: Final = ("ngram", "ngram_gpu", "suffix", "extract_hidden_states", "dspark", *WITH_DRAFT)
+# Versions without speculation on a CPU (v1/worker/cpu_model_runner.py). That of 0.24.0 fails in its first sampling.
+WITHOUT_SPECULATION: Final = ("0.11.0", "0.16.0", "0.24.0")
 # Architectures of attention alone, without layers that predict several tokens (with which a model drafts for itself).
 PLAIN: Final = (
     *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM"),
@@ -146,9 +144,11 @@ def _cpu_speculation(context: CheckContext) -> str | None:
 
 def _block(context: CheckContext) -> str | None:
     block, known = context.draft.number("block_size"), context.line.name == CPU.name and context.vllm in ATTENTION
-    if not known or block is None or block % 16 == 0:
+    least = 32 if context.vllm in LATER else 16  # the compressed cache of MLA has blocks of vLLM's own choice
+    latent = context.facts is not None and text_part(context.facts.config).get("kv_lora_rank")
+    if not known or block is None or block % least == 0 or latent:
         return None
-    return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of 16, not {block}"
+    return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of {least}, not {block}"
 
 
 def _fp8_cache(context: CheckContext) -> str | None:
@@ -177,11 +177,11 @@ def _speculation_length(context: CheckContext) -> str | None:
 
 
 def _speculation_method(context: CheckContext) -> str | None:
-    speculation, added = context.draft.nested("speculative_config"), ADDED_SPECULATION.get(context.vllm or "")
+    speculation = context.draft.nested("speculative_config")
     method = str(speculation.get("method"))
-    if context.line.name != CPU.name or "method" not in speculation or added is None:
+    if context.line.name != CPU.name or "method" not in speculation or context.vllm not in LATER:
         return None  # other lines have methods of their own (model_checks.other_method)
-    if not method.endswith("mtp") and method not in (*SPECULATION, *added):
+    if not method.endswith("mtp") and method not in SPECULATION:
         return f"vLLM {context.vllm} has no method {shown(method)}"
     if not speculation.get("model") and method in WITH_DRAFT:
         return f"{method} needs a draft model"
@@ -318,7 +318,7 @@ def _asynchronous(context: CheckContext) -> str | None:
 
 def _asynchronous_speculation(context: CheckContext) -> str | None:
     speculation, args = context.draft.nested("speculative_config"), context.draft.args
-    own = context.line.name == CPU.name and context.vllm in ADDED_SPECULATION
+    own = context.line.name == CPU.name and context.vllm in LATER
     if not own or args.get("async_scheduling") is not True or "speculative_config" not in args:
         return None
     if speculation.get("disable_padded_drafter_batch") is True:

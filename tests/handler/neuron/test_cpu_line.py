@@ -43,7 +43,7 @@ def test_the_bare_model_has_a_place_beside_the_adapters(settings: dict[str, Any]
 
 
 def test_separate_flags_of_speculation_are_one_argument_of_vllm() -> None:
-    later = {"vllm": "0.24.0"}
+    later = {"vllm": "0.29.0"}
     plan = planned("cpu", installed=later, engine_args={"spec_method": "ngram", "spec_tokens": 2})
     assert plan.engine_args["speculative_config"] == {"method": "ngram", "num_speculative_tokens": 2}
     own = {"spec_method": "eagle3", "spec_tokens": 2, "spec_model": "/models/draft"}

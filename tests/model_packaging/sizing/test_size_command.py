@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,8 +89,8 @@ def test_the_draft_and_the_overrides_count_as_for_check(llama: Path) -> None:
     def rates(line: str, instance: str, **settings: Any) -> dict[str, Any]:
         text = json.dumps({"line": line, **settings})
         words = ("size", llama, "--config", text, "--instance", instance, "--batch", "16")
-        found: dict[str, Any] = document(*words, "--input-tokens", "6000")["predictions"][0]
-        return found
+        predicted: dict[str, Any] = told(*words, "--input-tokens", "6000")["predictions"][0]
+        return predicted
 
     draft = {"speculative_model": str(llama), "num_speculative_tokens": 5}
     alone = rates("nxdi-0.16", "ml.inf2.24xlarge", tensor_parallel_size=4)

@@ -15,7 +15,7 @@ from tests.handler.neuron.neuron_plans import llama, outcome
 CPU, LATER = "0.16.0", "0.29.0"
 VERSIONS = (CPU, "0.24.0", LATER)
 NEWEST = "0.32.0"
-SPECULATIVE = VERSIONS[1:]  # a CPU has no speculation before
+SPECULATIVE = (LATER,)  # a CPU has no speculation before
 
 
 def speculating(method: str, **keys: Any) -> dict[str, Any]:
@@ -52,8 +52,12 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("speculation-method", version, speculating("mtp")) for version in SPECULATIVE],
     *[("speculation-method", version, speculating("deepseek_mtp")) for version in SPECULATIVE],
     *[("speculation-method", version, speculating("mlp_speculator")) for version in SPECULATIVE],
-    *[("cpu-speculation", version, speculating(method)) for version in ("0.11.0", CPU) for method in ("ngram", "mtp")],
-    *[("cpu-block", version, {"block_size": block}) for version, block in ((CPU, 8), ("0.24.0", 24), (LATER, 40))],
+    *[
+        ("cpu-speculation", version, speculating(method))
+        for version in ("0.11.0", *VERSIONS[:2])
+        for method in ("ngram", "mtp")
+    ],
+    *[("cpu-block", version, {"block_size": block}) for version, block in ((CPU, 8), ("0.24.0", 24), (LATER, 16))],
     *[("mamba-mode", version, {"mamba_cache_mode": "align"}) for version in VERSIONS],
     *[("cpu-kv-offloading", version, {"kv_offloading_size": 0.5}) for version in VERSIONS],
     *[("kv-events-address", version, publishing("5557")) for version in (*VERSIONS, NEWEST)],
@@ -82,7 +86,7 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
         ("async-scheduling-alone", version, asynchronous("eagle", model="/d", disable_padded_drafter_batch=True))
         for version in (*SPECULATIVE, NEWEST)
     ],
-    *[("async-scheduling-alone", version, asynchronous("custom_class", model="a.B")) for version in ("0.24.0", LATER)],
+    ("async-scheduling-alone", LATER, asynchronous("custom_class", model="a.B")),
     *[("offloaded-layers", version, offloading(2, 5)) for version in ("0.24.0", LATER, NEWEST)],
     ("offloaded-layers", LATER, offloading(2, 1, offload_prefetch_step=0)),
     *[("skipped-layers", version, TURBO_QUANT | skipping("0", "sliding_window")) for version in ("0.24.0", LATER)],
@@ -100,10 +104,11 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (LATER, speculating("extract_hidden_states")),
     (LATER, speculating("mlp_speculator", model="/models/draft")),
     *[(version, asynchronous("eagle", model="/models/draft")) for version in (*SPECULATIVE, NEWEST)],
-    *[(version, asynchronous("ngram_gpu")) for version in ("0.24.0", LATER, NEWEST)],
+    *[(version, asynchronous("ngram_gpu")) for version in (LATER, NEWEST)],
     (LATER, asynchronous("dspark", model="/models/draft")),
     *[(version, {**asynchronous("ngram"), "async_scheduling": False}) for version in SPECULATIVE],
-    *[(version, {"block_size": block}) for version in VERSIONS for block in (16, 32)],
+    *[(version, {"block_size": 16}) for version in VERSIONS[:2]],
+    *[(version, {"block_size": 96}) for version in VERSIONS[1:]],
     *[(version, {"mamba_cache_mode": "align", "enable_prefix_caching": False}) for version in VERSIONS],
     *[(version, publishing("tcp://*:5557")) for version in VERSIONS],
     (CPU, {"enable_lora": True, "max_cpu_loras": 4, "max_loras": 4}),

@@ -692,7 +692,7 @@ def test_arguments_of_one_version(line: str, arguments: dict[str, Any], starts: 
 @pytest.mark.parametrize(("more", "starts"), [({}, False), ({"num_speculative_tokens": 3}, True)])
 def test_speculation_by_the_prompts_own_text_needs_a_number_of_tokens(more: dict[str, Any], starts: bool) -> None:
     speculation = {"speculative_config": {"method": "ngram", **more}}
-    result = outcome("cpu", facts=llama(), installed={"vllm": "0.24.0"}, engine_args=speculation)
+    result = outcome("cpu", facts=llama(), installed={"vllm": "0.29.0"}, engine_args=speculation)
     assert (not result.errors) is starts, result.errors
 
 

@@ -369,7 +369,7 @@ SPELLINGS: dict[str, Spelled] = {
     "cpu speculation of vLLM's own": spelled(
         "cpu",
         {
-            "installed": {"vllm": "0.24.0"},
+            "installed": {"vllm": "0.29.0"},
             "engine_args": {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}},
         },
         {**SHAPE, **GRAMMARS, "speculative_config": {"method": "ngram", "num_speculative_tokens": 3}},
@@ -422,7 +422,7 @@ def test_adapters_do_not_fit_a_multimodal_override() -> None:
     ],
 )
 def test_a_missing_method_is_read_from_the_drafts_name(line: str, draft: str, method: str) -> None:
-    installed = {"vllm": "0.24.0"} if line == "cpu" else {}
+    installed = {"vllm": "0.29.0"} if line == "cpu" else {}
     plan = planned(line, installed=installed, speculative_model=draft, num_speculative_tokens=3)
     assert plan.engine_args["speculative_config"] == {"method": method, "model": draft, "num_speculative_tokens": 3}
 
