@@ -1,4 +1,7 @@
-"""gunicorn's configuration. The master takes over the bound port and supervises the serving process."""
+"""gunicorn's configuration. The master takes over the bound port and supervises the serving process.
+
+At SIGTERM the serving process drains (container/server/worker.py).
+"""
 
 from __future__ import annotations
 

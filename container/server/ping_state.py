@@ -1,4 +1,6 @@
-"""What /ping answers, in memory that the serving process writes and the acceptor's process reads.
+"""The answer to /ping, in memory that the serving process writes and the acceptor's process reads.
+
+container/routes/ping.py decides on it.
 
 The reader needs no lock: a writer changes the slot that is not being read, and then the number of the current slot.
 """

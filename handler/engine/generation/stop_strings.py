@@ -1,4 +1,7 @@
-"""Joins the stop strings of a request's fields, and rejects an empty one."""
+"""Joins the stop strings of a request's fields, and rejects an empty one.
+
+handler/schemas/body_limits.py limits their number and their length.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The chat template of a model: the configured one, else the model's own."""
+"""The chat template of a model: the configured one, and the model's own, of which `check` reads the files.
+
+While it serves, vLLM finds the model's own (handler/engine/engine_client/client_adapter.py).
+"""
 
 from __future__ import annotations
 

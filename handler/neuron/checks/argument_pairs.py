@@ -12,15 +12,13 @@ from handler.config.values import shown
 from handler.json_value import Json, whole_number
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error
-from handler.neuron.lines.cpu import CPU, SEQUENCES
+from handler.neuron.lines.cpu import ATTENTION, CPU, SEQUENCES
 
 # The sizes of which none may be above 1 if the routed experts are returned, by version (vllm/config/vllm.py).
 SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size")
 SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.32.0": SIZES}
 
 LATER: Final = ("0.29.0", "0.32.0")
-# Versions with one attention for a CPU (v1/attention/backends/cpu_attn.py).
-ATTENTION: Final = ("0.16.0", "0.24.0", *LATER)
 # Of what no configuration rejects.
 WHEN_LOADED: Final = "when the model is loaded"
 EXECUTOR: Final = "distributed_executor_backend"

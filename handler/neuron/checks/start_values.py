@@ -12,7 +12,7 @@ from handler.config.finding import Finding
 from handler.json_value import mapping
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error, unsupported_model, warning
-from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.cpu import ATTENTION, CPU
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
@@ -50,6 +50,10 @@ LATENT_ATTENTION: Final = (
 )
 WITHOUT_LATENT_ATTENTION: Final = ("0.16.0", "0.24.0")
 MLA_DISABLE: Final = "VLLM_MLA_DISABLE"
+# The sizes of heads that vLLM's attention on a CPU has, and the one that 0.16.0 has not (cpu_attn.py). With others it
+# fails in the first step, or the core dies.
+HEAD_SIZES: Final = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+LATER_SIZE: Final = 512
 # Encoders of vLLM, whose prompts it does not divide (config/model.py, is_chunked_prefill_supported, 0.16 to 0.32).
 ENCODER: Final = re.compile(
     "(Bert|Roberta|XLMRoberta|ModernBert|NomicBert|Gte|GteNew)Model|RobertaForMaskedLM|"
@@ -180,6 +184,17 @@ def latent_attention(context: CheckContext) -> Iterator[Finding]:
         yield unsupported_model(context, why, "Use another model.")
 
 
+def head_size(context: CheckContext) -> Iterator[Finding]:
+    """Heads that vLLM's attention on a CPU cannot compute. Latent attention has heads of other sizes."""
+    facts = context.facts
+    if facts is None or context.line.name != CPU.name or context.vllm not in ATTENTION or not facts.head_dim:
+        return
+    absent = facts.head_dim not in HEAD_SIZES or (facts.head_dim == LATER_SIZE and context.vllm == ATTENTION[0])
+    if absent and text_part(facts.config).get("kv_lora_rank") is None:
+        why = f"vLLM {context.vllm} computes no attention with heads of {facts.head_dim} numbers on a CPU"
+        yield unsupported_model(context, why, "Use another model.")
+
+
 def step(context: CheckContext) -> Iterator[Finding]:
     """A step holds a token of each sequence, and a whole prompt where prompts are not divided. The plugin's scheduler
     replaces the budget once vLLM has compared it (vllm/config/scheduler.py, verify_max_model_len)."""
@@ -217,5 +232,6 @@ START: Final = (
     numeric_variables,
     model_type,
     latent_attention,
+    head_size,
     step,
 )

@@ -35,6 +35,8 @@ FEATURES: Final = frozenset(
 
 SHARE: Final = 4  # a cache takes at most one of so many parts of the free memory
 SEQUENCES: Final = 128  # vLLM's own number for a server on a CPU, for each rank (0.16, vllm/engine/arg_utils.py)
+# Versions with vLLM's own attention for a CPU (v1/attention/backends/cpu_attn.py).
+ATTENTION: Final = ("0.16.0", "0.24.0", "0.29.0", "0.32.0")
 BLOCK: Final = 128  # tokens in a block of vLLM's own choice on a CPU (vllm/platforms/cpu.py); 0.9.1 has smaller ones
 WIDTH: Final = 4  # bytes of a float32
 SETTING: Final = "SM_VLLM_DTYPE"

@@ -784,6 +784,22 @@ def test_latent_attention_needs_a_vllm_that_has_it_on_a_cpu(
 
 
 @pytest.mark.parametrize(
+    ("line", "version", "size", "starts"),
+    [
+        *[("cpu", version, size, False) for version in ("0.16.0", "0.29.0") for size in (16, 40, 48)],
+        *[("cpu", version, size, True) for version in ("0.16.0", "0.29.0") for size in (32, 80, 256)],
+        ("cpu", "0.16.0", 512, False),
+        ("cpu", "0.24.0", 512, True),
+        ("cpu", "0.11.0", 48, True),
+        ("nxdi-0.16", "0.16.0", 48, True),
+    ],
+)
+def test_the_sizes_of_heads_that_a_cpu_computes(line: str, version: str, size: int, starts: bool) -> None:
+    result = outcome(line, facts=llama(head_dim=size), installed={"vllm": version}, max_model_len=512)
+    assert ("unsupported-model" not in {finding.code for finding in result.errors}) is starts
+
+
+@pytest.mark.parametrize(
     ("kind", "fix"),
     [("mixtral", "Set ENDPOINT_LINE to nxdi-0.16"), ("deepseek_v3", "another model"), ("mllama", "another")],
 )
