@@ -92,7 +92,7 @@ ENVIRONMENT = _by_name(
         "is the field platform of the key": "NEURON_PLATFORM_TARGET_OVERRIDE",
         "has the same graphs compiled on a host without devices": "VLLM_NEURON_CPU_COMPILE",
         "controls threads and processes of the host": "OMP_NUM_THREADS VLLM_CPU_OMP_THREADS_BIND "
-        "NEURON_LIBTORCH_PARALLEL_COMPILE_WORKERS VLLM_NEURON_PARALLEL_COMPILE_WORKERS",
+        "VLLM_CPU_SIM_MULTI_NUMA NEURON_LIBTORCH_PARALLEL_COMPILE_WORKERS VLLM_NEURON_PARALLEL_COMPILE_WORKERS",
         "is the memory for the KV cache, an input of the graph": "VLLM_CPU_KVCACHE_SPACE",
     }
 )

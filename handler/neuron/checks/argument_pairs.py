@@ -22,6 +22,8 @@ LATER: Final = ("0.29.0", "0.32.0")
 # Of what no configuration rejects.
 WHEN_LOADED: Final = "when the model is loaded"
 EXECUTOR: Final = "distributed_executor_backend"
+# How a CPU's ranks are bound to cores (vllm/v1/worker/cpu_worker.py, vllm/utils/ompmultiprocessing.py).
+BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
 # Methods of speculation (vllm/config/speculative.py, 0.29 and 0.32). MTP has many names.
 WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
@@ -147,6 +149,16 @@ def _block(context: CheckContext) -> str | None:
     if not known or block is None or block % least == 0 or latent:
         return None
     return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of {least}, not {block}"
+
+
+def _nodes_of_ranks(context: CheckContext) -> str | None:
+    ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
+    env, nodes = context.draft.env, context.draft.cpu.nodes if context.draft.cpu else 0
+    bound = env.get(BIND, "auto").strip() == "auto" and env.get("VLLM_CPU_SIM_MULTI_NUMA", "0") == "0"
+    if not bound or context.line.name != CPU.name or context.vllm not in ("0.11.0", *ATTENTION) or not nodes:
+        return None
+    why = f"vLLM binds each of {ranks} ranks to a NUMA node of its own, and this machine has {nodes}"
+    return why if ranks > nodes else None
 
 
 def _fp8_cache(context: CheckContext) -> str | None:
@@ -388,6 +400,7 @@ PAIRS: Final = (
     Pair("cpu-speculation", "speculative_config", _cpu_speculation, "Remove it, or use a later vLLM."),
     Pair("cpu-kv-offloading", "kv_offloading_size", _kv_offloading),
     Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
+    Pair("cpu-nodes", "tensor_parallel_size", _nodes_of_ranks, f"Lower it, or set {BIND} to nobind."),
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),
     Pair("kv-events-address", "kv_events_config.endpoint", _event_address, "Give one such as tcp://*:5557."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from handler.neuron.hardware.instance_catalogue import InstanceType, find_for_pl
 PRODUCT_NAMES = ("/sys/devices/virtual/dmi/id/product_name", "/sys/class/dmi/id/product_name")
 
 CPUINFO: Final = Path("/proc/cpuinfo")
+NODES: Final = Path("/sys/devices/system/node")
 SPACE: Final = "VLLM_CPU_KVCACHE_SPACE"
 # Data type -> instruction sets that compute with it, by Linux's names for x86 and Arm. One of them is enough. Those of
 # fp8 are vLLM's own condition for such a cache (v1/attention/backends/cpu_attn.py, 0.24 to 0.32).
@@ -57,11 +59,13 @@ class HostCpu:
     :param flags: the instruction sets, by Linux's names.
     :param memory: the memory that this machine or container may use, in bytes.
     :param free: the memory that is free now, in bytes.
+    :param nodes: the NUMA nodes whose cores this process may use; 0 if that is not known.
     """
 
     flags: frozenset[str]
     memory: int
     free: int
+    nodes: int = 0
 
     def lacks(self, dtype: str | None) -> bool:
         """Whether the CPU is known to have no arithmetic for a data type. False for types that every CPU supports."""
@@ -85,4 +89,10 @@ def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
 def host_cpu() -> HostCpu | None:
     """This machine's CPU; None if the system does not list its instruction sets."""
     flags = cpu_flags()
-    return HostCpu(flags, host_memory.limit(), host_memory.available()) if flags else None
+    return HostCpu(flags, host_memory.limit(), host_memory.available(), numa_nodes()) if flags else None
+
+
+def numa_nodes(root: Path = NODES) -> int:
+    """The NUMA nodes with a core that this process may use. A system that lists none has one."""
+    cores = os.sched_getaffinity(0)
+    return max(1, sum(any((node / f"cpu{core}").exists() for core in cores) for node in root.glob("node[0-9]*")))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.hardware.current_machine import HostCpu
+from handler.neuron.hardware.current_machine import HostCpu, numa_nodes
 from handler.neuron.planning.planner import make_plan
 from tests.handler.neuron.neuron_plans import llama, outcome
 
@@ -153,6 +155,39 @@ def test_an_fp8_cache_needs_instructions_of_the_cpu(version: str, flags: set[str
     machine = HostCpu(frozenset(flags), 16 << 30, 16 << 30)
     made = make_plan(config, llama(), None, installed={"vllm": version}, cpu=machine)
     assert [finding.code for finding in made.errors] == ["cpu-fp8-cache"] * (not starts and version != CPU)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "variables", "starts"),
+    [
+        (1, 2, {}, False),
+        (2, 2, {}, True),
+        (0, 2, {}, True),
+        (1, 1, {}, True),
+        (1, 2, {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}, True),
+        (1, 2, {"VLLM_CPU_OMP_THREADS_BIND": "0-1|2-3"}, True),
+        (1, 2, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, True),
+    ],
+)
+@pytest.mark.parametrize("version", ["0.11.0", *VERSIONS, NEWEST])
+def test_each_rank_has_a_numa_node(
+    version: str, nodes: int, ranks: int, variables: dict[str, str], starts: bool
+) -> None:
+    shape: dict[str, Any] = {"max_model_len": 512, "tensor_parallel_size": ranks, "neuron_env": variables}
+    machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, nodes)
+    made = make_plan(
+        EndpointConfig(model="/m", line="cpu", **shape), llama(), None, installed={"vllm": version}, cpu=machine
+    )
+    assert [finding.code for finding in made.errors] == ["cpu-nodes"] * (not starts)
+
+
+def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    for node, name in ((0, f"cpu{core}"), (1, "cpu100000"), (2, f"cpu{core}")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / name).touch()
+    assert numa_nodes(tmp_path) == 2
+    assert numa_nodes(tmp_path / "none") == 1
 
 
 @pytest.mark.parametrize(("path", "refused"), [("/models/draft", True), ("/models/eagle-draft", False)])
