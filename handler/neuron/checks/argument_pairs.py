@@ -12,7 +12,9 @@ from handler.config.values import shown
 from handler.json_value import Json, whole_number
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error
-from handler.neuron.lines.cpu import ATTENTION, CPU, SEQUENCES
+from handler.neuron.hardware.current_machine import SPACE
+from handler.neuron.hardware.instance_catalogue import GIB
+from handler.neuron.lines.cpu import ATTENTION, CPU, SEQUENCES, sequence_bytes, sequence_length
 
 # The sizes of which none may be above 1 if the routed experts are returned, by version (vllm/config/vllm.py).
 SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size")
@@ -159,6 +161,20 @@ def _nodes_of_ranks(context: CheckContext) -> str | None:
         return None
     why = f"vLLM binds each of {ranks} ranks to a NUMA node of its own, and this machine has {nodes}"
     return why if ranks > nodes else None
+
+
+def _one_sequence(context: CheckContext) -> str | None:
+    draft, facts, space = context.draft, context.facts, context.draft.env.get(SPACE, "").strip()
+    other = context.line.name != CPU.name or draft.args.get("kv_cache_dtype") not in (None, "auto")
+    if other or facts is None or not space.isdecimal() or not set(facts.architectures[:1]) & set(PLAIN):
+        return None
+    text = text_part(facts.config)
+    if text.get("sliding_window") and text.get("use_sliding_window") is not False:
+        return None  # such layers keep less
+    ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
+    needed, length = sequence_bytes(draft, facts) / ranks / GIB, sequence_length(draft, facts)
+    why = f"one sequence of {length} tokens takes {needed:.1f} GiB of each rank's cache, and it has {space}"
+    return why if needed > int(space) else None
 
 
 def _fp8_cache(context: CheckContext) -> str | None:
@@ -401,6 +417,7 @@ PAIRS: Final = (
     Pair("cpu-kv-offloading", "kv_offloading_size", _kv_offloading),
     Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
     Pair("cpu-nodes", "tensor_parallel_size", _nodes_of_ranks, f"Lower it, or set {BIND} to nobind."),
+    Pair("cpu-cache", SPACE, _one_sequence, "Raise it, or lower max_model_len."),
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),
     Pair("kv-events-address", "kv_events_config.endpoint", _event_address, "Give one such as tcp://*:5557."),

@@ -76,6 +76,9 @@ def choose_cache(draft: PlanDraft) -> None:
     kernel then ends one of the two.
     """
     configured, cpu, facts = draft.env.get(SPACE), draft.cpu, draft.facts
+    if draft.args.get("kv_cache_memory_bytes") is not None:
+        setting = draft.config.setting("kv_cache_memory_bytes")
+        draft.warn("kv-cache-memory", setting, f"on a CPU {SPACE} holds in its place", f"Set {SPACE}, in GiB.")
     if configured is not None and not configured.strip().isdecimal():
         draft.error(
             "invalid-setting", SPACE, f"'{configured[:60]}' is not a whole number", "Give the cache's size in GiB."

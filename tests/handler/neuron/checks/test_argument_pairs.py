@@ -10,7 +10,7 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.hardware.current_machine import HostCpu, numa_nodes
+from handler.neuron.hardware.current_machine import SPACE, HostCpu, numa_nodes
 from handler.neuron.planning.planner import make_plan
 from tests.handler.neuron.neuron_plans import llama, outcome
 
@@ -179,6 +179,27 @@ def test_each_rank_has_a_numa_node(
         EndpointConfig(model="/m", line="cpu", **shape), llama(), None, installed={"vllm": version}, cpu=machine
     )
     assert [finding.code for finding in made.errors] == ["cpu-nodes"] * (not starts)
+
+
+@pytest.mark.parametrize(
+    ("space", "changes", "more", "starts"),
+    [
+        ("7", {}, {}, False),
+        ("8", {}, {}, True),
+        ("7", {}, {"max_model_len": 32768}, True),
+        ("3", {}, {"tensor_parallel_size": 2}, False),
+        ("4", {}, {"tensor_parallel_size": 2}, True),
+        ("7", {}, {"engine_args": {"kv_cache_dtype": "fp8_e5m2"}}, True),
+        ("7", {"architectures": ("Gemma2ForCausalLM",), "config": {"sliding_window": 4096}}, {}, True),
+        ("7", {"architectures": ("OtherForCausalLM",)}, {}, True),
+    ],
+)
+def test_the_cache_of_a_cpu_holds_one_sequence(
+    space: str, changes: dict[str, Any], more: dict[str, Any], starts: bool
+) -> None:
+    """8 GiB: 32 layers, 8 KV heads, 128 numbers of 2 bytes, keys and values, 65,536 tokens."""
+    result = outcome("cpu", facts=llama(**changes), **{"max_model_len": 65536, "neuron_env": {SPACE: space}, **more})
+    assert ("cpu-cache" not in {finding.code for finding in result.errors}) is starts
 
 
 def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) -> None:

@@ -173,3 +173,9 @@ def test_a_sequence_for_which_too_little_is_free_is_a_warning() -> None:
 def test_the_size_of_the_cache_is_a_whole_number() -> None:
     config = EndpointConfig(model="/models/llama", neuron_env={SPACE: "half"})
     assert make_plan(config, llama(), None, line="cpu").errors[0].setting == SPACE
+
+
+def test_the_bytes_of_a_cache_are_not_what_a_cpu_reads() -> None:
+    finding = found(made(SKYLAKE, engine_args={"kv_cache_memory_bytes": 5}), "kv-cache-memory")
+    assert (finding.severity, finding.setting) == (Severity.WARNING, "kv_cache_memory_bytes")
+    assert "VLLM_CPU_KVCACHE_SPACE holds in its place" in finding.why
