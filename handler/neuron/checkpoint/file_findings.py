@@ -66,7 +66,16 @@ FAMILIES: Final = {
     **{method: method for method in ("awq", "gptq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4")},
     **{"awq_marlin": "awq", "gptq_marlin": "gptq"},
 }
-OWN_FILES: Final = {"awq": ("quant_config.json", "quantize_config.json"), "gptq": ("quantize_config.json",)}
+# Methods that read how the weights are quantized, and the files beside config.json that say it, too.
+OWN_FILES: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("awq", "awq_marlin"), ("quant_config.json", "quantize_config.json")),
+    **dict.fromkeys(("gptq", "gptq_marlin", "cpu_awq", "moe_wna16"), ("quantize_config.json",)),
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mxfp8", "petit_nvfp4"), ("hf_quant_config.json",)),
+    **dict.fromkeys(("compressed-tensors", "fbgemm_fp8", "fp_quant", "quark", "torchao"), ()),
+    "inc": ("quantization_config.json",),
+}
+# The last vLLM that has no kernels on a CPU to quantize with this while the weights are loaded.
+FP8_ON_CPU: Final = "0.16.0"
 # Bytes of two tensors that are compared to tell whether one is a copy of the other.
 SAMPLE: Final = 4096
 
@@ -152,16 +161,18 @@ def _unloadable(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]
 
 
 def quantization_findings(
-    config: Mapping[str, Json], sizes: Mapping[str, int], method: str, setting: str
+    config: Mapping[str, Json], sizes: Mapping[str, int], method: str, setting: str, vllm: str
 ) -> Iterator[Finding]:
-    """Whether vLLM takes a configured method for these weights (config/model.py, `_verify_quantization`)."""
+    """Whether vLLM on a CPU takes a configured method for these weights (config/model.py, `_verify_quantization`)."""
     parts = (config, text_part(config))
     stored = next((part[key] for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
     own = stored.get("quant_method") if isinstance(stored, dict) else None
     if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[method]:
         why = f"it is {method}, and config.json says that the weights are quantized by {own[:40]}"
         yield error(setting, why, "Remove it: vLLM reads the method from config.json.")
-    elif stored is None and (said_in := OWN_FILES.get(FAMILIES.get(method, ""))) and not sizes.keys() & {*said_in}:
+    elif stored is None and method == "fp8" and vllm == FP8_ON_CPU:
+        yield error(setting, f"vLLM {vllm} cannot quantize weights to fp8 on a CPU", "Remove it.")
+    elif stored is None and method in OWN_FILES and not sizes.keys() & {*OWN_FILES[method]}:
         why = f"it is {method}, and the weights are not quantized: config.json has no quantization_config"
         yield error(setting, why, f"Serve a checkpoint that {method} has quantized, or remove the setting.")
 

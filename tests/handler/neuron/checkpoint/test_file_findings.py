@@ -21,6 +21,7 @@ from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 from handler.model.model_source import fetch_model
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.neuron.checkpoint.file_findings import quantization_findings
 from handler.neuron.planning.planner import make_plan
 from handler.processes import free_port
 from tests.model_packaging.command import run
@@ -359,6 +360,10 @@ def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
         ({"ENDPOINT_TOOL_CALL_PARSER": "hermess"}, "ENDPOINT_TOOL_CALL_PARSER", "hermes, "),
         ({"SM_VLLM_REASONING_PARSER": "qwen4"}, "SM_VLLM_REASONING_PARSER", "qwen3, "),
         ({"SM_VLLM_QUANTIZATION": "eetq"}, "SM_VLLM_QUANTIZATION", "fp8, "),
+        *[
+            ({"SM_VLLM_QUANTIZATION": method}, "SM_VLLM_QUANTIZATION", "the weights are not quantized")
+            for method in ("awq", "compressed-tensors", "modelopt", "moe_wna16", "quark")
+        ],
         (
             {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "Nixl", "kv_role": "kv_both"}'},
             *("SM_VLLM_KV_TRANSFER_CONFIG", "NixlConnector, "),
@@ -390,6 +395,13 @@ def test_a_template_and_parts_of_vllm_that_are_set(
 def test_parts_that_vllm_has(model: Path, variables: dict[str, str]) -> None:
     findings = check(model, **variables)[1]
     assert not {"SM_VLLM_LOAD_FORMAT", "SM_VLLM_TOKENIZER_MODE", "SM_VLLM_GENERATION_CONFIG"} & set(findings), findings
+
+
+@pytest.mark.parametrize(("vllm", "starts"), [("0.16.0", False), ("0.29.0", True)])
+def test_weights_that_are_quantized_to_fp8_on_a_cpu(vllm: str, starts: bool) -> None:
+    findings = [*quantization_findings({}, {}, "fp8", "SM_VLLM_QUANTIZATION", vllm)]
+    assert ["cannot quantize weights to fp8" in finding.why for finding in findings] == [True] * (not starts)
+    assert not [*quantization_findings({"quantization_config": {"quant_method": "fp8"}}, {}, "fp8", "", vllm)]
 
 
 def test_shards_without_an_index_are_read_by_vllm_and_not_by_nxd_inference(model: Path) -> None:
