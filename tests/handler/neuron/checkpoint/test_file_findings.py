@@ -230,12 +230,13 @@ def test_a_model_that_works_is_not_refused(
     [
         (lambda _: None, "awq", "not quantized"),
         (lambda _: None, "gptq_marlin", "not quantized"),
+        *[(lambda _: None, each, "not quantized") for each in ("compressed-tensors", "modelopt", "moe_wna16", "quark")],
         (edited("config.json", quantization_config={"quant_method": "gptq"}), "awq", "quantized by gptq"),
         (edited("config.json", text_config={"compression_config": {"quant_method": "fp8"}}), "awq", "by fp8"),
         (edited("config.json", quantization_config={"quant_method": "awq"}), "awq_marlin", None),
         (edited("config.json", quantization_config={"quant_method": "awq"}), "moe_wna16", None),
         (written("quantize_config.json", "{}"), "gptq", None),
-        (lambda _: None, "fp8", None),
+        (lambda _: None, "mxfp4", None),
         (lambda _: None, "bitsandbytes", "bitsandbytes"),  # vLLM 0.29 has no such method any more
     ],
 )
@@ -360,10 +361,6 @@ def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
         ({"ENDPOINT_TOOL_CALL_PARSER": "hermess"}, "ENDPOINT_TOOL_CALL_PARSER", "hermes, "),
         ({"SM_VLLM_REASONING_PARSER": "qwen4"}, "SM_VLLM_REASONING_PARSER", "qwen3, "),
         ({"SM_VLLM_QUANTIZATION": "eetq"}, "SM_VLLM_QUANTIZATION", "fp8, "),
-        *[
-            ({"SM_VLLM_QUANTIZATION": method}, "SM_VLLM_QUANTIZATION", "the weights are not quantized")
-            for method in ("awq", "compressed-tensors", "modelopt", "moe_wna16", "quark")
-        ],
         (
             {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "Nixl", "kv_role": "kv_both"}'},
             *("SM_VLLM_KV_TRANSFER_CONFIG", "NixlConnector, "),
