@@ -154,12 +154,13 @@ def _block(context: CheckContext) -> str | None:
 
 
 def _nodes_of_ranks(context: CheckContext) -> str | None:
-    ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
+    all_ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
+    ranks = all_ranks // max(1, _number(context, "nnodes"))
     env, nodes = context.draft.env, context.draft.cpu.nodes if context.draft.cpu else 0
     bound = env.get(BIND, "auto").strip() == "auto" and env.get("VLLM_CPU_SIM_MULTI_NUMA", "0") == "0"
     if not bound or context.line.name != CPU.name or context.vllm not in ("0.11.0", *ATTENTION) or not nodes:
         return None
-    why = f"vLLM binds each of {ranks} ranks to a NUMA node of its own, and this machine has {nodes}"
+    why = f"vLLM binds each of {ranks} ranks here to a NUMA node of its own, and this machine has {nodes}"
     return why if ranks > nodes else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
 from handler.json_value import Json
 from handler.neuron.hardware.current_machine import SPACE, HostCpu, numa_nodes
 from handler.neuron.planning.planner import make_plan
@@ -167,17 +168,17 @@ def test_an_fp8_cache_needs_instructions_of_the_cpu(version: str, flags: set[str
         (1, 2, {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}, True),
         (1, 2, {"VLLM_CPU_OMP_THREADS_BIND": "0-1|2-3"}, True),
         (1, 2, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, True),
+        (1, 2, {"SM_VLLM_NNODES": "2"}, True),
+        (1, 4, {"SM_VLLM_NNODES": "2"}, False),
     ],
 )
 @pytest.mark.parametrize("version", ["0.11.0", *VERSIONS, NEWEST])
 def test_each_rank_has_a_numa_node(
     version: str, nodes: int, ranks: int, variables: dict[str, str], starts: bool
 ) -> None:
-    shape: dict[str, Any] = {"max_model_len": 512, "tensor_parallel_size": ranks, "neuron_env": variables}
+    shape = {"SM_VLLM_MAX_MODEL_LEN": "512", "SM_VLLM_TENSOR_PARALLEL_SIZE": str(ranks), "ENDPOINT_LINE": "cpu"}
     machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, nodes)
-    made = make_plan(
-        EndpointConfig(model="/m", line="cpu", **shape), llama(), None, installed={"vllm": version}, cpu=machine
-    )
+    made = make_plan(load({**shape, **variables}), llama(), None, installed={"vllm": version}, cpu=machine)
     assert [finding.code for finding in made.errors] == ["cpu-nodes"] * (not starts)
 
 
