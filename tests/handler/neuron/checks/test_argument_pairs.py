@@ -179,7 +179,7 @@ def test_each_rank_has_a_numa_node(
     shape = {"SM_VLLM_MAX_MODEL_LEN": "512", "SM_VLLM_TENSOR_PARALLEL_SIZE": str(ranks), "ENDPOINT_LINE": "cpu"}
     machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, nodes)
     made = make_plan(load({**shape, **variables}), llama(), None, installed={"vllm": version}, cpu=machine)
-    assert [finding.code for finding in made.errors] == ["cpu-nodes"] * (not starts)
+    assert ("cpu-nodes" in {finding.code for finding in made.errors}) is not starts
 
 
 @pytest.mark.parametrize(
