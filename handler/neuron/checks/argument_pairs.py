@@ -12,9 +12,7 @@ from handler.config.values import shown
 from handler.json_value import Json, whole_number
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error
-from handler.neuron.hardware.current_machine import SPACE
-from handler.neuron.hardware.instance_catalogue import GIB
-from handler.neuron.lines.cpu import ATTENTION, CPU, SEQUENCES, sequence_bytes, sequence_length
+from handler.neuron.lines.cpu import CPU, SEQUENCES
 
 # The sizes of which none may be above 1 if the routed experts are returned, by version (vllm/config/vllm.py).
 SIZES: Final = ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size")
@@ -24,29 +22,6 @@ LATER: Final = ("0.29.0", "0.32.0")
 # Of what no configuration rejects.
 WHEN_LOADED: Final = "when the model is loaded"
 EXECUTOR: Final = "distributed_executor_backend"
-# How a CPU's ranks are bound to cores (vllm/v1/worker/cpu_worker.py, vllm/utils/ompmultiprocessing.py).
-BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
-BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
-# Methods of speculation (vllm/config/speculative.py, 0.29 and 0.32). MTP has many names.
-WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
-SPECULATION: Final = ("ngram", "ngram_gpu", "suffix", "extract_hidden_states", "dspark", *WITH_DRAFT)
-# Versions without speculation on a CPU (v1/worker/cpu_model_runner.py). That of 0.24.0 fails in its first sampling.
-WITHOUT_SPECULATION: Final = ("0.11.0", "0.16.0", "0.24.0")
-# Architectures of attention alone, without layers that predict several tokens (with which a model drafts for itself).
-PLAIN: Final = (
-    *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM"),
-    *("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
-)
-
-
-# Methods that vLLM rejects with asynchronous scheduling (vllm/config/vllm.py). It takes those with a draft from the
-# draft's own model_type, unless the path names another method (vllm/config/speculative.py).
-SYNCHRONOUS: Final = ("ngram", "suffix", "custom_class")
-SYNCHRONOUS_DRAFTS: Final = ("medusa", "mlp_speculator")
-OTHER_DRAFTS: Final = ("eagle", "dflash", "dspark")
-
-# Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
-WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +39,19 @@ class Pair:
 
 
 def argument_pairs(context: CheckContext) -> Iterator[Finding]:
-    for pair in PAIRS:
+    yield from broken_pairs(context, PAIRS)
+
+
+def broken_pairs(context: CheckContext, pairs: tuple[Pair, ...]) -> Iterator[Finding]:
+    for pair in pairs:
         why = pair.broken(context)
         if why is not None:
             name, dot, key = pair.setting.partition(".")
             yield error(pair.code, f"{context.setting(name)}{dot}{key}", why, pair.fix)
 
 
-def _number(context: CheckContext, name: str, default: int = 1) -> int:
-    number = context.draft.number(name)
-    return default if number is None else number
-
-
 def _context_degree(context: CheckContext) -> str | None:
-    degree, ranks = _number(context, "decode_context_parallel_size"), _number(context, "tensor_parallel_size")
+    degree, ranks = context.number("decode_context_parallel_size"), context.number("tensor_parallel_size")
     if not degree:
         return "0 is below 1"
     if ranks % degree:
@@ -96,7 +70,7 @@ def _context_degree(context: CheckContext) -> str | None:
 
 
 def _local_engines(context: CheckContext) -> str | None:
-    local, engines = _number(context, "data_parallel_size_local", 0), _number(context, "data_parallel_size")
+    local, engines = context.number("data_parallel_size_local", 0), context.number("data_parallel_size")
     return f"{local} is more than data_parallel_size ({engines})" if local > max(1, engines) else None
 
 
@@ -117,7 +91,7 @@ def _reasoning_marks(context: CheckContext) -> str | None:
 
 
 def _swap_space(context: CheckContext) -> str | None:
-    swap, ranks = context.draft.args.get("swap_space"), _number(context, "tensor_parallel_size")
+    swap, ranks = context.draft.args.get("swap_space"), context.number("tensor_parallel_size")
     host = context.instance.host_gib if context.instance else math.inf
     if not isinstance(swap, int | float) or swap * ranks <= 0.7 * host:
         return None  # vllm/config/cache.py
@@ -138,59 +112,15 @@ def _speculation_metrics(context: CheckContext) -> str | None:
     return "there is no speculative_config" if alone else None
 
 
-def _cpu_speculation(context: CheckContext) -> str | None:
-    alone = context.line.name == CPU.name and context.vllm in WITHOUT_SPECULATION
-    asked = alone and context.draft.args.get("speculative_config")
-    return f"{WHEN_LOADED}, vLLM {context.vllm} has no speculation on a CPU" if asked else None
-
-
-def _block(context: CheckContext) -> str | None:
-    block, known = context.draft.number("block_size"), context.line.name == CPU.name and context.vllm in ATTENTION
-    least = 32 if context.vllm in LATER else 16  # the compressed cache of MLA has blocks of vLLM's own choice
-    latent = context.facts is not None and text_part(context.facts.config).get("kv_lora_rank")
-    if not known or block is None or block % least == 0 or latent:
-        return None
-    return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of {least}, not {block}"
-
-
-def _nodes_of_ranks(context: CheckContext) -> str | None:
-    all_ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
-    ranks = all_ranks // max(1, _number(context, "nnodes"))
-    env, nodes = context.draft.env, context.draft.cpu.nodes if context.draft.cpu else 0
-    bound = env.get(BIND, "auto").strip() == "auto" and env.get("VLLM_CPU_SIM_MULTI_NUMA", "0") == "0"
-    if not bound or context.line.name != CPU.name or context.vllm not in ("0.11.0", *ATTENTION) or not nodes:
-        return None
-    why = f"vLLM binds each of {ranks} ranks here to a NUMA node of its own, and this machine has {nodes}"
-    return why if ranks > nodes else None
-
-
-def _one_sequence(context: CheckContext) -> str | None:
-    draft, facts, space = context.draft, context.facts, context.draft.env.get(SPACE, "").strip()
-    other = context.line.name != CPU.name or draft.args.get("kv_cache_dtype") not in (None, "auto")
-    if other or facts is None or not space.isdecimal() or not set(facts.architectures[:1]) & set(PLAIN):
-        return None
-    text = text_part(facts.config)
-    if text.get("sliding_window") and text.get("use_sliding_window") is not False:
-        return None  # such layers keep less
-    ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
-    needed, length = sequence_bytes(draft, facts) / ranks / GIB, sequence_length(draft, facts)
-    why = f"one sequence of {length} tokens takes {needed:.1f} GiB of each rank's cache, and it has {space}"
-    return why if needed > int(space) else None
-
-
-def _fp8_cache(context: CheckContext) -> str | None:
-    asked, cpu = str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"), context.draft.cpu
-    if not asked or context.line.name != CPU.name or context.vllm not in ATTENTION[1:] or cpu is None:
-        return None  # 0.16.0 keeps the model's own type
-    return f"{WHEN_LOADED}, vLLM wants AVX-512 or AMX for it, which this CPU has not" if cpu.lacks("fp8") else None
-
-
 def _event_address(context: CheckContext) -> str | None:
     events = context.draft.nested("kv_events_config")
-    address = events.get("endpoint")
-    if events.get("enable_kv_cache_events") is not True or not isinstance(address, str) or "://" in address:
+    if events.get("enable_kv_cache_events") is not True or events.get("publisher") == "null":
         return None
-    return f"{WHEN_LOADED}, {shown(address)} is no address of ZeroMQ"
+    for key in ("endpoint", "replay_endpoint"):
+        address = events.get(key)
+        if isinstance(address, str) and "://" not in address:
+            return f"{WHEN_LOADED}, {key} {shown(address)} is no address of ZeroMQ"
+    return None
 
 
 def _speculation_length(context: CheckContext) -> str | None:
@@ -203,24 +133,6 @@ def _speculation_length(context: CheckContext) -> str | None:
     return None if speculation.get("num_speculative_tokens") else "this method needs num_speculative_tokens"
 
 
-def _speculation_method(context: CheckContext) -> str | None:
-    speculation = context.draft.nested("speculative_config")
-    method = str(speculation.get("method"))
-    if context.line.name != CPU.name or "method" not in speculation or context.vllm not in LATER:
-        return None  # other lines have methods of their own (model_checks.other_method)
-    if not method.endswith("mtp") and method not in SPECULATION:
-        return f"vLLM {context.vllm} has no method {shown(method)}"
-    if not speculation.get("model") and method in WITH_DRAFT:
-        return f"{method} needs a draft model"
-    where, drafter = context.config.model, context.facts
-    if speculation.get("model"):
-        where, drafter = str(speculation["model"]), context.draft_model
-    names = drafter.architectures if drafter and "hf_overrides" not in context.draft.args else ()
-    # By such a path vLLM takes the drafter for an EAGLE draft, whatever the method is.
-    alone = method.endswith("mtp") and "eagle" not in where.lower() and names and names[0] in PLAIN
-    return f"{names[0]} has no layers for {shown(method)}" if alone else None
-
-
 def _prompt_lookup(context: CheckContext) -> str | None:
     speculation = context.draft.nested("speculative_config")
     if speculation.get("method") not in ("ngram", "ngram_gpu"):
@@ -228,11 +140,12 @@ def _prompt_lookup(context: CheckContext) -> str | None:
     least, most = (whole_number(speculation.get(f"prompt_lookup_{end}")) for end in ("min", "max"))
     if least is not None and most is not None and least > most:
         return f"{least} is above prompt_lookup_max ({most})"
-    return "it is 1 or more, and so is prompt_lookup_max" if 0 in (least, most) else None
+    below = any(number is not None and number < 1 for number in (least, most))
+    return "it is 1 or more, and so is prompt_lookup_max" if below else None
 
 
 def _adapters_in_memory(context: CheckContext) -> str | None:
-    kept, active = _number(context, "max_cpu_loras", 0), _number(context, "max_loras")
+    kept, active = context.number("max_cpu_loras", 0), context.number("max_loras")
     below = context.draft.args.get("enable_lora") is True and 0 < kept < active  # 0 and less are vLLM's own choice
     return f"{kept} is below max_loras ({active})" if below else None
 
@@ -245,8 +158,8 @@ def _optimization_level(context: CheckContext) -> str | None:
 
 
 def _nodes(context: CheckContext) -> str | None:
-    nodes, args = _number(context, "nnodes"), context.draft.args
-    ranks = math.prod(_number(context, f"{name}_parallel_size") for name in ("data", "pipeline", "tensor"))
+    nodes, args = context.number("nnodes"), context.draft.args
+    ranks = math.prod(context.number(f"{name}_parallel_size") for name in ("data", "pipeline", "tensor"))
     if nodes <= 1 or context.plugin:
         return None
     if ranks % nodes:
@@ -261,20 +174,6 @@ def _mamba_block(context: CheckContext) -> str | None:
     if block is None or (block >= 1 and not alone):
         return None
     return "it is a length of 1 token or more, and one that is not max_model_len goes with prefix caching only"
-
-
-def _kv_offloading(context: CheckContext) -> str | None:
-    size, other = context.draft.args.get("kv_offloading_size"), context.draft.args.get("kv_offloading_backend")
-    alone = context.line.name == CPU.name and size and other != "lmcache"
-    return f"{WHEN_LOADED}, vLLM's own offloading wants the memory of a GPU" if alone else None
-
-
-def _mamba_mode(context: CheckContext) -> str | None:
-    args, names = context.draft.args, context.facts.architectures if context.facts else ()
-    aligned = args.get("mamba_cache_mode") == "align" and args.get("enable_prefix_caching") is not False
-    if not aligned or context.line.name != CPU.name or not names or names[0] not in PLAIN:
-        return None
-    return f"{WHEN_LOADED}, vLLM asks for Mamba layers, and {names[0]} has none"
 
 
 def _media_adapters(context: CheckContext) -> str | None:
@@ -310,7 +209,7 @@ def _routed_experts(context: CheckContext) -> str | None:
         return f"{WHEN_LOADED}, vLLM asks for its experts, and it has none"
     if sizes is None:
         return None
-    above = [name for name in sizes if _number(context, name) > 1]
+    above = [name for name in sizes if context.number(name) > 1]
     if context.draft.nested("kv_transfer_config").get("kv_connector"):
         above.append("a KV connector")
     return f"it does not go with {above[0]}" if above else None
@@ -324,8 +223,8 @@ def _class_names(context: CheckContext) -> str | None:
 
 
 def _long_prefill(context: CheckContext) -> str | None:
-    threshold, length = _number(context, "long_prefill_token_threshold", 0), context.draft.number("max_model_len")
-    checked = _number(context, "max_num_partial_prefills") > 1 or context.vllm in LATER
+    threshold, length = context.number("long_prefill_token_threshold", 0), context.draft.number("max_model_len")
+    checked = context.number("max_num_partial_prefills") > 1 or context.vllm in LATER
     return f"{threshold} is above max_model_len ({length})" if length and checked and threshold > length else None
 
 
@@ -333,7 +232,7 @@ def _asynchronous(context: CheckContext) -> str | None:
     args = context.draft.args
     if context.vllm != "0.16.0" or args.get("async_scheduling") is not True:
         return None
-    sizes = [_number(context, f"{name}_parallel_size") for name in ("pipeline", "tensor", "prefill_context")]
+    sizes = [context.number(f"{name}_parallel_size") for name in ("pipeline", "tensor", "prefill_context")]
     backend = args.get(EXECUTOR)
     if backend is None and math.prod(sizes) < 1:
         return f"vLLM finds no executor for {math.prod(sizes)} ranks"
@@ -343,40 +242,19 @@ def _asynchronous(context: CheckContext) -> str | None:
     return None if mamba in (None, "none") else f"it does not go with mamba_cache_mode {shown(mamba)}"
 
 
-def _asynchronous_speculation(context: CheckContext) -> str | None:
-    speculation, args = context.draft.nested("speculative_config"), context.draft.args
-    own = context.line.name == CPU.name and context.vllm in LATER
-    if not own or args.get("async_scheduling") is not True or "speculative_config" not in args:
-        return None
-    if speculation.get("disable_padded_drafter_batch") is True:
-        return "it does not go with disable_padded_drafter_batch"
-    method, where = speculation.get("method"), str(speculation.get("model")).lower()
-    drafted = context.draft_model is not None and context.draft_model.model_type == method in SYNCHRONOUS_DRAFTS
-    if method in SYNCHRONOUS or (drafted and not any(name in where for name in OTHER_DRAFTS)):
-        return f"it does not go with speculation by {method}"
-    return None
-
-
-def _executor(context: CheckContext) -> str | None:
-    backend = context.draft.args.get(EXECUTOR)
-    if context.line.name != CPU.name or not isinstance(backend, str) or backend in BACKENDS or "." in backend:
-        return None  # another text is a class of a module; Neuron's plugins choose their executor
-    return f"{shown(backend)} is no executor of vLLM, and no class (module.Class)"
-
-
 def _prefill_context(context: CheckContext) -> str | None:
-    above = context.vllm in LATER and _number(context, "prefill_context_parallel_size") > 1
+    above = context.vllm in LATER and context.number("prefill_context_parallel_size") > 1
     return "the model runner does not have prefill context parallelism" if above else None
 
 
 def _max_logprobs(context: CheckContext) -> str | None:
-    below = context.vllm in LATER and _number(context, "max_logprobs") < -1
+    below = context.vllm in LATER and context.number("max_logprobs") < -1
     return "the least is -1, for no limit" if below else None
 
 
 def _active_sequences(context: CheckContext) -> str | None:
-    ranks = _number(context, "tensor_parallel_size") * _number(context, "pipeline_parallel_size")
-    active, sequences = _number(context, "max_num_active_seqs", 0), _number(context, "max_num_seqs", SEQUENCES * ranks)
+    ranks = context.number("tensor_parallel_size") * context.number("pipeline_parallel_size")
+    active, sequences = context.number("max_num_active_seqs", 0), context.number("max_num_seqs", SEQUENCES * ranks)
     return f"{active} is above max_num_seqs ({sequences})" if active > sequences else None
 
 
@@ -387,21 +265,13 @@ def _fast_prefill(context: CheckContext) -> str | None:
     return None if alone else f"it does not go with {method}, which needs the right logits of every token"
 
 
-def _float16(context: CheckContext) -> str | None:
-    kind, asked = context.facts.model_type if context.facts else "", context.draft.args.get("dtype")
-    refused = (*WITHOUT_FLOAT16, *(("plamo2",) if context.vllm in ("0.16.0", "0.24.0") else ()))
-    if context.line.name != CPU.name or asked not in ("float16", "half") or kind not in refused:
-        return None
-    return f"vLLM does not run models of type {kind} in float16, in which they are numerically unstable"
-
-
 def _offloaded_layers(context: CheckContext) -> str | None:
-    size, offloaded = _number(context, "offload_group_size", 0), _number(context, "offload_num_in_group")
+    size, offloaded = context.number("offload_group_size", 0), context.number("offload_num_in_group")
     if size <= 0:
         return None  # vLLM offloads no layers then, or rejects it alone
     if offloaded > size:
         return f"{offloaded} is above offload_group_size ({size})"
-    return "offload_prefetch_step is below 1" if _number(context, "offload_prefetch_step") < 1 else None
+    return "offload_prefetch_step is below 1" if context.number("offload_prefetch_step") < 1 else None
 
 
 def _skipped_layers(context: CheckContext) -> str | None:
@@ -414,14 +284,7 @@ def _skipped_layers(context: CheckContext) -> str | None:
 
 
 PAIRS: Final = (
-    Pair("cpu-speculation", "speculative_config", _cpu_speculation, "Remove it, or use a later vLLM."),
-    Pair("cpu-kv-offloading", "kv_offloading_size", _kv_offloading),
-    Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
-    Pair("cpu-nodes", "tensor_parallel_size", _nodes_of_ranks, f"Lower it, or set {BIND} to nobind."),
-    Pair("cpu-cache", SPACE, _one_sequence, "Raise it, or lower max_model_len."),
-    Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
-    Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),
-    Pair("kv-events-address", "kv_events_config.endpoint", _event_address, "Give one such as tcp://*:5557."),
+    Pair("kv-events-address", "kv_events_config", _event_address, "Give one such as tcp://*:5557."),
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
@@ -430,7 +293,6 @@ PAIRS: Final = (
     Pair("memory-share", "gpu_memory_utilization", _memory_share, "Give a value above 0, at most 1, or remove it."),
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
     Pair("speculation-length", "speculative_config.method", _speculation_length, "Add it."),
-    Pair("speculation-method", "speculative_config.method", _speculation_method, "Use another method, or remove it."),
     Pair("prompt-lookup", "speculative_config.prompt_lookup_min", _prompt_lookup, "Lower it, or remove it."),
     Pair("adapters-in-memory", "max_cpu_loras", _adapters_in_memory, "Raise it, lower max_loras, or remove it."),
     Pair("optimization-level", "optimization_level", _optimization_level, "Give one of them, or remove it."),
@@ -447,11 +309,8 @@ PAIRS: Final = (
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
-    Pair("async-scheduling-alone", "async_scheduling", _asynchronous_speculation, "Remove one of the two."),
-    Pair("dtype-of-model", "dtype", _float16, "Use bfloat16 or float32."),
     Pair("offloaded-layers", "offload_num_in_group", _offloaded_layers, "Raise offload_group_size, or remove it."),
     Pair("skipped-layers", "kv_cache_dtype_skip_layers", _skipped_layers, "Give numbers, or remove it."),
-    Pair("unknown-executor", EXECUTOR, _executor, f"Use {', '.join(BACKENDS)}."),
     Pair("prefill-context", "prefill_context_parallel_size", _prefill_context),
     Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),
     Pair("active-sequences", "max_num_active_seqs", _active_sequences, "Lower it, or raise max_num_seqs."),

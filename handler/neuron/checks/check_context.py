@@ -64,6 +64,11 @@ class CheckContext:
     def setting(self, name: str) -> str:
         return self.config.setting(name)
 
+    def number(self, name: str, default: int = 1) -> int:
+        """An engine argument's number. The default is vLLM's own."""
+        number = self.draft.number(name)
+        return default if number is None else number
+
     def key(self, name: str) -> str:
         """The name by which the user set a NeuronConfig key, as a field or raw."""
         if name in self.draft.raw:

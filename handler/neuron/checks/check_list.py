@@ -6,6 +6,7 @@ from typing import Final
 
 from handler.neuron.checks.argument_pairs import argument_pairs
 from handler.neuron.checks.check_context import Check
+from handler.neuron.checks.cpu_start import cpu_start
 from handler.neuron.checks.draft_models import DRAFTS
 from handler.neuron.checks.graph import GRAPH, SAMPLING
 from handler.neuron.checks.legacy_lines import LEGACY
@@ -23,6 +24,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *CPU_COMPILES,
     *LINE_SUPPORT,
     argument_pairs,
+    cpu_start,
     *START,
     *TOPOLOGY,
     *NODES,

@@ -10,9 +10,8 @@ from typing import Final
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
 from handler.json_value import mapping
-from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error, unsupported_model, warning
-from handler.neuron.lines.cpu import ATTENTION, CPU
+from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
@@ -43,17 +42,6 @@ NUMERIC: Final = (
 )
 # The tokens in a step if nothing says how many, on a CPU for each rank (vllm/engine/arg_utils.py, 0.16 to 0.32).
 VLLM_BUDGET: Final = 2048
-# Model types whose attention vLLM computes from a compressed cache (model_arch_config_convertor.py, 0.16 and 0.24).
-LATENT_ATTENTION: Final = (
-    *("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm4_moe_lite", "glm_moe_dsa"),
-    *("longcat_flash", "pangu_ultra_moe"),
-)
-WITHOUT_LATENT_ATTENTION: Final = ("0.16.0", "0.24.0")
-MLA_DISABLE: Final = "VLLM_MLA_DISABLE"
-# The sizes of heads that vLLM's attention on a CPU has, and the one that 0.16.0 has not (cpu_attn.py). With others it
-# fails in the first step, or the core dies.
-HEAD_SIZES: Final = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
-LATER_SIZE: Final = 512
 # Encoders of vLLM, whose prompts it does not divide (config/model.py, is_chunked_prefill_supported, 0.16 to 0.32).
 ENCODER: Final = re.compile(
     "(Bert|Roberta|XLMRoberta|ModernBert|NomicBert|Gte|GteNew)Model|RobertaForMaskedLM|"
@@ -174,27 +162,6 @@ MODEL_TYPES: Final = (
 )
 
 
-def latent_attention(context: CheckContext) -> Iterator[Finding]:
-    """Earlier builds of vLLM for a CPU have no kernels for it, and fail once the model is loaded (platforms/cpu.py)."""
-    if context.facts is None or context.line.name != CPU.name or context.vllm not in WITHOUT_LATENT_ATTENTION:
-        return
-    text, disabled = text_part(context.facts.config), context.draft.env.get(MLA_DISABLE, "0").strip()
-    if text.get("model_type") in LATENT_ATTENTION and text.get("kv_lora_rank") is not None and disabled == "0":
-        why = f"vLLM {context.vllm} has no multi-head latent attention (MLA) on a CPU"
-        yield unsupported_model(context, why, "Use another model.")
-
-
-def head_size(context: CheckContext) -> Iterator[Finding]:
-    """Heads that vLLM's attention on a CPU cannot compute. Latent attention has heads of other sizes."""
-    facts = context.facts
-    if facts is None or context.line.name != CPU.name or context.vllm not in ATTENTION or not facts.head_dim:
-        return
-    absent = facts.head_dim not in HEAD_SIZES or (facts.head_dim == LATER_SIZE and context.vllm == ATTENTION[0])
-    if absent and text_part(facts.config).get("kv_lora_rank") is None:
-        why = f"vLLM {context.vllm} computes no attention with heads of {facts.head_dim} numbers on a CPU"
-        yield unsupported_model(context, why, "Use another model.")
-
-
 def step(context: CheckContext) -> Iterator[Finding]:
     """A step holds a token of each sequence, and a whole prompt where prompts are not divided. The plugin's scheduler
     replaces the budget once vLLM has compared it (vllm/config/scheduler.py, verify_max_model_len)."""
@@ -231,7 +198,5 @@ START: Final = (
     framework,
     numeric_variables,
     model_type,
-    latent_attention,
-    head_size,
     step,
 )

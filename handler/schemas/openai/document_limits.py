@@ -12,9 +12,7 @@ from handler.errors import InvalidField
 MAX_REQUEST_ID: Final = 128
 # The most messages, parts of a message, or texts.
 MAX_ITEMS: Final = 4096
-
-
-# Lists of texts, each of which becomes a request of its own to the engine.
+# Lists of texts, each of which becomes a request of its own to the engine. Token ids are one text.
 TEXTS: Final = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1", "data_2")
 
 
@@ -31,9 +29,17 @@ def check_items(document: Mapping[str, Any], conversation: str) -> None:
             check_count(f"{conversation}[{index}].content", item.get("content"))
 
 
+def check_texts(document: Mapping[str, Any]) -> None:
+    """:raises InvalidField: there are more than `MAX_ITEMS` texts."""
+    for field in TEXTS:
+        items = document.get(field)
+        if not (isinstance(items, list) and items and type(items[0]) is int):
+            check_count(field, items)
+
+
 def check_count(field: str, items: object) -> None:
-    """:raises InvalidField: it is a list of more than `MAX_ITEMS` items, which are not the tokens of one text."""
-    if isinstance(items, list) and len(items) > MAX_ITEMS and type(items[0]) is not int:
+    """:raises InvalidField: it is a list of more than `MAX_ITEMS` items."""
+    if isinstance(items, list) and len(items) > MAX_ITEMS:
         raise InvalidField(field, f"it has {len(items):,} items; at most {MAX_ITEMS:,} are allowed")
 
 

@@ -84,8 +84,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     grammar_limits.check_document(document)
     if document.get("encoding_format") not in (None, "float", "base64"):
         raise UnsupportedField("encoding_format", "send 'float' or 'base64'")
-    for field in document_limits.TEXTS if route not in STREAMED else ():
-        document_limits.check_count(field, document.get(field))
+    if route not in STREAMED:
+        document_limits.check_texts(document)
     words = document.get("bad_words")
     for index, word in enumerate(words if isinstance(words, list) else ()):
         if isinstance(word, str):  # vLLM asks for the first token of each, without the blanks in front of it

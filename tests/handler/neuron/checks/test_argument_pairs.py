@@ -41,8 +41,8 @@ def skipping(*layers: str) -> dict[str, Any]:
     return {"kv_cache_dtype_skip_layers": list(layers)}
 
 
-def publishing(address: str) -> dict[str, Any]:
-    return {"kv_events_config": {"enable_kv_cache_events": True, "endpoint": address}}
+def publishing(address: str, **keys: Any) -> dict[str, Any]:
+    return {"kv_events_config": {"enable_kv_cache_events": True, "endpoint": address, **keys}}
 
 
 TURBO_QUANT: dict[str, Any] = {"kv_cache_dtype": "turboquant_4bit_nc"}
@@ -64,7 +64,8 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("mamba-mode", version, {"mamba_cache_mode": "align"}) for version in VERSIONS],
     *[("cpu-kv-offloading", version, {"kv_offloading_size": 0.5}) for version in VERSIONS],
     *[("kv-events-address", version, publishing("5557")) for version in (*VERSIONS, NEWEST)],
-    *[("prompt-lookup", version, speculating("ngram", prompt_lookup_max=0)) for version in SPECULATIVE],
+    *[("kv-events-address", version, publishing("tcp://*:5557", replay_endpoint="5558")) for version in VERSIONS],
+    *[("prompt-lookup", LATER, speculating("ngram", prompt_lookup_max=longest)) for longest in (0, -9)],
     *[("routed-experts", version, {"enable_return_routed_experts": True}) for version in VERSIONS],
     ("speculation-method", LATER, speculating("[ngram]")),
     ("speculation-method", LATER, speculating("dflash")),
@@ -113,7 +114,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     *[(version, {"block_size": 16}) for version in VERSIONS[:2]],
     *[(version, {"block_size": 96}) for version in VERSIONS[1:]],
     *[(version, {"mamba_cache_mode": "align", "enable_prefix_caching": False}) for version in VERSIONS],
-    *[(version, publishing("tcp://*:5557")) for version in VERSIONS],
+    *[(version, publishing("tcp://*:5557", replay_endpoint="tcp://*:5558")) for version in VERSIONS],
+    *[(version, publishing("5557", publisher="null")) for version in VERSIONS],
     (CPU, {"enable_lora": True, "max_cpu_loras": 4, "max_loras": 4}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 1}),
     (CPU, {"enable_lora": True, "max_cpu_loras": 0, "max_loras": 4}),
