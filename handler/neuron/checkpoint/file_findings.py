@@ -66,16 +66,30 @@ FAMILIES: Final = {
     **{method: method for method in ("awq", "gptq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4")},
     **{"awq_marlin": "awq", "gptq_marlin": "gptq"},
 }
-# Methods that read how the weights are quantized, and the files beside config.json that say it, too.
+# Files beside config.json that say how the weights are quantized, by the method that reads them.
 OWN_FILES: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("awq", "awq_marlin"), ("quant_config.json", "quantize_config.json")),
-    **dict.fromkeys(("gptq", "gptq_marlin", "cpu_awq", "moe_wna16"), ("quantize_config.json",)),
-    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mxfp8", "petit_nvfp4"), ("hf_quant_config.json",)),
-    **dict.fromkeys(("compressed-tensors", "fbgemm_fp8", "fp_quant", "quark", "torchao"), ()),
+    **dict.fromkeys(("awq", "auto_awq", "awq_marlin"), ("quant_config.json", "quantize_config.json")),
+    **dict.fromkeys(("gptq", "auto_gptq", "gptq_marlin", "cpu_awq", "moe_wna16"), ("quantize_config.json",)),
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mxfp8", "modelopt_mixed"), ("hf_quant_config.json",)),
+    **dict.fromkeys(("petit_nvfp4",), ("hf_quant_config.json",)),
     "inc": ("quantization_config.json",),
 }
-# The last vLLM that has no kernels on a CPU to quantize with this while the weights are loaded.
-FP8_ON_CPU: Final = "0.16.0"
+# Methods with which vLLM loads weights that are not quantized, on a CPU (each was tried, on one without AVX-512; for
+# fp8_per_block it wants AMX).
+LATER_METHODS: Final = (
+    *("experts_int8", "gpt_oss_mxfp4", "deepseek_v4_fp8", "fp8_per_block", "fp8_per_channel"),
+    *("int8_per_channel_weight_only", "nvfp4_per_token"),
+)
+FROM_UNQUANTIZED: Final = {
+    "0.16.0": ("experts_int8", "mxfp4"),
+    "0.24.0": ("experts_int8", "mxfp4", "gpt_oss_mxfp4", "fp8_per_block", "int8_per_channel_weight_only"),
+    "0.29.0": LATER_METHODS,
+    "0.32.0": LATER_METHODS,
+}
+# Methods of quantized weights for which vLLM has no kernels on any CPU. With blocks of weights, fp8 has some for AMX.
+WITHOUT_KERNELS: Final = {
+    **dict.fromkeys(("0.16.0", "0.24.0", "0.29.0", "0.32.0"), ("fp8", "modelopt", "modelopt_fp4")),
+}
 # Bytes of two tensors that are compared to tell whether one is a copy of the other.
 SAMPLE: Final = 4096
 
@@ -161,20 +175,28 @@ def _unloadable(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]
 
 
 def quantization_findings(
-    config: Mapping[str, Json], sizes: Mapping[str, int], method: str, setting: str, vllm: str
+    config: Mapping[str, Json], sizes: Mapping[str, int], method: str | None, setting: str, vllm: str
 ) -> Iterator[Finding]:
-    """Whether vLLM on a CPU takes a configured method for these weights (config/model.py, `_verify_quantization`)."""
+    """Whether vLLM on a CPU loads these weights, with the configured method if there is one.
+
+    Source: config/model.py (`_verify_quantization`), and starts with each method over a small model.
+    """
     parts = (config, text_part(config))
-    stored = next((part[key] for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
-    own = stored.get("quant_method") if isinstance(stored, dict) else None
-    if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[method]:
+    stored = next((mapping(part[key]) for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
+    own = stored.get("quant_method") if stored else None
+    if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[str(method)]:
         why = f"it is {method}, and config.json says that the weights are quantized by {own[:40]}"
         yield error(setting, why, "Remove it: vLLM reads the method from config.json.")
-    elif stored is None and method == "fp8" and vllm == FP8_ON_CPU:
-        yield error(setting, f"vLLM {vllm} cannot quantize weights to fp8 on a CPU", "Remove it.")
-    elif stored is None and method in OWN_FILES and not sizes.keys() & {*OWN_FILES[method]}:
-        why = f"it is {method}, and the weights are not quantized: config.json has no quantization_config"
-        yield error(setting, why, f"Serve a checkpoint that {method} has quantized, or remove the setting.")
+    elif stored and own in WITHOUT_KERNELS.get(vllm, ()) and not stored.get("weight_block_size"):
+        why = f"vLLM {vllm} has no kernels on a CPU for weights that are quantized by {own}"
+        yield error("config.json", why, "Serve one that is not quantized, or that awq or gptq has quantized.")
+    elif stored is None and not (sizes.keys() & {*OWN_FILES.get(method or "", ())} or _from_unquantized(method, vllm)):
+        why = f"it is {method}, with which vLLM {vllm} loads on a CPU no weights that are not quantized"
+        yield error(setting, f"{why}, and config.json has no quantization_config", "Remove it.")
+
+
+def _from_unquantized(method: str | None, vllm: str) -> bool:
+    return not method or vllm not in FROM_UNQUANTIZED or method in FROM_UNQUANTIZED[vllm]
 
 
 def weight_findings(

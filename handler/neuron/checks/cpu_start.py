@@ -10,6 +10,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
+from handler.json_value import mapping
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.argument_pairs import EXECUTOR, LATER, WHEN_LOADED, Pair, broken_pairs
 from handler.neuron.checks.check_context import CheckContext, unsupported_model
@@ -35,6 +36,11 @@ PLAIN: Final = (
 SYNCHRONOUS: Final = ("ngram", "suffix", "custom_class")
 SYNCHRONOUS_DRAFTS: Final = ("medusa", "mlp_speculator")
 OTHER_DRAFTS: Final = ("eagle", "dflash", "dspark")
+# Methods of quantization that vLLM refuses unless it is told to (model_executor/layers/quantization).
+DEPRECATED: Final = {
+    "0.16.0": ("tpu_int8", "ptpc_fp8", "fbgemm_fp8", "fp_quant", "experts_int8", "petit_nvfp4"),
+    **dict.fromkeys(("0.24.0", *LATER), ("fbgemm_fp8", "fp_quant")),
+}
 # Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
 WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 # Model types whose attention vLLM computes from a compressed cache (model_arch_config_convertor.py, 0.16 and 0.24).
@@ -125,6 +131,14 @@ def _executor(context: CheckContext) -> str | None:
     return f"{shown(backend)} is no executor of vLLM, and no class (module.Class)"
 
 
+def _deprecated(context: CheckContext) -> str | None:
+    stored = mapping(context.facts.config.get("quantization_config")) if context.facts else {}
+    method = context.draft.args.get("quantization") or stored.get("quant_method")
+    old = method in DEPRECATED.get(context.vllm or "", ())
+    why = f"vLLM {context.vllm} refuses {method}, which later versions do not have"
+    return why if old and context.draft.args.get("allow_deprecated_quantization") is not True else None
+
+
 def _float16(context: CheckContext) -> str | None:
     kind, asked = context.facts.model_type if context.facts else "", context.draft.args.get("dtype")
     refused = (*WITHOUT_FLOAT16, *(("plamo2",) if context.vllm in ("0.16.0", "0.24.0") else ()))
@@ -194,6 +208,7 @@ PAIRS: Final = (
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),
     Pair("speculation-method", "speculative_config.method", _speculation_method, "Use another method, or remove it."),
+    Pair("deprecated-quantization", "quantization", _deprecated, "Remove it, or set allow_deprecated_quantization."),
     Pair("dtype-of-model", "dtype", _float16, "Use bfloat16 or float32."),
     Pair("unknown-executor", EXECUTOR, _executor, f"Use {', '.join(BACKENDS)}."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous_speculation, "Remove one of the two."),

@@ -19,6 +19,7 @@ import sample_model
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
+from handler.json_value import Json
 from handler.model.model_source import fetch_model
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.checkpoint.file_findings import quantization_findings
@@ -394,11 +395,26 @@ def test_parts_that_vllm_has(model: Path, variables: dict[str, str]) -> None:
     assert not {"SM_VLLM_LOAD_FORMAT", "SM_VLLM_TOKENIZER_MODE", "SM_VLLM_GENERATION_CONFIG"} & set(findings), findings
 
 
-@pytest.mark.parametrize(("vllm", "starts"), [("0.16.0", False), ("0.29.0", True)])
-def test_weights_that_are_quantized_to_fp8_on_a_cpu(vllm: str, starts: bool) -> None:
-    findings = [*quantization_findings({}, {}, "fp8", "SM_VLLM_QUANTIZATION", vllm)]
-    assert ["cannot quantize weights to fp8" in finding.why for finding in findings] == [True] * (not starts)
-    assert not [*quantization_findings({"quantization_config": {"quant_method": "fp8"}}, {}, "fp8", "", vllm)]
+@pytest.mark.parametrize("vllm", ["0.16.0", "0.24.0", "0.29.0", "0.32.0"])
+def test_kernels_that_no_build_for_a_cpu_has(vllm: str) -> None:
+    def why(method: str | None, *, files: tuple[str, ...] = (), **stored: Json) -> str:
+        config: dict[str, Json] = {"quantization_config": stored} if stored else {}
+        found = quantization_findings(config, dict.fromkeys(files, 1), method, "SM_VLLM_QUANTIZATION", vllm)
+        return " ".join(finding.why for finding in found)
+
+    for method in ("fp8", "awq", "gguf", "compressed-tensors"):
+        assert "loads on a CPU no weights that are not quantized" in why(method)
+    for stored in ("fp8", "modelopt"):
+        assert "has no kernels on a CPU" in why(None, quant_method=stored)
+    for right in (
+        why(None),
+        why("experts_int8"),
+        why("gptq", files=("quantize_config.json",)),
+        why(None, quant_method="gptq"),
+        why(None, quant_method="compressed-tensors"),
+        why(None, quant_method="fp8", weight_block_size=[128, 128]),
+    ):
+        assert not right
 
 
 def test_shards_without_an_index_are_read_by_vllm_and_not_by_nxd_inference(model: Path) -> None:
@@ -409,7 +425,7 @@ def test_shards_without_an_index_are_read_by_vllm_and_not_by_nxd_inference(model
 
 
 def test_what_could_not_be_looked_at_has_a_status_of_its_own(tmp_path: Path, model: Path) -> None:
-    edited("config.json", quantization_config={"quant_method": "fp8"})(model)
+    edited("config.json", quantization_config={"quant_method": "awq"})(model)
     status, findings = check(model)
     assert (status, findings["weights"]["code"]) == (5, "not-checked")
     assert findings["weights"]["why"].startswith("not checked: ")
