@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from urllib.parse import urlsplit
 
 from werkzeug.wrappers import Request
 
 from handler.errors import ForeignHost, ForeignOrigin
+from handler.urls import url_parts
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
@@ -29,10 +29,7 @@ def check_origin(request: Request) -> None:
 
 def _host(origin: str) -> str | None:
     """None: the origin is opaque (`null`), or none at all."""
-    try:
-        return urlsplit(origin).netloc or None
-    except ValueError:  # "http://["
-        return None
+    return url_parts(origin).netloc or None
 
 
 def check_host(request: Request) -> None:
@@ -40,7 +37,7 @@ def check_host(request: Request) -> None:
 
     :raises ForeignHost: the host is neither an address, nor localhost, nor this machine's name.
     """
-    name = urlsplit(f"//{request.host}").hostname or ""
+    name = url_parts(f"//{request.host}").hostname or ""
     if name == "localhost" or name.endswith(".localhost") or name == socket.gethostname().lower():
         return
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from handler.errors import SettingError
 from handler.regular_files import exists
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectStore
 from handler.storage.s3_objects import S3Objects
+from handler.urls import url_parts
 
 
 def open_objects(uri: str, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ObjectStore:
@@ -19,7 +20,7 @@ def open_objects(uri: str, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ObjectSt
     :raises SettingError: the URI has another form, or names a file.
     """
     fix = "Write s3://bucket/prefix or file:///directory."
-    parts = urlsplit(uri)
+    parts = url_parts(uri)
     if parts.query or parts.fragment:
         raise SettingError(setting, f"'{uri}' contains a '?' or '#'", fix)
     if parts.scheme == "s3":

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from importlib.util import find_spec
 from typing import Final
-from urllib.parse import urlsplit
 
 from handler.errors import SettingError
+from handler.urls import url_parts
 
 # The first that is set decides. The second is for all signals; traces have a path of their own below it.
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -52,7 +52,7 @@ def check(environ: MutableMapping[str, str], *, isolated: bool) -> None:
     if not _installed(EXPORTERS[exporter_protocol]):
         package = EXPORTERS[exporter_protocol].replace(".", "-")
         raise SettingError(name, f"{package} is not installed", f"Install opentelemetry-sdk and {package}.")
-    if isolated and urlsplit(environ[name]).hostname not in LOOPBACK:
+    if isolated and url_parts(environ[name]).hostname not in LOOPBACK:
         raise SettingError(name, "the endpoint has no network", "Send traces to this machine, or unset the variable.")
     environ.setdefault(PROTOCOLS[0], exporter_protocol)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from handler.regular_files import open_regular
 from handler.storage.retry import SMALL_FILES
@@ -49,13 +48,12 @@ def _from_disk(location: str) -> bytes | None:
 
 
 def _from_s3(location: str) -> bytes | None:
-    parts = urlsplit(location)
-    key = parts.path.lstrip("/")
-    if not parts.netloc or not key:
+    bucket, _, key = location.removeprefix("s3://").partition("/")  # no URL parser: a key may contain "?" and "#"
+    if not bucket or not key:
         raise Unreadable("it does not name an object: write s3://bucket/key")
     try:
         with translated(location, "s3:GetObject"):
-            reply = make_client(SMALL_FILES).get_object(Bucket=parts.netloc, Key=key, Range=f"bytes=0-{LIMIT}")
+            reply = make_client(SMALL_FILES).get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{LIMIT}")
             return reply["Body"].read(LIMIT + 1)
     except NotFound:
         return None

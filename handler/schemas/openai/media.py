@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from handler.errors import InvalidField, UnsupportedField
+from handler.urls import url_parts
 
 # Content parts that carry a URL (vllm/entrypoints/chat_utils.py), as a string or as {"url": ...}.
 URL_KEYS = ("image_url", "video_url", "audio_url", "file_url")
@@ -36,11 +36,7 @@ def check(document: Mapping[str, Any], allowed_domains: Collection[str], *, mult
             raise InvalidField(
                 where, f"this endpoint fetches no media: {FIX}, or allow the host with SM_VLLM_ALLOWED_MEDIA_DOMAINS"
             )
-        try:
-            host = urlsplit(url).hostname
-        except ValueError:
-            host = None
-        if host not in allowed_domains:
+        if url_parts(url).hostname not in allowed_domains:
             raise InvalidField(where, f"its host is not allowed. Allowed are {', '.join(sorted(allowed_domains))}")
 
 
