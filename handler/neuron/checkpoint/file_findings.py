@@ -86,10 +86,6 @@ FROM_UNQUANTIZED: Final = {
     "0.29.0": LATER_METHODS,
     "0.32.0": LATER_METHODS,
 }
-# Methods of quantized weights for which vLLM has no kernels on any CPU. With blocks of weights, fp8 has some for AMX.
-WITHOUT_KERNELS: Final = {
-    **dict.fromkeys(("0.16.0", "0.24.0", "0.29.0", "0.32.0"), ("fp8", "modelopt", "modelopt_fp4")),
-}
 # Bytes of two tensors that are compared to tell whether one is a copy of the other.
 SAMPLE: Final = 4096
 
@@ -175,28 +171,25 @@ def _unloadable(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]
 
 
 def quantization_findings(
-    config: Mapping[str, Json], sizes: Mapping[str, int], method: str | None, setting: str, vllm: str
+    config: Mapping[str, Json], sizes: Mapping[str, int], method: str, setting: str, vllm: str
 ) -> Iterator[Finding]:
-    """Whether vLLM on a CPU loads these weights, with the configured method if there is one.
+    """Whether vLLM on a CPU loads these weights with the configured method.
 
     Source: config/model.py (`_verify_quantization`), and starts with each method over a small model.
     """
     parts = (config, text_part(config))
-    stored = next((mapping(part[key]) for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
-    own = stored.get("quant_method") if stored else None
-    if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[str(method)]:
+    stored = next((part[key] for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
+    own = stored.get("quant_method") if isinstance(stored, dict) else None
+    if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[method]:
         why = f"it is {method}, and config.json says that the weights are quantized by {own[:40]}"
         yield error(setting, why, "Remove it: vLLM reads the method from config.json.")
-    elif stored and own in WITHOUT_KERNELS.get(vllm, ()) and not stored.get("weight_block_size"):
-        why = f"vLLM {vllm} has no kernels on a CPU for weights that are quantized by {own}"
-        yield error("config.json", why, "Serve one that is not quantized, or that awq or gptq has quantized.")
-    elif stored is None and not (sizes.keys() & {*OWN_FILES.get(method or "", ())} or _from_unquantized(method, vllm)):
+    elif stored is None and not (sizes.keys() & {*OWN_FILES.get(method, ())} or _from_unquantized(method, vllm)):
         why = f"it is {method}, with which vLLM {vllm} loads on a CPU no weights that are not quantized"
         yield error(setting, f"{why}, and config.json has no quantization_config", "Remove it.")
 
 
-def _from_unquantized(method: str | None, vllm: str) -> bool:
-    return not method or vllm not in FROM_UNQUANTIZED or method in FROM_UNQUANTIZED[vllm]
+def _from_unquantized(method: str, vllm: str) -> bool:
+    return vllm not in FROM_UNQUANTIZED or method in FROM_UNQUANTIZED[vllm]
 
 
 def weight_findings(

@@ -11,7 +11,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.json_value import mapping
-from handler.neuron.checkpoint.model_facts import text_part
+from handler.neuron.checkpoint.model_facts import QUANTIZED, text_part
 from handler.neuron.checks.argument_pairs import EXECUTOR, LATER, WHEN_LOADED, Pair, broken_pairs
 from handler.neuron.checks.check_context import CheckContext, unsupported_model
 from handler.neuron.hardware.current_machine import SPACE
@@ -41,6 +41,18 @@ DEPRECATED: Final = {
     "0.16.0": ("tpu_int8", "ptpc_fp8", "fbgemm_fp8", "fp_quant", "experts_int8", "petit_nvfp4"),
     **dict.fromkeys(("0.24.0", *LATER), ("fbgemm_fp8", "fp_quant")),
 }
+# Kinds of quantized weights (the method, or compressed-tensors' format) for which vLLM has no kernels on a CPU, and on
+# one of x86 without AVX-512. Each was tried, with weights that vLLM made up. With blocks of weights, fp8 wants AMX.
+ON_NO_CPU: Final = {
+    "0.16.0": ("fp8", "modelopt", "auto-round", "float-quantized", "nvfp4-pack-quantized"),
+    **dict.fromkeys(("0.24.0", *LATER), ("fp8", "modelopt", "nvfp4-pack-quantized")),
+}
+WITH_AVX512: Final = {
+    "0.16.0": ("int-quantized", "pack-quantized"),
+    "0.24.0": ("auto-round", "pack-quantized"),
+    "0.29.0": ("auto-round", "pack-quantized"),
+    "0.32.0": ("auto-round", "pack-quantized", "gptq"),
+}
 # Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
 WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 # Model types whose attention vLLM computes from a compressed cache (model_arch_config_convertor.py, 0.16 and 0.24).
@@ -62,6 +74,7 @@ def cpu_start(context: CheckContext) -> Iterator[Finding]:
         yield from broken_pairs(context, PAIRS)
         yield from _latent_attention(context)
         yield from _head_size(context)
+        yield from _quantized_weights(context)
 
 
 def _cpu_speculation(context: CheckContext) -> str | None:
@@ -197,6 +210,22 @@ def _head_size(context: CheckContext) -> Iterator[Finding]:
     if absent and text_part(facts.config).get("kv_lora_rank") is None:
         why = f"vLLM {context.vllm} computes no attention with heads of {facts.head_dim} numbers on a CPU"
         yield unsupported_model(context, why, "Use another model.")
+
+
+def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
+    """Weights whose quantization the CPU cannot compute. `file_findings` has what is quantized while it is loaded."""
+    facts, cpu, vllm = context.facts, context.draft.cpu, context.vllm or ""
+    if facts is None or "hf_overrides" in context.draft.args:
+        return
+    stored = next((mapping(facts.config[key]) for key in QUANTIZED if facts.config.get(key)), {})
+    kind = stored.get("format" if stored.get("quant_method") == "compressed-tensors" else "quant_method")
+    older = cpu is not None and "avx2" in cpu.flags and "avx512f" not in cpu.flags
+    if older and kind in WITH_AVX512.get(vllm, ()):
+        why = f"vLLM {vllm} computes weights of the kind {shown(kind)} with AVX-512 only, which this CPU has not"
+        yield unsupported_model(context, why, "Use another machine, or weights that are not quantized.")
+    elif kind in ON_NO_CPU.get(vllm, ()) and not stored.get("weight_block_size"):
+        why = f"vLLM {vllm} computes no weights of the kind {shown(kind)} on a CPU"
+        yield unsupported_model(context, why, "Use weights that are not quantized.")
 
 
 PAIRS: Final = (

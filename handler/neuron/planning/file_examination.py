@@ -131,7 +131,7 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         yield from _of_parts(config, loader)
         yield from _of_paths(config, files)
         yield from _of_defaults(config, files)
-    if field == "model" and loader.cpu and "hf_overrides" not in config.engine_args:
+    if field == "model" and loader.cpu and config.quantization and "hf_overrides" not in config.engine_args:
         setting = config.setting("quantization")
         yield from rules.quantization_findings(document, files.listing(), config.quantization, setting, loader.vllm)
     if field == "model":

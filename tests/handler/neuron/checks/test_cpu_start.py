@@ -1,0 +1,96 @@
+"""What vLLM on a CPU does not start with: each was seen as a start that failed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handler.config.loading.config_loader import load
+from handler.json_value import Json
+from handler.neuron.hardware.current_machine import SPACE, HostCpu, numa_nodes
+from handler.neuron.planning.planner import make_plan
+from tests.handler.neuron.neuron_plans import llama, outcome
+
+VERSIONS = ("0.16.0", "0.24.0", "0.29.0", "0.32.0")
+AVX2, AVX512 = frozenset({"avx2"}), frozenset({"avx2", "avx512f"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "variables", "starts"),
+    [
+        (1, 2, {}, False),
+        (2, 2, {}, True),
+        (0, 2, {}, True),
+        (1, 1, {}, True),
+        (1, 2, {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}, True),
+        (1, 2, {"VLLM_CPU_OMP_THREADS_BIND": "0-1|2-3"}, True),
+        (1, 2, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, True),
+        (1, 2, {"SM_VLLM_NNODES": "2"}, True),
+        (1, 4, {"SM_VLLM_NNODES": "2"}, False),
+    ],
+)
+@pytest.mark.parametrize("version", ["0.11.0", *VERSIONS])
+def test_each_rank_has_a_numa_node(
+    version: str, nodes: int, ranks: int, variables: dict[str, str], starts: bool
+) -> None:
+    shape = {"SM_VLLM_MAX_MODEL_LEN": "512", "SM_VLLM_TENSOR_PARALLEL_SIZE": str(ranks), "ENDPOINT_LINE": "cpu"}
+    machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, nodes)
+    made = make_plan(load({**shape, **variables}), llama(), None, installed={"vllm": version}, cpu=machine)
+    assert ("cpu-nodes" in {finding.code for finding in made.errors}) is not starts
+
+
+@pytest.mark.parametrize(
+    ("space", "changes", "more", "starts"),
+    [
+        ("7", {}, {}, False),
+        ("8", {}, {}, True),
+        ("7", {}, {"max_model_len": 32768}, True),
+        ("3", {}, {"tensor_parallel_size": 2}, False),
+        ("4", {}, {"tensor_parallel_size": 2}, True),
+        ("7", {}, {"engine_args": {"kv_cache_dtype": "fp8_e5m2"}}, True),
+        ("7", {"architectures": ("Gemma2ForCausalLM",), "config": {"sliding_window": 4096}}, {}, True),
+        ("7", {"architectures": ("OtherForCausalLM",)}, {}, True),
+    ],
+)
+def test_the_cache_of_a_cpu_holds_one_sequence(
+    space: str, changes: dict[str, Any], more: dict[str, Any], starts: bool
+) -> None:
+    """8 GiB: 32 layers, 8 KV heads, 128 numbers of 2 bytes, keys and values, 65,536 tokens."""
+    result = outcome("cpu", facts=llama(**changes), **{"max_model_len": 65536, "neuron_env": {SPACE: space}, **more})
+    assert ("cpu-cache" not in {finding.code for finding in result.errors}) is starts
+
+
+def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    for node, name in ((0, f"cpu{core}"), (1, "cpu100000"), (2, f"cpu{core}")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / name).touch()
+    assert numa_nodes(tmp_path) == 2
+    assert numa_nodes(tmp_path / "none") == 1
+
+
+@pytest.mark.parametrize(
+    ("stored", "flags", "starts"),
+    [
+        ({"quant_method": "fp8"}, AVX512, False),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, AVX512, True),
+        ({"quant_method": "modelopt"}, AVX512, False),
+        ({"quant_method": "awq"}, AVX2, True),
+        ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}, AVX512, False),
+        ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, AVX512, True),
+        ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, AVX2, False),
+        ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, frozenset({"asimdhp"}), True),
+        ({"quant_method": ["fp8"]}, AVX2, True),
+    ],
+)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_cpu_computes_the_quantized_weights(
+    version: str, stored: dict[str, Json], flags: frozenset[str], starts: bool
+) -> None:
+    facts, machine = llama(config={"quantization_config": stored}), HostCpu(flags, 64 << 30, 64 << 30, 1)
+    settings = load({"SM_VLLM_MAX_MODEL_LEN": "512", "ENDPOINT_LINE": "cpu"})
+    made = make_plan(settings, facts, None, installed={"vllm": version}, cpu=machine)
+    assert ("unsupported-model" not in {finding.code for finding in made.errors}) is starts
