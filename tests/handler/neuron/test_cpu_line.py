@@ -42,6 +42,15 @@ def test_the_bare_model_has_a_place_beside_the_adapters(settings: dict[str, Any]
     assert plan.engine_args.get("max_loras") == places
 
 
+@pytest.mark.parametrize(
+    ("switch", "without_effect"), [({}, ["max_cpu_loras", "max_loras"]), ({"enable_lora": True}, [])]
+)
+def test_limits_of_adapters_that_are_not_served(switch: dict[str, Any], without_effect: list[str]) -> None:
+    config = EndpointConfig(model="/m", max_loras=4, engine_args={"max_cpu_loras": 8}, **switch)
+    findings = make_plan(config, None, None, line="cpu", installed={"vllm": "0.16.0"}).findings
+    assert sorted(found.setting for found in findings if found.code == "lora-limits-alone") == without_effect
+
+
 def test_separate_flags_of_speculation_are_one_argument_of_vllm() -> None:
     later = {"vllm": "0.29.0"}
     plan = planned("cpu", installed=later, engine_args={"spec_method": "ngram", "spec_tokens": 2})
