@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from model_packaging.compilation.compile_job import CompileJob
 
 
-OF_A_JOB = ("image", "role", "on_demand", "longest", "subnets", "groups", "again", "stop")
+OF_A_JOB = ("image", "role", "on_demand", "longest", "subnets", "groups", "again", "stop", "region")
 
 
 @click.command("compile")

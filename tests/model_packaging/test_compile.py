@@ -309,6 +309,7 @@ def test_the_command_shows_the_job_first(tmp_path: Path) -> None:
         (("--image", "i"), "--image goes with --on."),
         (("--longest", "14400"), "--longest goes with --on."),
         (("--subnet", "subnet-1"), "--subnet goes with --on."),
+        (("--region", "eu-west-1"), "--region goes with --on."),
         (("--on", "ml.trn2.48xlarge", "--image", "i", "--cpu"), "--cpu goes without --on."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
