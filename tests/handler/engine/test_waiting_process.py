@@ -78,7 +78,7 @@ def test_it_becomes_the_core_with_the_present_environment_and_output(
             process = core(tmp_path / "seen")
             with waiting.becomes_core():
                 process.start()
-        process.join(30)
+        process.join()
     finally:
         os.dup2(saved, 2)
         os.close(saved)
@@ -96,7 +96,7 @@ def test_only_the_first_core_is_the_waiting_process(waiting: WaitingProcess, tmp
         for process in (other, first, second):
             process.start()
     for process in (other, first, second):
-        process.join(30)
+        process.join()
         assert process.exitcode == 7
     assert [(tmp_path / name).read_text().split()[2] for name in ("other", "first", "second")] == [
         "False",
@@ -123,7 +123,7 @@ def test_a_core_that_it_cannot_become_is_spawned(
     process = core(tmp_path / "seen")
     with waiting.becomes_core():
         process.start()
-    process.join(30)
+    process.join()
     assert process.exitcode == 7
     assert process.pid != pid
     assert pid not in children(), "the waiting process was not ended"
@@ -138,10 +138,10 @@ def test_a_core_that_stands_still_is_ended_and_the_next_one_is_spawned(
     following = core(tmp_path / "seen")
     with waiting.becomes_core():
         still.start()
-        still.join(30)
+        still.join()
         assert (still.exitcode, waiting.stood_still) == (-signal.SIGKILL, True)
         following.start()
-    following.join(30)
+    following.join()
     assert (tmp_path / "seen").read_text().split()[2] == "False"
 
 
@@ -151,7 +151,7 @@ def test_a_core_that_inherits_a_descriptor_is_spawned(waiting: WaitingProcess) -
     with waiting.becomes_core():
         process.start()
     assert queue.get(timeout=30) == 5
-    process.join(30)
+    process.join()
     assert process.exitcode == 0
 
 
@@ -206,7 +206,7 @@ def test_it_is_not_forked_while_a_module_is_imported(tmp_path: Path, monkeypatch
     process = SPAWN.Process(target=report_slow, name="EngineCore_DP0", args=(tmp_path / "seen",))
     with waiting.becomes_core():
         process.start()
-    process.join(30)
+    process.join()
     process.kill()
     assert (tmp_path / "seen").read_text() == "slow_import"
     del sys.modules["slow_import"]
