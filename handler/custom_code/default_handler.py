@@ -12,6 +12,7 @@ import numpy
 from sagemaker_inference import content_types, encoder, errors, utils
 from sagemaker_inference.default_inference_handler import DefaultInferenceHandler
 
+from handler.custom_code import array_limits
 from handler.custom_code.code_errors import NoEngine
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_context import HookContext
@@ -24,8 +25,8 @@ from handler.schemas.reply import JSON_LINES, SSE, encode
 class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # the library is untyped
     """Default hooks: the model is the engine, and a JSON object is answered as /invocations would answer it.
 
-    Everything else is the library's, except for two faults of its decoders: here an `.npy` body cannot contain pickles,
-    and a JSON object stays an object.
+    Everything else is the library's, except for three faults of its decoders: here an `.npy` body cannot contain
+    pickles, a JSON object stays an object, and the memory of an array is bounded.
     """
 
     def default_model_fn(self, model_dir: str, context: HookContext | None = None) -> EngineModel:
@@ -41,6 +42,8 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
             document = _decode(body, None if context is None else context.engine)
             if isinstance(document, dict):
                 return document
+            if b'"' in body:
+                array_limits.check_values(document)
             try:
                 return numpy.array(document)
             except ValueError:
@@ -50,8 +53,12 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
         try:
             if kind == content_types.NPY:
                 return numpy.load(BytesIO(input_data), allow_pickle=False)
+            if kind == content_types.CSV:
+                array_limits.check_cells(input_data)
+            if kind == content_types.NPZ:
+                array_limits.check_npz(input_data)
             return super().default_input_fn(input_data, kind, context)
-        except errors.UnsupportedFormatError:
+        except (errors.UnsupportedFormatError, InvalidBody):
             raise
         except Exception as error:
             raise InvalidBody(f"it is not valid {kind} ({type(error).__name__})") from None

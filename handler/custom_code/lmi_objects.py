@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from handler.custom_code import array_limits
 from handler.custom_code.engine_model import EngineModel
 
 
@@ -74,7 +75,9 @@ class LmiInput:
     def get_as_npz(self, key: str | None = None) -> list[Any]:
         import numpy
 
-        archive = numpy.load(io.BytesIO(self.get_as_bytes(key) or b""), allow_pickle=False)
+        body = self.get_as_bytes(key) or b""
+        array_limits.check_npz(body)
+        archive = numpy.load(io.BytesIO(body), allow_pickle=False)
         return [archive[name] for name in archive.files]
 
 
