@@ -24,15 +24,17 @@ def load_module(file: Path) -> ModuleType:
     for directory in (file.parent / "lib", file.parent):
         if str(directory) not in sys.path and directory.is_dir():
             sys.path.insert(0, str(directory))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    # A script may have the name of a package that this process uses.
+    name = f"custom_code_{file.stem}" if file.stem in sys.modules else file.stem
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise SettingError(file.name, "it is not a Python module", "Use a .py file.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module  # pickle and dataclasses find the module by its name
+    sys.modules[name] = module  # pickle and dataclasses find the module by its name
     try:
         spec.loader.exec_module(module)
     except BaseException as error:  # a script that calls sys.exit, too
-        del sys.modules[file.stem]
+        del sys.modules[name]
         raise load_error(file.name, "importing it", error) from error
     return module
 

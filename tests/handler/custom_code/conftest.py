@@ -31,7 +31,7 @@ def engine() -> Iterator[ScriptedEngine]:
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CodeSource]:
     """Writes a file of code into a model directory; what importing it changes is undone afterwards."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("inference", "model", "helper_of_hooks"):
+    for name in ("inference", "model", "helper_of_hooks", "custom_code_handler"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
     def written(text: str, file: str = "code/inference.py", environ: Mapping[str, str] = NO_VARIABLES) -> CodeSource:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -580,3 +581,25 @@ def test_the_modules_own_imports_are_found_beside_it(load: Load, ask: Ask, tmp_p
     )
     assert ask(code).body == b"7"
     assert threading.active_count() < 100
+
+
+def test_a_script_with_the_name_of_a_package_in_use_replaces_nothing(load: Load, ask: Ask) -> None:
+    program, environ = "code/handler.py", {"SAGEMAKER_PROGRAM": "handler.py"}
+    own = """
+    from __future__ import annotations
+    from dataclasses import dataclass
+    from typing import ClassVar
+
+    @dataclass
+    class Label:
+        text: str
+        size: ClassVar[int] = 1
+    def model_fn(model_dir): return Label("a")
+    def transform_fn(model, data, content_type, accept): return model.text
+    """
+    package = sys.modules["handler"]
+    assert ask(load(own, program, environ=environ)).body == b"a"
+    assert sys.modules["handler"] is package
+    with pytest.raises(SettingError, match="importing it raised"):
+        load("1 / 0", program, environ=environ)
+    assert sys.modules["handler"] is package
