@@ -1,8 +1,7 @@
 """The classes Input and Output of `djl_python`, so that LMI's model.py runs unchanged.
 
 They have the methods of the originals (djl-serving, engines/python/setup/djl_python/{inputs,outputs}.py) that a
-`handle(inputs)` uses, without those for LMI's own server. If `djl_python` is installed, model.py imports its classes,
-and `handle` still gets an LmiInput.
+`handle(inputs)` uses, without those for LMI's own server.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -164,15 +164,14 @@ def _json(value: Any) -> bytes:
 
 
 def provide_djl_python() -> None:
-    """Makes `from djl_python import Input, Output` work if the package is not installed."""
-    try:
-        import djl_python  # noqa: F401
-    except ImportError:
-        package, inputs, outputs = (ModuleType(f"djl_python{name}") for name in ("", ".inputs", ".outputs"))
-        inputs.Input = LmiInput  # type: ignore[attr-defined]
-        outputs.Output = LmiOutput  # type: ignore[attr-defined]
-        for name, value in (("Input", LmiInput), ("Output", LmiOutput), ("inputs", inputs), ("outputs", outputs)):
-            setattr(package, name, value)
-        package.__path__ = []
-        for module in (package, inputs, outputs):
-            sys.modules[module.__name__] = module
+    """Makes `from djl_python import Input, Output` give these classes. An installed package keeps its other modules."""
+    for name in ("djl_python", "djl_python.inputs", "djl_python.outputs"):
+        parent, _, child = name.rpartition(".")
+        try:
+            module = import_module(name)
+        except ImportError:
+            module = sys.modules[name] = ModuleType(name)
+            module.__path__ = []
+            if parent:
+                setattr(sys.modules[parent], child, module)
+        vars(module).update(Input=LmiInput, Output=LmiOutput)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,3 +85,26 @@ def test_none_leaves_the_request_to_the_endpoint(code: Any) -> None:
 def test_a_first_call_that_fails_ends_the_start(load: Load) -> None:
     with pytest.raises(SettingError, match="OSError: no weights"):
         load("def handle(inputs):\n    raise OSError('no weights')\n", "model.py")
+
+
+def test_an_installed_djl_python_has_these_classes_and_its_other_modules(
+    load: Load, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("djl_python", "djl_python.inputs", "djl_python.outputs"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    package = tmp_path / "site" / "djl_python"
+    package.mkdir(parents=True)
+    (package / "outputs.py").write_text(
+        "class Output:\n    properties, code = {}, 200\n    def add(self, value): return self\n"
+    )
+    (package / "__init__.py").write_text("from djl_python import inputs, outputs\nOutput = outputs.Output")
+    (package / "inputs.py").write_text("class Input: pass")
+    (package / "chat.py").write_text("NAME = 'own'")
+    monkeypatch.syspath_prepend(package.parent)
+    own = """
+    import djl_python
+    from djl_python.chat import NAME
+    from djl_python.outputs import Output
+    def handle(inputs: djl_python.inputs.Input): return djl_python.Output().add(NAME) and Output().add(NAME)
+    """
+    assert ask(load(own, "model.py")).body == b"own"
