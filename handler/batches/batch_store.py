@@ -62,9 +62,9 @@ class BatchStore:
         """The bytes of a file, in pieces.
 
         :raises NothingStored: there is no such file. With the first piece: its content is gone.
+        :raises RecordDamaged: with the last piece: its content has another size than its record says.
         """
-        self.file(identity, param)
-        return self._pieces(identity, param)
+        return self._pieces(self.file(identity, param), param)
 
     def delete_file(self, identity: str) -> None:
         """:raises NothingStored: there is no such file."""
@@ -98,11 +98,18 @@ class BatchStore:
         for found in self._objects.list(f"batches/{identity}/replies/"):
             yield from b"".join(self._objects.read(found.key)).splitlines()
 
-    def _pieces(self, identity: str, param: str) -> Iterator[bytes]:
+    def _pieces(self, file: FileObject, param: str) -> Iterator[bytes]:
+        key, left = f"files/{file.id}/content", file.bytes
         try:
-            yield from self._objects.read(f"files/{identity}/content")
+            for piece in self._objects.read(key):
+                left -= len(piece)
+                if left < 0:
+                    break
+                yield piece
         except NotFound:
-            raise NothingStored(f"the content of '{identity}' is gone", param) from None
+            raise NothingStored(f"the content of '{file.id}' is gone", param) from None
+        if left:
+            raise RecordDamaged(key, f"it does not have the {file.bytes:,} bytes of its record")
 
     def _ids(self, prefix: str, ending: str) -> list[str]:
         found = [each.key for each in self._objects.list(prefix) if each.key.endswith(ending)]
