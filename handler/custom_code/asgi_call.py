@@ -26,7 +26,7 @@ def call_application(app: Application, caller: HookCaller, request: CodeRequest)
     """
     messages = caller.pieces(f"{request.method} {request.path}", _messages(app, request))
     start, first = next(messages), next(messages)
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start.get("headers", ())}
     content_type = headers.pop("content-type", "application/octet-stream")
     whole = headers.pop("content-length", None) is not None or not first.get("more_body")
     body = _body(first, messages)
