@@ -61,14 +61,14 @@ def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
 
     Waits for the name, because a pod's name is not in DNS from the beginning.
 
-    :raises SettingError: the name has no address after RESOLVE_SECONDS.
+    :raises SettingError: the name has no address after RESOLVE_SECONDS, or is no host name.
     """
     began = clock()
     while True:
         try:
             return socket.gethostbyname(name)
-        except OSError as error:
-            if clock() - began > RESOLVE_SECONDS:
+        except (OSError, ValueError) as error:  # ValueError: the name is none, and will never have an address
+            if isinstance(error, ValueError) or clock() - began > RESOLVE_SECONDS:
                 problem = f"'{name[:100]}' has no address ({error})"
                 raise SettingError(MASTER[NODES], problem, "Give the first node's name or address.") from None
             time.sleep(1.0)

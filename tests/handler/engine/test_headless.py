@@ -60,3 +60,9 @@ def test_a_name_that_stays_unknown_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     now = iter([0.0, 1000.0])
     with pytest.raises(SettingError, match="'first' has no address"):
         address_of("first", clock=lambda: next(now))
+
+
+@pytest.mark.parametrize("name", ["engine-0..svc", "a" * 70])
+def test_what_is_no_host_name_is_told_at_once(name: str) -> None:
+    with pytest.raises(SettingError, match="has no address"):
+        address_of(name)
