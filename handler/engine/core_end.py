@@ -55,7 +55,15 @@ def described(statuses: Sequence[int], oom_kills: int) -> str:
     if number is None:
         return "ended"
     likely = ", often because memory ran out" if number == signal.SIGKILL else ""
-    return f"was ended by {signal.Signals(number).name}{likely}"
+    return f"was ended by {signal_name(number)}{likely}"
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal. Most of the real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def started(loop: LoopThread, start: Coroutine[Any, Any, Result]) -> Result:

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Sequence
 
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled
-from handler.engine.core_end import CoreEnded
+from handler.engine.core_end import CoreEnded, signal_name
 from handler.start_failure import in_one_line
 
 # The exceptions that the core printed. The last one is the cause. vLLM's client prints two that name none.
@@ -53,11 +53,11 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
     ignored = {-signal.SIGTERM} if raised else set()
     killed = next((status for status in statuses if status < 0 and status not in ignored), None)
     if killed is not None and -killed in CRASH_SIGNALS:
-        return CompileFailed(f"the engine's process was ended by {_name(-killed)}", log, crashed=True)
+        return CompileFailed(f"the engine's process was ended by {signal_name(-killed)}", log, crashed=True)
     if killed is None and not raised and statuses and not any(statuses):
         killed = -signal.SIGTERM
     if killed is not None:
-        return CompileKilled(_name(-killed))
+        return CompileKilled(signal_name(-killed))
     reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _without_exception(error, statuses)
     if exhausted := EXHAUSTED.search(f"{text}\n{log}"):
         said = "" if exhausted[0] in reason[:LONGEST] else f"{exhausted[0]}: "
@@ -66,13 +66,6 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
         return CompileFailed(reason, log, SHORT)
     crashed = bool(CRASHED.search(f"{reason}\n{log}")) and not REJECTED.search(log)
     return CompileFailed(reason[:LONGEST], log, crashed=crashed)
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _without_exception(error: BaseException, statuses: Sequence[int]) -> str:

@@ -100,3 +100,8 @@ def test_a_process_of_somebody_else_does_not_count(loop: LoopThread, monkeypatch
 
     monkeypatch.setattr(core_end, "active_children", counted)
     assert started(loop, start()) == "started"
+
+
+def test_a_signal_without_a_name_has_its_number() -> None:
+    number = signal.SIGRTMIN + 1
+    assert str(CoreEnded([-number])) == f"the engine's process was ended by signal {number}"
