@@ -117,6 +117,7 @@ class EngineModel:
         :param adapter: the adapter that the request's header names.
         """
         engine = self._engine
+        _check_texts(document)
         document = {**document, "model": adapter} if adapter else without_unknown_model(document, engine)
         call: AnyCall = dispatch.parse(document, engine, self._options)
         steps = self._steps(call)
@@ -130,6 +131,7 @@ class EngineModel:
         value = prompt if isinstance(prompt, str) else list(prompt)
         body = {**fields, "messages" if is_chat else "prompt": value, "stream": stream}
         kind = Body.CHAT if is_chat else Body.COMPLETION
+        _check_texts(body)
         fields, _ = request_fields.resolve(kind, body)
         for name, meaning in request_fields.meanings(kind).items():
             if not meaning.plain and meaning.fix and meaning.has_effect(fields.get(name)):
@@ -166,6 +168,20 @@ class EngineModel:
         request = call.request(self._engine, _ForwardingSink(put))
         self._engine.loop.call(request.begin, *deadline_arguments(stream=call.stream))
         return request
+
+
+def _check_texts(fields: Mapping[str, Any]) -> None:
+    """Python's own decoder of JSON makes such texts, of which the engine's decoder makes an error.
+
+    :raises InvalidField: a text has half of a surrogate pair, which is no character.
+    """
+    for name, value in fields.items():
+        try:
+            msgspec.json.encode(value, enc_hook=str)
+        except UnicodeEncodeError:
+            raise InvalidField(name, "a text in it has half of a surrogate pair, which is no character") from None
+        except Exception:  # no value of JSON, whose field has an error of its own
+            continue
 
 
 def _events(reply: Reply, first: CompletionStep, steps: Generator[CompletionStep]) -> Iterator[bytes]:

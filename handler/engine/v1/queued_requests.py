@@ -113,6 +113,11 @@ class QueuedRequests:
         self._entering = name
         try:
             await self._enter(request, prompt, parent, index, collector)
+        except Exception:
+            # It is in vLLM's table, but could not be sent: the core reports no end of it.
+            if (state := self._states.get(name)) is not None:
+                self._processor._finish_request(state)
+            raise
         finally:
             if name not in self._states:
                 self.queue.left(name)

@@ -603,3 +603,21 @@ def test_a_script_with_the_name_of_a_package_in_use_replaces_nothing(load: Load,
     with pytest.raises(SettingError, match="importing it raised"):
         load("1 / 0", program, environ=environ)
     assert sys.modules["handler"] is package
+
+
+@pytest.mark.parametrize("call", ["generate('a', **data)", "respond({'prompt': 'a', **data})"])
+@pytest.mark.parametrize("field", ["prompt", "stop", "user"])
+def test_half_of_a_character_in_a_text_for_the_engine_is_the_callers_error(
+    load: Load, ask: Ask, call: str, field: str
+) -> None:
+    """`json.loads` makes it. The engine's message cannot have it."""
+    code = load(
+        f"""
+        import json
+        def input_fn(data, content_type): return json.loads(data)
+        def predict_fn(data, model): return model.{call.replace("'a', ", "data.pop('prompt', 'a'), ")}
+        """
+    )
+    error = refused(ask, code, json.dumps({field: ["\ud800"] if field == "stop" else "\ud800"}))
+    assert (error.status, error.param) == (400, field)
+    assert "half of a surrogate pair" in error.message

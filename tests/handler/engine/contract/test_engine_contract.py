@@ -77,6 +77,13 @@ def test_a_stop_string_ends_the_text(started: StartedEngine, prompt: list[int], 
     assert got.text == answer[: answer.index(word) + (len(word) if included else 0)]
 
 
+def test_a_request_that_cannot_be_sent_to_the_core_holds_no_slot(started: StartedEngine, prompt: list[int]) -> None:
+    for _ in range(SLOTS + 1):
+        started.answer(prompt, stop=("\ud800",))  # V0's messages may have it
+    assert started.engine.unfinished() == 0
+    assert started.answer(prompt).text == by_name("ping").answer
+
+
 def test_a_stop_token_ends_the_text(started: StartedEngine, prompt: list[int]) -> None:
     whole = started.answer(prompt)
     place = next(place for place, token in enumerate(whole.ids) if token not in whole.ids[:place] and place > 2)
