@@ -180,7 +180,7 @@ def _check_texts(fields: Mapping[str, Any]) -> None:
             msgspec.json.encode(value, enc_hook=str)
         except UnicodeEncodeError:
             raise InvalidField(name, "a text in it has half of a surrogate pair, which is no character") from None
-        except Exception:  # no value of JSON, whose field has an error of its own
+        except (TypeError, ValueError, OverflowError, RecursionError):  # no value of JSON: its field has its own error
             continue
 
 
