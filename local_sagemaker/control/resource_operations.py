@@ -13,6 +13,7 @@ from local_sagemaker.control.registry import KIND_NAMES, JsonDocument, Registry,
 
 DEFAULT_PAGE = 10
 MOST_TAGS = 50
+TOKEN_DIGITS = 20
 
 
 class ResourceOperations(ABC):
@@ -118,7 +119,7 @@ class ResourceOperations(ABC):
 def _slice(listed: list[JsonDocument], params: JsonDocument, most: int) -> tuple[list[JsonDocument], str | None]:
     """Returns the page of a list that NextToken and MaxResults ask for, and the token of the next one."""
     token = params.get("NextToken", "0")
-    if not (token.isascii() and token.isdigit()):
+    if not (token.isascii() and token.isdigit() and len(token) < TOKEN_DIGITS):
         raise ValidationException("Invalid NextToken.")
     start = int(token)
     end = start + int(params.get("MaxResults", most))

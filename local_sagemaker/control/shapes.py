@@ -6,7 +6,6 @@ enumerations. So a mistake in those shows only in the cloud, or here.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -20,9 +19,11 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     **{"structure": dict, "map": dict, "list": list, "string": str, "boolean": bool},
     **{"integer": int, "long": int, "float": (int, float), "double": (int, float), "timestamp": (int, float)},
 }
-NUMBERS = ("integer", "long", "float", "double")
+NUMBERS = ("integer", "long", "float", "double", "timestamp")
+BEYOND_NUMBERS = 2**63
 # As error messages name the types.
 TYPE_NAMES = {"map": "structure", "timestamp": "number of seconds"}
+SURROGATE = re.compile(r"[\ud800-\udfff]")
 JAVA_CLASSES = {
     r"\p{L}": r"\w",
     r"\p{N}": r"\d",
@@ -36,9 +37,9 @@ JAVA_CLASSES = {
 
 
 def parse(shape: StructureShape | None, body: Any) -> dict[str, Any]:
-    """Returns the validated parameters of a request.
+    """Returns the validated parameters of a request. A member that is null counts as not given.
 
-    :raises SerializationException: a value has another type than its member.
+    :raises SerializationException: a value has another type than its member, or none that JSON can hold.
     :raises ValidationException: members are missing, unknown or break a constraint. The message lists all of them.
     """
     if not isinstance(body, dict):
@@ -49,7 +50,8 @@ def parse(shape: StructureShape | None, body: Any) -> dict[str, Any]:
     if problems:
         count = f"{len(problems)} validation error{'s' if len(problems) > 1 else ''} detected: "
         raise ValidationException(count + "; ".join(problems))
-    return body
+    given: dict[str, Any] = _without_nulls(body)
+    return given
 
 
 def render(shape: Shape, value: Any) -> Any:
@@ -72,6 +74,12 @@ def render(shape: Shape, value: Any) -> Any:
     if isinstance(shape, MapShape):
         return {str(key): render(shape.value, item) for key, item in value.items()}
     return value
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
@@ -133,9 +141,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _check_type(kind: str, value: Any, at: str) -> None:
     fits = kind not in TYPES or isinstance(value, TYPES[kind])
     number_of_flag = isinstance(value, bool) and kind != "boolean"  # Python's bool is an int.
-    if not fits or number_of_flag or (kind in NUMBERS and not math.isfinite(value)):
+    if not fits or number_of_flag:
         name = TYPE_NAMES.get(kind, kind)
         raise SerializationException(f"{at or 'The request'} must be a {name}, not {type(value).__name__}.")
+    if kind in NUMBERS and not abs(value) < BEYOND_NUMBERS:
+        raise SerializationException(f"{at} must be a number of at most 64 bits.")
+    if kind == "string" and SURROGATE.search(value):
+        raise SerializationException(f"{at} has half of a character (a lone surrogate), which is no Unicode.")
 
 
 def _below(at: str, name: str) -> str:

@@ -12,9 +12,11 @@ from botocore.model import ServiceModel, Shape
 
 from local_sagemaker.control import shapes
 from local_sagemaker.control.components import Components
+from local_sagemaker.control.control_errors import SerializationException, ValidationException
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import ModelDocuments
+from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.resource_operations import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 
@@ -85,3 +87,37 @@ def test_a_reply_has_only_what_its_shape_has() -> None:
     assert shapes.render(shape, model) == {"ModelName": "m", "ModelArn": "arn", "CreationTime": at}
     with pytest.raises(KeyError, match="lacks ModelArn"):
         shapes.render(shape, {"ModelName": "m", "CreationTime": at})
+
+
+def input_of(operation: str) -> Any:
+    return service("sagemaker").operation_model(operation).input_shape
+
+
+def test_a_member_that_is_null_counts_as_not_given() -> None:
+    variant = {"VariantName": "v", "RoutingConfig": None, "CoreDumpConfig": None}
+    config = {"EndpointConfigName": "c", "AsyncInferenceConfig": None, "ProductionVariants": [variant]}
+    given = {"EndpointConfigName": "c", "ProductionVariants": [{"VariantName": "v"}]}
+    assert shapes.parse(input_of("CreateEndpointConfig"), config) == given
+
+
+@pytest.mark.parametrize("value", [pytest.param(10**400, id="401 digits"), -(2**64), float("nan"), float("inf")])
+def test_a_number_that_is_too_large_or_none_is_refused(value: float) -> None:
+    variant = {"VariantName": "v", "InitialVariantWeight": value}
+    config = {"EndpointConfigName": "c", "ProductionVariants": [variant]}
+    with pytest.raises(SerializationException, match="initialVariantWeight must be a number of at most 64 bits"):
+        shapes.parse(input_of("CreateEndpointConfig"), config)
+    with pytest.raises(SerializationException, match="creationTimeAfter must be a number of at most 64 bits"):
+        shapes.parse(input_of("ListModels"), {"CreationTimeAfter": value})
+
+
+@pytest.mark.parametrize("environment", [{"A": "\ud83d"}, {"\ud83d": "1"}])
+def test_half_of_a_character_is_refused(environment: dict[str, str]) -> None:
+    model = {"ModelName": "m", "PrimaryContainer": {"Image": "i", "Environment": environment}}
+    with pytest.raises(SerializationException, match="lone surrogate"):
+        shapes.parse(input_of("CreateModel"), model)
+
+
+@pytest.mark.parametrize("token", ["x", "-1", "9" * 5000])
+def test_a_page_that_no_reply_named_is_refused(token: str) -> None:
+    with pytest.raises(ValidationException, match="Invalid NextToken"):
+        EndpointConfigs(Registry()).list({"NextToken": token})
