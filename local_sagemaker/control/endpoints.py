@@ -81,14 +81,14 @@ class Endpoints(ResourceOperations):
         return {"EndpointArn": endpoint["EndpointArn"]}
 
     def delete(self, params: JsonDocument) -> None:
-        """Deletes an endpoint.
+        """Deletes an endpoint. One that is in progress is rejected (aws/amazon-sagemaker-examples, pull request 3188).
 
-        :raises ValidationException: it does not exist, has inference components, or is already being deleted.
+        :raises ValidationException: it does not exist, has inference components, or is being created or changed.
         """
         name = params["EndpointName"]
         with self._registry.lock:
             endpoint = self._found(name)
-            if endpoint["EndpointStatus"] == "Deleting":
+            if endpoint["EndpointStatus"] in CHANGING:
                 raise ValidationException(f'Cannot update in-progress endpoint "{endpoint["EndpointArn"]}".')
             if any(each["EndpointName"] == name for each in self._registry.of(COMPONENT).values()):
                 raise ValidationException(f"Endpoint {name} still has inference components; delete them first.")

@@ -175,13 +175,16 @@ def test_an_endpoint_is_created_once_and_lists_by_status(cloud: Cloud) -> None:
         cloud.sagemaker.delete_endpoint(EndpointName="once")
 
 
-def test_an_endpoint_may_be_deleted_while_it_is_created(cloud: Cloud) -> None:
-    cloud.model("slow-start", STUB_START_SECONDS="60")
+def test_an_endpoint_is_neither_changed_nor_deleted_while_it_is_created(cloud: Cloud) -> None:
+    cloud.model("slow-start", STUB_START_SECONDS="2")
     cloud.config("slow-start", {"ModelName": "slow-start"})
     cloud.sagemaker.create_endpoint(EndpointName="slow-start", EndpointConfigName="slow-start")
-    assert cloud.sagemaker.describe_endpoint(EndpointName="slow-start")["EndpointStatus"] == "Creating"
     with pytest.raises(ClientError, match="not found"):
         ask(cloud, "slow-start")
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
         cloud.sagemaker.update_endpoint(EndpointName="slow-start", EndpointConfigName="slow-start")
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+        cloud.sagemaker.delete_endpoint(EndpointName="slow-start")
+    assert cloud.sagemaker.describe_endpoint(EndpointName="slow-start")["EndpointStatus"] == "Creating"
+    assert cloud.settled("slow-start")["EndpointStatus"] == "InService"
     cloud.delete("slow-start")
