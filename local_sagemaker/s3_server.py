@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Set
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +30,8 @@ class S3Server:
     """The S3 server's process. It ends with this one."""
 
     def __init__(self, port: int, log_file: Path) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+        self._port = port
+        self.url = f"http://{HOST}:{port}"
         with log_file.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "local_sagemaker.s3_server", str(port)],
@@ -47,9 +49,11 @@ class S3Server:
         deadline = time.monotonic() + STARTED_WITHIN
         while self._process.poll() is None and time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{self.url}/", timeout=2):
-                    return
-            except OSError:
+                with closing(HTTPConnection(HOST, self._port, timeout=2)) as connection:
+                    connection.request("GET", "/")
+                    connection.getresponse()
+                return
+            except (OSError, HTTPException):
                 time.sleep(0.05)
         sys.exit("the S3 server did not start; see s3.log in the state directory")
 

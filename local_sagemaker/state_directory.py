@@ -22,6 +22,7 @@ ENDING_SECONDS = 3.0
 PROCESS, DOCKER = "process", "docker"
 SETTINGS, RUNNING = "settings.json", "running.json"
 KEPT = ("instances", "logs", "pids", "lock", RUNNING, "s3.log", "service.log", SETTINGS)
+LOOPBACK = "127.0.0.1"
 OF_MOTO = ("S3", "CLOUDWATCH", "APPLICATION_AUTO_SCALING")
 
 
@@ -149,6 +150,8 @@ class StateDirectory:
             "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_DEFAULT_REGION": self.settings().region,
+            "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
+            "no_proxy": _without_proxy(),
             ENVIRONMENT: str(self.path),
         }
 
@@ -161,3 +164,11 @@ class StateDirectory:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self.path / name)
+
+
+def _without_proxy() -> str:
+    """Returns the hosts of ``no_proxy`` and this machine. Clients read the name in small letters before the other."""
+    from urllib.request import proxy_bypass
+
+    hosts = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    return hosts if proxy_bypass(LOOPBACK) else ",".join(filter(None, (hosts, LOOPBACK)))

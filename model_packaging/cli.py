@@ -119,22 +119,14 @@ def status_of(run: Callable[[], Any]) -> int:
             return USAGE
         service = (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)
         return SERVICE if isinstance(error, service) else FAILED
-    except OSError as error:
-        if error.filename is not None:
-            problem = f"{error.filename}: {error.strerror}. Give another path."
-        elif error.errno in NO_ROOM:
-            problem = f"{error.strerror}. Free space where this command writes, or write elsewhere."
-            _drop_output()
-        else:
-            raise
-        click.echo(f"Error: {problem}", err=True)
-        return FAILED
     except Exception as error:
-        message = _aws_message(error)
+        message, status = _aws_message(error), SERVICE  # some of botocore's errors are an OSError, too
+        if message is None and isinstance(error, OSError):
+            message, status = _file_message(error), FAILED
         if message is None:
             raise
         click.echo(f"Error: {message}", err=True)
-        return SERVICE
+        return status
     return code if isinstance(code, int) else 0
 
 
@@ -152,6 +144,16 @@ def _drop_output() -> None:
     """Lets the buffered rest of the output not fail when the interpreter ends."""
     if sys.stdout is not None:  # it is, where the caller has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _file_message(error: OSError) -> str | None:
+    """The message of an error about a file or a full disk, with the fix; None for any other error."""
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}. Give another path."
+    if error.errno not in NO_ROOM:
+        return None
+    _drop_output()
+    return f"{error.strerror}. Free space where this command writes, or write elsewhere."
 
 
 def _aws_message(error: Exception) -> str | None:

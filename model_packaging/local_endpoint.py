@@ -31,9 +31,8 @@ def use_local() -> None:
     if running is None:
         raise NothingUp
     variables = state.variables(running)
-    for name in [
-        name for name in os.environ if name.startswith(("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"))
-    ]:
+    foreign = ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN")
+    for name in [name for name in os.environ if name.startswith(foreign)]:
         del os.environ[name]
     more = {"AWS_ENDPOINT_URL": running.url, "AWS_REGION": variables["AWS_DEFAULT_REGION"]}
     os.environ.update({**variables, **more, "AWS_EC2_METADATA_DISABLED": "true"})

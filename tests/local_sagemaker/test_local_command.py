@@ -28,6 +28,8 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
             "AWS_ACCESS_KEY_ID",
             "AWS_SECRET_ACCESS_KEY",
             "AWS_DEFAULT_REGION",
+            "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+            "no_proxy",
             "LOCAL_SAGEMAKER_STATE",
         }
         code = "import boto3; print(boto3.client('sagemaker').list_endpoints()['Endpoints'])"
@@ -49,6 +51,41 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
             1,
             f"Error: nothing is up on {service.state}. Start it: neuron-endpoint local up\n",
         )
+
+
+NOBODY = "http://127.0.0.1:9"
+ASKS_S3 = """
+import boto3
+boto3.client("s3").create_bucket(Bucket="models")
+create = boto3.client("sagemaker").create_model
+role, container = "arn:aws:iam::123456789012:role/sagemaker", {"Image": "i", "ModelDataUrl": "s3://models/none"}
+try:
+    create(ModelName="m", ExecutionRoleArn=role, PrimaryContainer=container)
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_proxy_and_settings_of_the_caller_do_not_lead_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = {"no_proxy": "intern.example", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}
+    for name, value in {"http_proxy": NOBODY, "HTTP_PROXY": NOBODY, "HTTPS_PROXY": NOBODY, **hosts}.items():
+        monkeypatch.setenv(name, value)
+    service = LocalService(tmp_path)
+    try:
+        assert service.exports["no_proxy"] == "intern.example,127.0.0.1"
+        pasted = {**os.environ, **service.exports}
+        said = subprocess.check_output([sys.executable, "-c", ASKS_S3], env=pasted, text=True)
+        assert "Could not find model data at s3://models/none" in said
+        assert "no_proxy=intern.example,127.0.0.1\n" in subprocess.check_output(
+            [COMMAND, "local", "env"], env=pasted, text=True
+        )
+        own = {**os.environ, "AWS_DEFAULT_PROFILE": "of-another-account", "LOCAL_SAGEMAKER_STATE": str(tmp_path)}
+        asked = subprocess.run([COMMAND, "invoke", "--local", "none", "x"], env=own, capture_output=True, text=True)
+        assert "Endpoint none of account 123456789012 not found" in asked.stderr
+    finally:
+        service.down()
 
 
 def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:

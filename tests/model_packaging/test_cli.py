@@ -10,9 +10,11 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore import exceptions
 from click.testing import Result
 
 import sample_model
+from model_packaging.cli import status_of
 from tests.aws_keys import KEYS, VARIABLES
 from tests.model_packaging.command import run
 
@@ -308,3 +310,23 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert str(tmp_path / "file") in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.ConnectTimeoutError(endpoint_url="https://sagemaker"),
+        exceptions.ReadTimeoutError(endpoint_url="https://sagemaker"),
+        exceptions.ProxyConnectionError(proxy_url="http://proxy"),
+        exceptions.SSLError(endpoint_url="https://sagemaker", error=ValueError("no certificate")),
+        exceptions.EndpointConnectionError(endpoint_url="https://sagemaker"),
+    ],
+)
+def test_a_service_that_cannot_be_reached_is_one_line(
+    error: exceptions.BotoCoreError, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise error
+
+    assert status_of(fails) == 3
+    assert capsys.readouterr().err == f"Error: {error}\n"

@@ -15,12 +15,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 
 def local_client(service: str, endpoint_url: str, region: str, **options: Any) -> Any:
-    """Returns a boto3 client. Each has its own session, so threads can create clients at the same time.
+    """Returns a boto3 client, which uses no proxy. Each has its own session, so threads can create several at once.
 
     :param options: the options of botocore's Config.
     """
     session = boto3.Session("local", "local", region_name=region)
-    return session.client(service, endpoint_url=endpoint_url, config=Config(**options))  # type: ignore[call-overload]
+    return session.client(service, endpoint_url=endpoint_url, config=Config(proxies={}, **options))  # type: ignore[call-overload]
 
 
 if TYPE_CHECKING:
