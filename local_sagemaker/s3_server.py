@@ -15,8 +15,8 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from handler.urls import url_parts
 from local_sagemaker.parent import end_with_parent
 
 HOST = "127.0.0.1"
@@ -93,7 +93,7 @@ class LocalOnly:
         return (
             not served
             or environ.get("PATH_INFO", "").startswith(ADMINISTRATION)
-            or (origin is not None and urlsplit(origin).netloc != host)
+            or (origin is not None and url_parts(origin).netloc != host)
         )
 
 

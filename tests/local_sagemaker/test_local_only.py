@@ -34,6 +34,7 @@ def test_a_program_is_answered_without_cors(client: Client, host: str) -> None:
         ("/models/one", {"Host": "evil.example"}),
         ("/models/one", {"Host": "127.0.0.1:9000.evil.example"}),
         ("/models/one", {"Host": HOST, "Origin": "http://evil.example"}),
+        ("/models/one", {"Host": HOST, "Origin": "http://["}),
         ("/moto-api/reset", {"Host": HOST}),
         ("/moto-api/data.json", {"Host": HOST}),
     ],
