@@ -84,12 +84,7 @@ def down(state: StateDirectory, purge: bool) -> None:
     """Stop the service and every container. Endpoints and S3 objects are gone."""
     running = state.running() if purge else required(state)
     if running is not None:
-        os.kill(running.pid, signal.SIGTERM)
-    deadline = time.monotonic() + state.settings().kill_after + 30
-    while running is not None and processes.alive(running.pid):
-        if time.monotonic() > deadline:
-            raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
-        time.sleep(0.05)
+        stop(state, running)
     if purge:
         from local_sagemaker.hosting.instances.model_data import remove
 
@@ -124,6 +119,19 @@ def status(state: StateDirectory, as_json: bool) -> None:
 def env(state: StateDirectory) -> None:
     """Print the exports to paste again."""
     print_exports(state, required(state))
+
+
+def stop(state: StateDirectory, running: RunningService) -> None:
+    """Stops the service and waits until it has ended.
+
+    :raises click.ClickException: it has not ended in time.
+    """
+    deadline = time.monotonic() + state.settings().kill_after + 30
+    os.kill(running.pid, signal.SIGTERM)
+    while processes.alive(running.pid):
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
+        time.sleep(0.05)
 
 
 def required(state: StateDirectory) -> RunningService:
@@ -166,6 +174,8 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     try:
         parse_images(settings.images)
         parse_cut(settings.cut_parts)
+        if not shlex.split(settings.docker):
+            raise ValueError(f"{settings.docker!r} names no Docker client")
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     for entry in settings.environment:
@@ -179,7 +189,6 @@ def start(state: StateDirectory, with_process: int | None = None) -> RunningServ
 
     :raises click.ClickException: it ended, or did not become ready in time.
     """
-    state.say_ended()
     log = state.path / "service.log"
     more = [] if with_process is None else [str(with_process)]
     with log.open("ab") as output:

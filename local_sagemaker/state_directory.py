@@ -9,11 +9,12 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from handler import processes
+from handler.errors import SettingError
 from local_sagemaker.hosting.instances.container_processes import started_at
 
 ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
@@ -24,6 +25,9 @@ SETTINGS, RUNNING = "settings.json", "running.json"
 KEPT = ("instances", "logs", "pids", "lock", RUNNING, "s3.log", "service.log", SETTINGS)
 LOOPBACK = "127.0.0.1"
 OF_MOTO = ("S3", "CLOUDWATCH", "APPLICATION_AUTO_SCALING")
+
+
+Kept = TypeVar("Kept")
 
 
 class StateInUse(Exception):
@@ -119,18 +123,22 @@ class StateDirectory:
             place.unlink(missing_ok=True)
 
     def settings(self) -> Settings:
-        """Returns the settings. An older version's further ones are left out."""
-        file = self.path / SETTINGS
-        return msgspec.json.decode(file.read_bytes(), type=Settings) if file.exists() else Settings()
+        """Returns the settings. An older version's further ones are left out.
+
+        :raises SettingError: their file cannot be read.
+        """
+        return self._read(SETTINGS, Settings) or Settings()
 
     def keep_settings(self, settings: Settings) -> None:
         self._replace(SETTINGS, settings)
 
     def running(self) -> RunningService | None:
-        """Returns the service that runs on this directory."""
-        try:
-            service = msgspec.json.decode((self.path / RUNNING).read_bytes(), type=RunningService)
-        except FileNotFoundError:
+        """Returns the service that runs on this directory.
+
+        :raises SettingError: its file cannot be read.
+        """
+        service = self._read(RUNNING, RunningService)
+        if service is None:
             return None
         same = processes.alive(service.pid) and started_at(service.pid) == service.started
         return service if same else None
@@ -154,6 +162,15 @@ class StateDirectory:
             "no_proxy": _without_proxy(),
             ENVIRONMENT: str(self.path),
         }
+
+    def _read(self, name: str, kind: type[Kept]) -> Kept | None:
+        file = self.path / name
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise SettingError(str(file), f"cannot be read ({error})", "Delete it.") from None
 
     def _replace(self, name: str, document: object) -> None:
         """Replaces a file. It is always complete, also after a power failure, and only its owner can read it."""

@@ -9,10 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from botocore.exceptions import WaiterError
+from click.testing import CliRunner
 
+from local_sagemaker.cli import start
 from local_sagemaker.state_directory import StateDirectory
+from model_packaging.cli import main
 from tests.local_sagemaker.local_service import COMMAND, LocalService, run
 
 
@@ -41,6 +45,8 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
         again = service.command("up")
         assert again.returncode == 1
         assert again.stderr.startswith(f"Error: it is already up, at {service.url} (process ")
+        with pytest.raises(click.ClickException, match="is in use by another local SageMaker"):
+            start(StateDirectory(service.state))  # what a second `up` does that began before the first one was ready
         pid = json.loads(service.command("status", "--json").stdout)["pid"]
     finally:
         service.down()
@@ -109,6 +115,8 @@ def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:
         (["--image", "no-command"], "'no-command' is not of the form IMAGE=COMMAND"),
         (["--image", "a="], "'a=' is not of the form IMAGE=COMMAND"),
         (["--env", "=b"], "'=b' is not of the form NAME=VALUE"),
+        (["--docker", "podman '"], "No closing quotation"),
+        (["--docker", ""], "'' names no Docker client"),
         (["--cut-parts", "0"], "'0' is neither a number of bytes above 0 nor 'random'"),
         (["--speed", "0"], "0.0 is not in the range x>0"),
         (["--port", "65536"], "65536 is not in the range 0<=x<=65535"),
@@ -176,6 +184,22 @@ def test_settings_of_an_older_version_are_read(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"port": 4711, "images": ["a=b"], "quotas": ["model=2"]}')
     settings = StateDirectory(tmp_path).settings()
     assert (settings.port, settings.images) == (4711, ("a=b",))
+
+
+@pytest.mark.parametrize("name", ["settings.json", "running.json"])
+@pytest.mark.parametrize("content", [b"{", b'{"pid": "x", "port": "x"}', b"\xff"])
+def test_a_file_of_the_state_directory_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    result = CliRunner().invoke(main, ["local", "up", "--state", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error: {tmp_path}/{name}: cannot be read (")
+    assert result.stderr.endswith("Delete it.\n")
+
+
+def test_settings_that_cannot_be_read_are_purged(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{")
+    result = CliRunner().invoke(main, ["local", "down", "--purge", "--state", str(tmp_path)])
+    assert (result.exit_code, [*tmp_path.iterdir()]) == (0, [])
 
 
 def test_the_command_line_does_not_load_the_server() -> None:
