@@ -6,6 +6,7 @@ container's slot.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from types import TracebackType
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 
 AT_ONCE = 64 * 1024
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # a client would get none of a reply with such a header
 INCOMPLETE = "the connection closed before the response was complete, or sent no valid HTTP"
 
 
@@ -89,6 +91,8 @@ class ContainerConnection:
                 pass  # A container may reject a body before it has read all of it. Its reply is read below.
         with self._in_time():
             self._reply = self._http.getresponse()
+        if any(map(CONTROL.search, self._reply.headers.values())):
+            raise ConnectionBroken(INCOMPLETE)
         return self._reply
 
     def parts(self) -> Iterator[bytes]:

@@ -172,6 +172,16 @@ def test_a_container_that_hangs_up_is_a_model_error(
     assert "closed before the response was complete" in told["OriginalMessage"]
 
 
+@pytest.mark.parametrize("value", ["a;\r\n b=c", "a\x01b"])
+def test_a_header_that_no_client_would_get_is_a_model_error(
+    container: ScriptedContainer, gateway: GatewayProcess, value: str
+) -> None:
+    container.script = lambda exchange: exchange.reply(b"{}", headers={"Content-Type": value})
+    told = model_error(gateway)
+    assert told["OriginalStatusCode"] == 0
+    assert "sent no valid HTTP" in told["OriginalMessage"]
+
+
 def test_a_container_that_is_down_is_service_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
