@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from botocore.exceptions import ClientError
 
@@ -94,6 +95,9 @@ def test_components_share_an_endpoint(cloud: Cloud, shared: str) -> None:
         assert described["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
         assert described["Specification"]["Container"]["DeployedImage"]["SpecifiedImage"] == "stub"
         assert ask(cloud, name)["version"] == name
+        url = f"{cloud.service.url}/endpoints/{shared}/inference-components/{name}/openai/v1/chat/completions"
+        answer = httpx.post(url, json={}).json()
+        assert (answer["version"], answer["path"]) == (name, "/v1/chat/completions")
     with pytest.raises(ClientError, match="Inference Component Name header is required"):
         cloud.runtime.invoke_endpoint(EndpointName=shared, Body=b"{}")
     body = json.dumps({"do": "stream", "count": 2}).encode()

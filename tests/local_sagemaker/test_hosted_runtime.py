@@ -98,6 +98,8 @@ def test_the_openai_path_reaches_the_containers_own(cloud: Cloud, pair: str) -> 
     assert told["path"] == "/v1/chat/completions"
     assert told["headers"].keys() == {"host", "content-length", "content-type", "accept"}
     assert httpx.get(f"{base}/models").json() == {"path": "/v1/models"}
+    for path in ("batches?limit=2&after=b%20%26%231", "models/gr%C3%B6%C3%9Fe%20%231%3F", "files/%F0%9F%98%80%00"):
+        assert httpx.get(f"{base}/{path}").json() == {"path": f"/v1/{path}"}
     failed = httpx.post(f"{base}/chat/completions", json={"do": "fail", "status": 429})
     assert (failed.status_code, failed.json()) == (429, {"error": "as asked"})
     with httpx.stream("POST", f"{base}/completions", json={"do": "stream", "count": 3}) as reply:
