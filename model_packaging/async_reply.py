@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import NotFound
-from model_packaging.client import END, InvocationFailed, events, failure_of, text_of
+from model_packaging.client import EVENTS, LINES, InvocationFailed, NotJson, document_of, documents, failure_of, text_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -87,18 +87,16 @@ def _read(client: S3Client, location: str) -> bytes | None:
 
 
 def _answer(body: bytes) -> dict[str, Any] | str:
-    """Returns the reply. The object of a streamed reply has its events."""
+    """Returns the reply. The object of a streamed reply has its events or its JSON lines."""
     text = body.decode(errors="replace")
-    if text.startswith("data:"):
-        answers = [json.loads(data) for data in events([body]) if data != END]
-        for event in answers:
-            if "error" in event:
-                raise failure_of(json.dumps(event))
-        return "".join(text_of(event) for event in answers)
     try:
-        reply = json.loads(text)
-    except ValueError:
-        return text
+        reply = document_of(body)
+    except NotJson:
+        kind = EVENTS if text.startswith("data:") else LINES
+        try:
+            return "".join(map(text_of, documents(kind, [body])))
+        except NotJson:
+            return text
     return reply if isinstance(reply, dict) else text
 
 

@@ -13,13 +13,15 @@ So the parts are joined, and an event ends at an empty line ("Server-sent events
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker_runtime.client import SageMakerRuntimeClient
 
 END = b"[DONE]"
+EVENTS, LINES = "text/event-stream", "application/jsonlines"
 # SageMaker is said to wait 8 minutes for a streamed reply (no source of its own). boto3's default is to give up after
 # 60 s without data.
 READ_SECONDS = 500
@@ -47,6 +49,14 @@ class StreamCut(InvocationFailed):
 
     def __init__(self, reason: str) -> None:
         super().__init__({"message": f"The stream was cut: {reason}", "type": "server_error", "code": "stream_cut"})
+
+
+class NotJson(InvocationFailed):
+    """The reply, or a part of it, is not a JSON document, or in a stream not an object."""
+
+    def __init__(self, data: bytes) -> None:
+        shown = data[:200].decode(errors="replace")
+        super().__init__({"message": f"The reply is not JSON: {shown}", "type": "server_error", "code": "not_json"})
 
 
 class EndpointClient:
@@ -78,31 +88,32 @@ class EndpointClient:
         SageMaker gives up after 60 s: use `stream` for replies that may take longer.
 
         :param headers: further parameters of boto3's `invoke_endpoint`: SessionId="...", CustomAttributes="...".
-        :raises InvocationFailed: the container rejected the request or failed.
+        :raises InvocationFailed: the container rejected the request or failed, or the reply is not JSON.
         """
-        reply = self._call(self._runtime.invoke_endpoint, body, headers)
-        return json.loads(reply["Body"].read())
+        whole = {**body, "stream": False} if body.get("stream") else body
+        reply = self._call(self._runtime.invoke_endpoint, whole, headers)
+        return document_of(reply["Body"].read())
 
     def stream(self, body: Mapping[str, Any], **headers: str) -> Iterator[dict[str, Any]]:
         """Yields the reply's events: OpenAI's chunks or the tokens of `inputs`. Leaving the loop closes the connection.
 
-        :raises InvocationFailed: the container rejected the request, or the stream ended with an error.
-        :raises StreamCut: the stream ended without its end mark.
+        They come as server-sent events or, if the endpoint is set so, as JSON lines. A reply that is no stream is one.
+
+        :raises InvocationFailed: the container rejected the request, the stream ended with an error or is not JSON.
+        :raises StreamCut: the stream ended without its end mark. JSON lines have none but the body's end.
         """
         from botocore.exceptions import EventStreamError, HTTPClientError
 
         operation = self._runtime.invoke_endpoint_with_response_stream
         # Without it, LMI's schema streams JSON lines.
-        stream = self._call(operation, {**body, "stream": True}, {"Accept": "text/event-stream", **headers})["Body"]
-        complete = False
+        reply = self._call(operation, {**body, "stream": True}, {"Accept": EVENTS, **headers})
+        stream, kind = reply["Body"], reply.get("ContentType", EVENTS)
+        complete = EVENTS not in kind
         try:
-            for data in events(part["PayloadPart"]["Bytes"] for part in stream if "PayloadPart" in part):
-                if data == END:
+            for event in documents(kind, (part["PayloadPart"]["Bytes"] for part in stream if "PayloadPart" in part)):
+                if event is None:
                     complete = True
                     continue
-                event: dict[str, Any] = json.loads(data)
-                if "error" in event:
-                    raise _of_event(event)
                 complete = complete or event.get("generated_text") is not None  # that of `inputs`; it has no end mark
                 yield event
         except EventStreamError as error:
@@ -161,18 +172,63 @@ def events(parts: Iterable[bytes]) -> Iterator[bytes]:
                 data = []
 
 
-def text_of(event: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> str:
+def documents(kind: str, parts: Iterable[bytes]) -> Iterator[dict[str, Any] | None]:
+    """Yields the JSON objects of a reply, and None for its end mark.
+
+    :param kind: the reply's content type.
+    :raises InvocationFailed: one is an error.
+    :raises NotJson: one is no JSON object.
+    """
+    for data in events(parts) if EVENTS in kind else lines(parts) if LINES in kind else [b"".join(parts)]:
+        if data == END:
+            yield None
+            continue
+        document = document_of(data)
+        for event in document if isinstance(document, list) else [document]:
+            if not isinstance(event, dict):
+                raise NotJson(data)
+            if error := event.get("error"):
+                raise InvocationFailed(error if isinstance(error, Mapping) else {"message": str(error)})
+            yield event
+
+
+def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields each line that is not empty, however the bytes were cut."""
+    rest = b""
+    for part in chain(parts, (b"\n",)):
+        *whole, rest = (rest + part).split(b"\n")
+        yield from filter(bytes.strip, whole)
+
+
+def document_of(data: bytes) -> Any:
+    """Returns the JSON document.
+
+    :raises NotJson: it is none.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise NotJson(data) from None
+
+
+def text_of(event: Any) -> str:
     """Returns the text of an event or of a whole reply. Texts of several replies are on lines of their own."""
-    if isinstance(event, Sequence):
+    if isinstance(event, list):
         return "\n".join(map(text_of, event))
-    if "token" in event:
-        token = event["token"] or {}
+    fields = _fields(event)
+    if "token" in fields:
+        token = _fields(fields["token"])
         return "" if token.get("special") else str(token.get("text") or "")
-    for choice in event.get("choices") or ():
+    choices = fields.get("choices")
+    for choice in map(_fields, choices if isinstance(choices, list) else ()):
         if not choice.get("index"):
-            message = choice.get("delta") or choice.get("message") or choice
+            message = _fields(choice.get("delta") or choice.get("message") or choice)
             return str(message.get("content") or message.get("text") or "")
-    return str(event.get("generated_text") or "")
+    return str(fields.get("generated_text") or "")
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def failure_of(body: str, status: int | None = None, log: str = "") -> InvocationFailed:
@@ -182,11 +238,6 @@ def failure_of(body: str, status: int | None = None, log: str = "") -> Invocatio
     except (ValueError, AttributeError):
         problem = None
     return InvocationFailed(problem if isinstance(problem, Mapping) else {"message": body}, status, log)
-
-
-def _of_event(event: Mapping[str, Any]) -> InvocationFailed:
-    error = event["error"]
-    return InvocationFailed(error if isinstance(error, Mapping) else {"message": str(error)})
 
 
 def _of_model(error: Any) -> Exception:

@@ -82,14 +82,10 @@ def command(
 def _ask(client: EndpointClient, request: dict[str, Any], whole: bool, as_json: bool) -> None:
     from model_packaging.client import text_of
 
-    if whole:
-        reply = client.invoke(request)
-        click.echo(json.dumps(reply, indent=2, ensure_ascii=False) if as_json else text_of(reply))
-        return
     empty = True
-    for event in client.stream(request):
+    for event in [client.invoke(request)] if whole else client.stream(request):
         if as_json:
-            click.echo(json.dumps(event, ensure_ascii=False))
+            click.echo(json.dumps(event, indent=2 if whole else None, ensure_ascii=False))
         else:
             text = text_of(event)
             empty = empty and not text

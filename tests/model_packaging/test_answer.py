@@ -42,6 +42,14 @@ def test_a_reply_that_was_asked_for_as_a_stream_is_its_text(s3: Any, bucket: str
         answered(s3, bucket, stream + b"data: %b\n\n" % json.dumps({"error": ERROR}).encode())
 
 
+def test_a_streamed_reply_may_be_json_lines_or_no_json_at_all(s3: Any, bucket: str) -> None:
+    lines = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("a", "b")]
+    assert answered(s3, bucket, "\n".join(map(json.dumps, lines)).encode()) == "ab"
+    with pytest.raises(InvocationFailed, match="Use 5"):
+        answered(s3, bucket, "\n".join(map(json.dumps, [*lines, {"error": ERROR}])).encode())
+    assert answered(s3, bucket, b"data: no JSON\n\n") == "data: no JSON\n\n"
+
+
 def test_a_failure_is_the_containers_own(s3: Any, bucket: str) -> None:
     original = json.dumps({"error": ERROR})
     said = f'Received client error (400) from primary with message "{original}". See https://x in account 1 for more.'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,79 @@ def test_the_command_takes_inputs(container: ScriptedContainer, gateway: Gateway
     for words in ((), ("--no-stream",)):
         result = invoked(gateway, "--body", "-", *words, input='{"inputs": "x"}')
         assert (result.exit_code, result.stdout) == (0, "née\n"), result.stderr
+
+
+CHUNKS: list[dict[str, Any]] = [chunk("né"), chunk("e"), {"choices": []}]
+LINES = b"".join(json.dumps(each).encode() + b"\n" for each in CHUNKS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reply", "status", "said"),
+    [
+        ("application/jsonlines", LINES, 0, "née"),
+        ("application/jsonlines; charset=utf-8", LINES.removesuffix(b"\n"), 0, "née"),
+        ("application/jsonlines", LINES + json.dumps({"error": ERROR}).encode(), 4, ERROR["message"]),
+        ("application/jsonlines", LINES + b'{"cho', 4, 'The reply is not JSON: {"cho'),
+        ("application/jsonlines", b"", 0, "has no text"),
+        ("application/json", b'{"choices": [{"message": {"content": "whole"}}]}', 0, "whole"),
+        ("application/json", b'[{"generated_text": "a"}, {"generated_text": "b"}]', 0, "ab"),
+        ("application/json", b'{"error": {"message": "no"}}', 4, "no"),
+        ("application/json", b"[" * 100_000, 4, "The reply is not JSON: [["),
+        ("text/plain", b"Hello", 4, "The reply is not JSON: Hello"),
+        ("text/event-stream", b"data: Hello\n\n", 4, "The reply is not JSON: Hello"),
+        ("text/event-stream", b"data: [1]\n\n", 4, "The reply is not JSON: [1]"),
+        ("text/event-stream", event({**chunk("x"), "error": None}) + b"data: [DONE]\n\n", 0, "x"),
+        ("text/event-stream", event({"error": "no"}), 4, "no"),
+        ("text/event-stream", event({"choices": [None]}) + b"data: [DONE]\n\n", 0, "has no text"),
+    ],
+)
+def test_a_stream_is_read_by_its_content_type(
+    container: ScriptedContainer, gateway: GatewayProcess, kind: str, reply: bytes, status: int, said: str
+) -> None:
+    container.script = lambda exchange: exchange.reply(reply, headers={"Content-Type": kind})
+    result = invoked(gateway, "What?")
+    assert (result.exit_code, said in result.output) == (status, True), result.output
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "said"),
+    [
+        (b"Hello", 4, "The reply is not JSON: Hello"),
+        (b"\xff", 4, "The reply is not JSON"),
+        (b"3", 0, "has no text"),
+        (b'"text"', 0, "has no text"),
+        (b'{"object": "list", "data": []}', 0, "has no text"),
+    ],
+)
+def test_a_whole_reply_may_be_anything(
+    container: ScriptedContainer, gateway: GatewayProcess, reply: bytes, status: int, said: str
+) -> None:
+    seen = {}
+
+    def script(exchange: Exchange) -> None:
+        seen.update(json.loads(exchange.body))
+        exchange.reply(reply, headers={"Content-Type": "application/json"})
+
+    container.script = script
+    result = invoked(gateway, "--no-stream", "--body", "-", input='{"prompt": "x", "stream": true}')
+    assert (result.exit_code, said in result.output) == (status, True), result.output
+    assert seen["stream"] is False
+
+
+def test_json_lines_come_as_they_are_generated(container: ScriptedContainer, client: EndpointClient) -> None:
+    read = threading.Event()
+
+    def script(exchange: Exchange) -> None:
+        exchange.begin({"Content-Type": "application/jsonlines"})
+        exchange.send(LINES)
+        assert read.wait(10)
+        exchange.end()
+
+    container.script = script
+    texts = client.text(CHAT)
+    assert next(texts) == "né"
+    read.set()
+    assert list(texts) == ["e"]
 
 
 def test_the_command_says_why_a_reply_has_no_text(container: ScriptedContainer, gateway: GatewayProcess) -> None:
