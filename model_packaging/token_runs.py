@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from model_packaging.client import EndpointClient
+import msgspec
+
+from model_packaging.client import EndpointClient, InvocationFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,19 @@ def run_tokens(
     """Asks for each prompt's completion at temperature 0.
 
     :param logprobs: ask for log probabilities too. An endpoint that samples on the device rejects them with a 400.
-    :raises InvocationFailed: the endpoint answered with an error.
+    :raises InvocationFailed: the endpoint answered with an error, or without token ids.
     """
+    unusable = "The reply has no token ids, although the request asked for them (return_token_ids)."
     for prompt in prompts:
         body: dict[str, Any] = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "return_token_ids": True}
-        choice = client.invoke({**body, "logprobs": 1} if logprobs else body)["choices"][0]
-        values = (choice.get("logprobs") or {}).get("token_logprobs") or ()
-        yield TokenRun(prompt, tuple(choice["token_ids"]), tuple(values))
+        reply = client.invoke({**body, "logprobs": 1} if logprobs else body)
+        try:
+            choice = reply["choices"][0]
+            values = (choice.get("logprobs") or {}).get("token_logprobs") or ()
+            run = msgspec.convert({"prompt": prompt, "token_ids": choice["token_ids"], "logprobs": values}, TokenRun)
+        except (LookupError, TypeError, AttributeError, msgspec.ValidationError):
+            raise InvocationFailed({"message": unusable, "type": "server_error", "code": "no_token_ids"}) from None
+        yield run
 
 
 def write_reference(path: Path, reference: Reference) -> None:
@@ -57,11 +64,11 @@ def read_reference(path: Path) -> Reference:
     :raises ValueError: the file holds something else.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        rows = document["runs"]
-        runs = [TokenRun(row["prompt"], tuple(row["token_ids"]), tuple(row["logprobs"])) for row in rows]
-        return Reference(int(document["max_tokens"]), tuple(runs))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        reference = msgspec.json.decode(path.read_bytes(), type=Reference)
+        if not reference.runs:
+            raise ValueError("it has no runs")
+        return reference
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"it is not a reference that --save wrote ({type(error).__name__}: {error})") from None
 
 

@@ -302,6 +302,32 @@ def test_a_saved_reference_is_told_as_json(
     assert [run["token_ids"] for run in json.loads(saved.read_text())["runs"]] == [[1, 2]] * 4
 
 
+@pytest.mark.parametrize("choices", [None, [], [None], [{"text": "ja"}], [{"token_ids": None}], [{"token_ids": "ab"}]])
+def test_a_reply_without_token_ids_is_no_reference(
+    container: ScriptedContainer, gateway: GatewayProcess, tmp_path: Path, choices: Any
+) -> None:
+    container.script = lambda exchange: exchange.reply(json.dumps({"choices": choices}).encode())
+    result = typed(gateway, "accuracy", "sample", "--save", str(tmp_path / "known.json"))
+    assert (result.exit_code, "The reply has no token ids" in result.stderr) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"max_tokens": 5, "runs": []}', "it has no runs"),
+        ('{"max_tokens": 1e400, "runs": []}', "out of range"),
+        ("[" * 100_000, "Expected `object`"),
+        ('{"max_tokens": 5, "runs": [{"prompt": 5, "token_ids": [1]}]}', "Expected `str`, got `int`"),
+        ('{"max_tokens": 5, "runs": [{"prompt": "x", "token_ids": "ab"}]}', "Expected `array`, got `str`"),
+    ],
+)
+def test_a_file_that_is_no_reference_is_said(gateway: GatewayProcess, tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "known.json").write_text(content)
+    result = typed(gateway, "accuracy", "sample", "--reference", str(tmp_path / "known.json"))
+    assert (result.exit_code, "not a reference that --save wrote" in result.stderr) == (2, True)
+    assert said in result.stderr
+
+
 def test_a_prompt_that_is_no_utf_8_is_said(gateway: GatewayProcess) -> None:
     for words in (("caf\udce9",), ("x", "--system", "caf\udce9"), ("caf\udce9", "--no-stream")):
         result = invoked(gateway, *words)
