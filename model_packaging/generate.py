@@ -68,13 +68,21 @@ def batch_lines(text: bytes) -> tuple[bytes, Route]:
 
     rows = [_row(number, line) for number, line in enumerate(text.split(b"\n"), 1)]
     first = next((row for row in rows if row.strip()), b"")
-    endpoint = next((url for url in ROUTES if f'"{url}"'.encode() in first), Route.COMPLETIONS)
+    endpoint = next((url for url in ROUTES if url == _url(first)), Route.COMPLETIONS)
     content = b"\n".join(rows)
     try:
         read_lines(content, endpoint)
     except InvalidField as error:
         raise click.BadParameter(error.problem, param_hint="--prompts") from None
     return content, endpoint
+
+
+def _url(row: bytes) -> object:
+    try:
+        document = json.loads(row)
+    except (ValueError, RecursionError):
+        return None
+    return document.get("url") if isinstance(document, dict) else None
 
 
 def _row(number: int, text: bytes) -> bytes:

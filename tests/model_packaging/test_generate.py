@@ -14,6 +14,7 @@ from rich.progress import Progress, TaskID
 
 import sample_model
 from handler.startup.serving_state import ServingState
+from model_packaging.generate import batch_lines
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.loops import end_loop
 from tests.model_packaging.command import run
@@ -67,6 +68,12 @@ def test_a_line_that_cannot_be_used_is_named_before_an_engine_starts(
     assert result.exit_code == 2, result.output
     assert problem in " ".join(result.output.split())
     assert not (tmp_path / "replies.jsonl").exists()
+
+
+@pytest.mark.parametrize("prompt", [["/v1/chat/completions"], "/v1/embeddings"])
+def test_a_prompt_that_is_the_name_of_a_route_is_a_prompt(prompt: Any) -> None:
+    content, endpoint = batch_lines(json.dumps(prompt).encode())
+    assert (json.loads(content)["body"], endpoint) == ({"prompt": prompt}, "/v1/completions")
 
 
 def test_settings_that_cannot_work_are_named(tmp_path: Path) -> None:
