@@ -110,6 +110,6 @@ def _str(value: object) -> str:
 
 
 def _size(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise TypeError(value)
     return value

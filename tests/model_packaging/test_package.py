@@ -201,6 +201,16 @@ def test_a_manifest_cannot_name_paths_elsewhere(model: Path, tmp_path: Path, pat
     assert run("verify", tmp_path / "out").exit_code == 1
 
 
+@pytest.mark.parametrize("size", [-1, 2**63, 10**400, 1.5, True, "2", None])
+def test_a_manifest_cannot_name_sizes_of_no_file(tmp_path: Path, size: Any) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    files = [{"path": "config.json", "size": size, "blake3": "x"}]
+    (tmp_path / "endpoint-package.json").write_text(json.dumps({"schema": 1, "files": files}))
+    for command in ("inspect", "verify"):
+        result = run(command, str(tmp_path))
+        assert (result.exit_code, "endpoint-package.json cannot be read" in result.stderr) == (1, True)
+
+
 def test_a_model_of_the_hub_is_packed_from_its_cache(model: Path, tmp_path: Path) -> None:
     """As the hub's client lays it out: links to blobs, here without a network."""
     repository = tmp_path / "hub" / "models--org--tiny"
