@@ -7,14 +7,14 @@ container's slot.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from types import TracebackType
 
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
+from local_sagemaker.hosting.instances.timed_connection import connect
 
 AT_ONCE = 64 * 1024
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # a client would get none of a reply with such a header
@@ -58,14 +58,10 @@ class ContainerConnection:
     """
 
     def __init__(self, address: ContainerAddress, connect_seconds: float, seconds: float) -> None:
-        self._http = HTTPConnection(address.host, address.port, timeout=connect_seconds)
-        self._deadline = time.monotonic() + seconds
         try:
-            self._http.connect()
+            self._http = connect(address, connect_seconds, seconds)
         except OSError as error:
             raise Unreachable(f"{address}: {error.strerror or error}") from error
-        # http.client forgets its socket when the reply will close it.
-        self._socket = self._http.sock
         self._reply: HTTPResponse | None = None
 
     def __enter__(self) -> ContainerConnection:
@@ -84,12 +80,12 @@ class ContainerConnection:
         self._http.putrequest(method, path, skip_accept_encoding=True)
         for name, value in (("Content-Length", str(len(body))), *headers):
             self._http.putheader(name, value)
-        with self._in_time():
+        with self._translated():
             try:
                 self._http.endheaders(body)
             except ConnectionError:
                 pass  # A container may reject a body before it has read all of it. Its reply is read below.
-        with self._in_time():
+        with self._translated():
             self._reply = self._http.getresponse()
         if any(map(CONTROL.search, self._reply.headers.values())):
             raise ConnectionBroken(INCOMPLETE)
@@ -99,7 +95,7 @@ class ContainerConnection:
         """Yields the reply's body as it arrives, chunk by chunk if it is chunked."""
         assert self._reply is not None
         while True:
-            with self._in_time():
+            with self._translated():
                 part = self._reply.read1(AT_ONCE)
             if not part:
                 break
@@ -111,15 +107,11 @@ class ContainerConnection:
         return b"".join(self.parts()).decode("utf-8", "replace")
 
     @contextmanager
-    def _in_time(self) -> Iterator[None]:
-        """Limits a use of the socket to the rest of the time.
+    def _translated(self) -> Iterator[None]:
+        """Translates the errors of a use of the socket.
 
         :raises UpstreamError: it fails.
         """
-        seconds = self._deadline - time.monotonic()
-        if seconds <= 0:
-            raise TimedOut
-        self._socket.settimeout(seconds)
         try:
             yield
         except TimeoutError as error:

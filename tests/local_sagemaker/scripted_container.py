@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -34,6 +36,16 @@ class Exchange:
     def send_together(self, *chunks: bytes) -> None:
         """Several chunks in one segment."""
         self._handler.wfile.write(b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks))
+
+    def trickle(self, head: bytes, seconds: float) -> None:
+        """Bytes without an end, one after the other, as long as the peer takes them."""
+        self.close()
+        with suppress(OSError):
+            self._handler.wfile.write(head)
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                self._handler.wfile.write(b"1")
+                time.sleep(0.05)
 
     def end(self) -> None:
         self._handler.wfile.write(b"0\r\n\r\n")

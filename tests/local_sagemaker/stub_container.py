@@ -30,6 +30,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/ping":
             ready = time.monotonic() - BORN >= float(SETTING("STUB_START_SECONDS", "0"))
+            if SETTING("STUB_ENDLESS_PING"):
+                self.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                while True:
+                    self.connection.sendall(b"x")
+                    time.sleep(0.1)
             self.reply(b"", 200 if ready and not SETTING("STUB_NEVER_HEALTHY") else 503)
         elif self.path == "/execution-parameters":
             strategy = SETTING("STUB_BATCH_STRATEGY", "SINGLE_RECORD")

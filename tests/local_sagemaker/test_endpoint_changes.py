@@ -209,6 +209,13 @@ def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_repla
     cloud.delete("single")
 
 
+def test_a_ping_without_an_end_keeps_no_container_alive(cloud: Cloud) -> None:
+    started(cloud, "endless", STUB_ENDLESS_PING="1")
+    (instance,) = cloud.instances("endless")
+    cloud.delete("endless")
+    assert gone(instance["pid"])
+
+
 def test_a_container_that_ignores_sigterm_is_killed(cloud: Cloud) -> None:
     started(cloud, "stubborn", STUB_IGNORES_SIGTERM="1")
     (instance,) = cloud.instances("stubborn")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from typing import Any
 
 import httpx
@@ -154,6 +155,20 @@ def test_a_container_that_says_nothing_in_time_is_a_model_error(
     assert "Your invocation timed out while waiting for a response from container primary." in told["Error"]["Message"]
     assert noticed.wait(5)
     assert hung_up == [True]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"],
+)
+def test_a_container_that_sends_byte_by_byte_is_out_of_time(
+    container: ScriptedContainer, strict_gateway: GatewayProcess, head: bytes
+) -> None:
+    container.script = lambda exchange: exchange.trickle(head, 5)
+    began = time.monotonic()
+    told = model_error(strict_gateway)
+    assert (told["OriginalStatusCode"], "timed out" in told["OriginalMessage"]) == (0, True)
+    assert time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -22,6 +22,7 @@ from handler.processes import free_port
 from local_sagemaker.hosting.instances.container_processes import run_quietly, signal_group, started_at
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress, HostTiming
 from local_sagemaker.hosting.instances.runner import Runner
+from local_sagemaker.hosting.instances.timed_connection import connect
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class Instance:
         :raises OSError: the container does not answer.
         :raises http.client.HTTPException: its reply is not HTTP.
         """
-        with closing(http.client.HTTPConnection(self.address.host, self.address.port, timeout=seconds)) as connection:
+        with closing(connect(self.address, seconds, seconds)) as connection:
             connection.request(method, path, body, {} if body is None else headers)
             reply = connection.getresponse()
             return reply.status, reply.read()
@@ -166,8 +167,11 @@ class Instance:
                 return
 
     def _ping(self) -> bool:
+        seconds = self.launch.timing.ping_seconds
         try:
-            return self.send("GET", "/ping", self.launch.timing.ping_seconds)[0] == 200
+            with closing(connect(self.address, seconds, seconds)) as connection:
+                connection.request("GET", "/ping")
+                return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False
 
