@@ -222,12 +222,20 @@ def strategy_of(parameters: Document) -> str:
 
 
 def execution_parameters(instance: Instance) -> Document:
-    """Asks the container for its parameters. A reply is optional, and the job's own parameters take precedence."""
+    """Asks the container for its parameters. A reply is optional, and the job's own parameters take precedence.
+
+    :raises JobFailed: a number is none.
+    """
     try:
         said = json.loads(call(instance, "GET", "/execution-parameters", None))
-    except (InstanceStartFailed, ValueError):
+    except (InstanceStartFailed, ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    if not isinstance(said, dict):
+        return {}
+    for name in ("MaxConcurrentTransforms", "MaxPayloadInMB"):
+        if name in said and (type(said[name]) is not int or said[name] < 0):
+            raise JobFailed(f"The container's {name} {str(said[name])[:100]!r} is not a whole number of at least 0.")
+    return said
 
 
 def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[bytes]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from local_sagemaker.hosting.transform_job import JobFailed, execution_parameters
 from tests.local_sagemaker.local_service import Cloud, until
 
 RESOURCES = {"InstanceType": "ml.inf2.xlarge", "InstanceCount": 1}
@@ -205,3 +207,17 @@ def test_a_jobs_members_are_checked(cloud: Cloud, members: dict[str, Any], said:
     with pytest.raises(ClientError, match=said) as caught:
         create(cloud, "wrong", **members)
     assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+@pytest.mark.parametrize("value", ['"four"', "-1", "null", "1e400", "[1]", "true"])
+@pytest.mark.parametrize("name", ["MaxConcurrentTransforms", "MaxPayloadInMB"])
+def test_a_number_of_the_container_that_is_none_fails_the_job(name: str, value: str) -> None:
+    instance: Any = SimpleNamespace(send=lambda *_: (200, f'{{"{name}": {value}}}'.encode()))
+    with pytest.raises(JobFailed, match=f"The container's {name} .* is not a whole number"):
+        execution_parameters(instance)
+
+
+@pytest.mark.parametrize("reply", [b"", b"[]", b"[" * 100_000])
+def test_execution_parameters_are_optional(reply: bytes) -> None:
+    instance: Any = SimpleNamespace(send=lambda *_: (200, reply))
+    assert execution_parameters(instance) == {}
