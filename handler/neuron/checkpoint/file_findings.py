@@ -26,7 +26,7 @@ from handler.neuron.checkpoint.checkpoint_files import (
     read_json,
 )
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
-from handler.neuron.checkpoint.model_facts import LENGTHS, QUANTIZED, number, text_part
+from handler.neuron.checkpoint.model_facts import LENGTHS, QUANTIZED, number, stored_quantization, text_part
 from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
 from handler.neuron.checkpoint.text_trial import tried
 from handler.storage.safetensors_header import PREFIX, Tensor
@@ -75,16 +75,16 @@ OWN_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "inc": ("quantization_config.json",),
 }
 # Methods with which vLLM loads weights that are not quantized, on a CPU (each was tried, on one without AVX-512; for
-# fp8_per_block it wants AMX).
+# fp8_per_block it wants AMX; 0.32.0 was tried up to the point at which it fails there without a method, too).
 LATER_METHODS: Final = (
-    *("experts_int8", "gpt_oss_mxfp4", "deepseek_v4_fp8", "fp8_per_block", "fp8_per_channel"),
-    *("int8_per_channel_weight_only", "nvfp4_per_token"),
+    *("experts_int8", "gpt_oss_mxfp4", "fp8_per_block", "fp8_per_channel", "int8_per_channel_weight_only"),
+    "nvfp4_per_token",
 )
 FROM_UNQUANTIZED: Final = {
     "0.16.0": ("experts_int8", "mxfp4"),
     "0.24.0": ("experts_int8", "mxfp4", "gpt_oss_mxfp4", "fp8_per_block", "int8_per_channel_weight_only"),
     "0.29.0": LATER_METHODS,
-    "0.32.0": LATER_METHODS,
+    "0.32.0": (*LATER_METHODS, "deepseek_v4_fp8"),
 }
 # Bytes of two tensors that are compared to tell whether one is a copy of the other.
 SAMPLE: Final = 4096
@@ -177,9 +177,8 @@ def quantization_findings(
 
     Source: config/model.py (`_verify_quantization`), and starts with each method over a small model.
     """
-    parts = (config, text_part(config))
-    stored = next((part[key] for part in parts for key in QUANTIZED if isinstance(part.get(key), dict)), None)
-    own = stored.get("quant_method") if isinstance(stored, dict) else None
+    stored = stored_quantization(config)
+    own = None if stored is None else stored.get("quant_method")
     if isinstance(own, str) and {own, method} <= FAMILIES.keys() and FAMILIES[own] != FAMILIES[method]:
         why = f"it is {method}, and config.json says that the weights are quantized by {own[:40]}"
         yield error(setting, why, "Remove it: vLLM reads the method from config.json.")

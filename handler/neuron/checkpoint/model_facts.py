@@ -189,6 +189,13 @@ def text_part(config: Mapping[str, Json]) -> Mapping[str, Json]:
     return config
 
 
+def stored_quantization(config: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """How the weights are quantized, as the model or its language model says; None if neither does."""
+    parts = (config, text_part(config))
+    found = (part[key] for part in parts for key in QUANTIZED if isinstance(part.get(key), dict))
+    return next((each for each in found if isinstance(each, dict)), None)
+
+
 def number(config: Mapping[str, Json], *names: str) -> int:
     """The value of the first of these keys that holds a whole number; 0 if none does."""
     for name in names:

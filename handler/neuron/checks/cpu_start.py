@@ -5,13 +5,12 @@ Each was seen as a start that failed, or read where the source is named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
-from handler.json_value import mapping
-from handler.neuron.checkpoint.model_facts import QUANTIZED, text_part
+from handler.neuron.checkpoint.model_facts import stored_quantization, text_part
 from handler.neuron.checks.argument_pairs import EXECUTOR, LATER, WHEN_LOADED, Pair, broken_pairs
 from handler.neuron.checks.check_context import CheckContext, unsupported_model
 from handler.neuron.hardware.current_machine import SPACE
@@ -41,17 +40,23 @@ DEPRECATED: Final = {
     "0.16.0": ("tpu_int8", "ptpc_fp8", "fbgemm_fp8", "fp_quant", "experts_int8", "petit_nvfp4"),
     **dict.fromkeys(("0.24.0", *LATER), ("fbgemm_fp8", "fp_quant")),
 }
-# Kinds of quantized weights (the method, or compressed-tensors' format) for which vLLM has no kernels on a CPU, and on
-# one of x86 without AVX-512. Each was tried, with weights that vLLM made up. With blocks of weights, fp8 wants AMX.
-ON_NO_CPU: Final = {
-    "0.16.0": ("fp8", "modelopt", "auto-round", "float-quantized", "nvfp4-pack-quantized"),
-    **dict.fromkeys(("0.24.0", *LATER), ("fp8", "modelopt", "nvfp4-pack-quantized")),
+# Kinds of quantized weights (the method, or compressed-tensors' format) -> the instruction set of x86 that their kernels
+# want; None: there are none for a CPU. Each was tried without AVX-512, with weights that vLLM made up.
+AVX512, AMX = "avx512f", "amx_tile"
+IN_BLOCKS: Final = "fp8 in blocks"
+KERNELS: Final[Mapping[str, str | None]] = {
+    **dict.fromkeys(("fp8", "modelopt", "nvfp4-pack-quantized")),
+    **dict.fromkeys(("auto-round", "pack-quantized"), AVX512),
+    IN_BLOCKS: AMX,
 }
-WITH_AVX512: Final = {
-    "0.16.0": ("int-quantized", "pack-quantized"),
-    "0.24.0": ("auto-round", "pack-quantized"),
-    "0.29.0": ("auto-round", "pack-quantized"),
-    "0.32.0": ("auto-round", "pack-quantized", "gptq"),
+KERNELS_BY_VERSION: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "0.16.0": {
+        **dict.fromkeys(("fp8", IN_BLOCKS, "modelopt", "auto-round", "float-quantized", "nvfp4-pack-quantized")),
+        **dict.fromkeys(("int-quantized", "pack-quantized"), AVX512),
+    },
+    "0.24.0": KERNELS,
+    "0.29.0": KERNELS,
+    "0.32.0": {**KERNELS, "gptq": AVX512},
 }
 # Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
 WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
@@ -145,7 +150,7 @@ def _executor(context: CheckContext) -> str | None:
 
 
 def _deprecated(context: CheckContext) -> str | None:
-    stored = mapping(context.facts.config.get("quantization_config")) if context.facts else {}
+    stored = (stored_quantization(context.facts.config) if context.facts else None) or {}
     method = context.draft.args.get("quantization") or stored.get("quant_method")
     old = method in DEPRECATED.get(context.vllm or "", ())
     why = f"vLLM {context.vllm} refuses {method}, which later versions do not have"
@@ -217,15 +222,17 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
     facts, cpu, vllm = context.facts, context.draft.cpu, context.vllm or ""
     if facts is None or "hf_overrides" in context.draft.args:
         return
-    stored = next((mapping(facts.config[key]) for key in QUANTIZED if facts.config.get(key)), {})
-    kind = stored.get("format" if stored.get("quant_method") == "compressed-tensors" else "quant_method")
-    older = cpu is not None and "avx2" in cpu.flags and "avx512f" not in cpu.flags
-    if older and kind in WITH_AVX512.get(vllm, ()):
-        why = f"vLLM {vllm} computes weights of the kind {shown(kind)} with AVX-512 only, which this CPU has not"
-        yield unsupported_model(context, why, "Use another machine, or weights that are not quantized.")
-    elif kind in ON_NO_CPU.get(vllm, ()) and not stored.get("weight_block_size"):
+    stored = stored_quantization(facts.config) or {}
+    kind = str(stored.get("format" if stored.get("quant_method") == "compressed-tensors" else "quant_method"))
+    kind = IN_BLOCKS if kind == "fp8" and stored.get("weight_block_size") else kind
+    wanted = KERNELS_BY_VERSION.get(vllm, {}).get(kind, "")
+    if wanted is None:
         why = f"vLLM {vllm} computes no weights of the kind {shown(kind)} on a CPU"
         yield unsupported_model(context, why, "Use weights that are not quantized.")
+    elif wanted and cpu is not None and "avx2" in cpu.flags and wanted not in cpu.flags:
+        name = "AVX-512" if wanted == AVX512 else "AMX"
+        why = f"vLLM {vllm} computes weights of the kind {shown(kind)} with {name} only, which this CPU has not"
+        yield unsupported_model(context, why, "Use another machine, or weights that are not quantized.")
 
 
 PAIRS: Final = (

@@ -15,7 +15,7 @@ from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.lines.plan_draft import PlanDraft
 
 FILE: Final = "lora-adapters.json"
-LIMITS: Final = ("max_loras", "max_lora_rank", "max_cpu_loras")
+ADAPTER_LIMITS: Final = ("max_loras", "max_lora_rank", "max_cpu_loras")
 # The adapter of requests to the model itself. No adapter of a user has a name that begins so.
 BASE_ADAPTER: Final = "__model__"
 
@@ -99,7 +99,7 @@ def _arguments(draft: PlanDraft, extra_slots: int = 0) -> bool:
     """:param extra_slots: slots that are needed in addition to the adapters'."""
     config = draft.config
     if not config.enable_lora and not config.lora_modules:
-        for name in LIMITS:
+        for name in ADAPTER_LIMITS:
             if getattr(config, name, config.engine_args.get(name)) is not None:
                 why = "no adapters are served, so it has no effect"
                 draft.warn("lora-limits-alone", name, why, "Set enable_lora or lora_modules, or remove it.")

@@ -15,7 +15,7 @@ from handler.neuron.planning.planner import make_plan
 from tests.handler.neuron.neuron_plans import llama, outcome
 
 VERSIONS = ("0.16.0", "0.24.0", "0.29.0", "0.32.0")
-AVX2, AVX512 = frozenset({"avx2"}), frozenset({"avx2", "avx512f"})
+AVX2, AVX512, AMX = (frozenset(flags.split()) for flags in ("avx2", "avx2 avx512f", "avx2 avx512f amx_tile"))
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,21 @@ def test_the_cache_of_a_cpu_holds_one_sequence(
     assert ("cpu-cache" not in {finding.code for finding in result.errors}) is starts
 
 
+def computes(version: str, flags: frozenset[str], stored: dict[str, Json]) -> bool:
+    facts, machine = llama(config={"quantization_config": stored}), HostCpu(flags, 64 << 30, 64 << 30, 1)
+    settings = load({"SM_VLLM_MAX_MODEL_LEN": "512", "ENDPOINT_LINE": "cpu"})
+    made = make_plan(settings, facts, None, installed={"vllm": version}, cpu=machine)
+    return "unsupported-model" not in {finding.code for finding in made.errors}
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "starts"),
+    [("0.16.0", AMX, False), ("0.24.0", AVX512, False), ("0.29.0", AMX, True), ("0.32.0", AVX512, False)],
+)
+def test_blocks_of_fp8_want_amx(version: str, flags: frozenset[str], starts: bool) -> None:
+    assert computes(version, flags, {"quant_method": "fp8", "weight_block_size": [128, 128]}) is starts
+
+
 def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
     for node, name in ((0, f"cpu{core}"), (1, "cpu100000"), (2, f"cpu{core}")):
@@ -76,7 +91,6 @@ def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) 
     ("stored", "flags", "starts"),
     [
         ({"quant_method": "fp8"}, AVX512, False),
-        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, AVX512, True),
         ({"quant_method": "modelopt"}, AVX512, False),
         ({"quant_method": "awq"}, AVX2, True),
         ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}, AVX512, False),
@@ -90,7 +104,4 @@ def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) 
 def test_a_cpu_computes_the_quantized_weights(
     version: str, stored: dict[str, Json], flags: frozenset[str], starts: bool
 ) -> None:
-    facts, machine = llama(config={"quantization_config": stored}), HostCpu(flags, 64 << 30, 64 << 30, 1)
-    settings = load({"SM_VLLM_MAX_MODEL_LEN": "512", "ENDPOINT_LINE": "cpu"})
-    made = make_plan(settings, facts, None, installed={"vllm": version}, cpu=machine)
-    assert ("unsupported-model" not in {finding.code for finding in made.errors}) is starts
+    assert computes(version, flags, stored) is starts
