@@ -40,7 +40,7 @@ DEPRECATED: Final = {
     "0.16.0": ("tpu_int8", "ptpc_fp8", "fbgemm_fp8", "fp_quant", "experts_int8", "petit_nvfp4"),
     **dict.fromkeys(("0.24.0", *LATER), ("fbgemm_fp8", "fp_quant")),
 }
-# Kinds of quantized weights (the method, or compressed-tensors' format) -> the instruction set of x86 that their kernels
+# Kinds of quantized weights (the method, or compressed-tensors' format) -> the instruction set of x86 that kernels
 # want; None: there are none for a CPU. Each was tried without AVX-512, with weights that vLLM made up.
 AVX512, AMX = "avx512f", "amx_tile"
 IN_BLOCKS: Final = "fp8 in blocks"
@@ -132,6 +132,12 @@ def _kv_offloading(context: CheckContext) -> str | None:
     size, other = context.draft.args.get("kv_offloading_size"), context.draft.args.get("kv_offloading_backend")
     alone = size and other != "lmcache"
     return f"{WHEN_LOADED}, vLLM's own offloading wants the memory of a GPU" if alone else None
+
+
+def _routed_experts(context: CheckContext) -> str | None:
+    asked = context.draft.args.get("enable_return_routed_experts") is True
+    alone = asked and context.facts is not None and not context.facts.experts
+    return f"{WHEN_LOADED}, vLLM asks for the model's experts, and it has none" if alone else None
 
 
 def _mamba_mode(context: CheckContext) -> str | None:
@@ -238,6 +244,7 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
 PAIRS: Final = (
     Pair("cpu-speculation", "speculative_config", _cpu_speculation, "Remove it, or use a later vLLM."),
     Pair("cpu-kv-offloading", "kv_offloading_size", _kv_offloading),
+    Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
     Pair("cpu-nodes", "tensor_parallel_size", _nodes_of_ranks, f"Lower it, or set {BIND} to nobind."),
     Pair("cpu-cache", SPACE, _one_sequence, "Raise it, or lower max_model_len."),
