@@ -231,12 +231,12 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
     stored = stored_quantization(facts.config) or {}
     kind = str(stored.get("format" if stored.get("quant_method") == "compressed-tensors" else "quant_method"))
     kind = IN_BLOCKS if kind == "fp8" and stored.get("weight_block_size") else kind
-    wanted = KERNELS_BY_VERSION.get(vllm, {}).get(kind, "")
-    if wanted is None:
+    feature = KERNELS_BY_VERSION.get(vllm, {}).get(kind, "")
+    if feature is None:
         why = f"vLLM {vllm} computes no weights of the kind {shown(kind)} on a CPU"
         yield unsupported_model(context, why, "Use weights that are not quantized.")
-    elif wanted and cpu is not None and "avx2" in cpu.flags and wanted not in cpu.flags:
-        name = "AVX-512" if wanted == AVX512 else "AMX"
+    elif feature and cpu is not None and "avx2" in cpu.flags and feature not in cpu.flags:
+        name = "AVX-512" if feature == AVX512 else "AMX"
         why = f"vLLM {vllm} computes weights of the kind {shown(kind)} with {name} only, which this CPU has not"
         yield unsupported_model(context, why, "Use another machine, or weights that are not quantized.")
 
