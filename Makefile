@@ -182,13 +182,13 @@ test: $(DEV)
 	@$(BIN)/python -m tests.runner
 
 # Starts everything that a document, a recipe or a guide's row calls working, and writes tests/starts/record.json.
-test-starts: $(DEV) $(addprefix test-starts-,$(filter-out %-tnx,$(LINES)))
+test-starts: $(DEV) $(addprefix test-starts-,$(filter-out %-tnx,$(LINES)) 0.24.0 0.29.0)
 	@STARTS=all $(BIN)/python -m pytest -q tests/starts
 	$(BIN)/python -m tests.guides.guide_pages
 
-# The rows of lines that have an environment of their own.
+# The rows of lines that have an environment of their own, or a vLLM.
 test-starts-%:
-	@$(MAKE) --no-print-directory LINE=$* setup
+	@$(MAKE) --no-print-directory $(if $(filter 0.%,$*),VLLM,LINE)=$* setup
 	STARTS=all .venv-$*/bin/python -m pytest -q tests/starts/test_starts.py
 
 # Without the tests that need an engine or take seconds of CPU time. They need little memory, and many wait.

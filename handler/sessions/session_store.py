@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import takewhile
 
 from handler.errors import ClientError
 
@@ -68,7 +67,7 @@ class Session:
 
 
 class Sessions:
-    """The open sessions. Thread-safe. All sessions have the same lifetime, so the oldest is the first to expire.
+    """The open sessions. Thread-safe.
 
     :param limit: the most open sessions.
     :param lifetime: of a session, in seconds.
@@ -92,7 +91,7 @@ class Sessions:
         with self._lock:
             self._expire()
             if len(self._open) >= self._limit:
-                first = next(iter(self._open.values()))
+                first = min(self._open.values(), key=lambda session: session.expires)
                 raise TooManySessions(self._limit, max(1, math.ceil(first.expires - self._clock())))
             session = Session(str(uuid.uuid4()), math.floor(self._clock() + self._lifetime))
             self._open[session.identity] = session
@@ -117,6 +116,4 @@ class Sessions:
 
     def _expire(self) -> None:
         now = self._clock()
-        expired = list(takewhile(lambda session: session.expires <= now, self._open.values()))
-        for session in expired:
-            del self._open[session.identity]
+        self._open = {identity: session for identity, session in self._open.items() if session.expires > now}

@@ -31,8 +31,8 @@ for each fact, with what it is here. Each row is a test:
   it has one. `tests/starts/record.json` has what came of it, and no row says "started" that is not there.
 - A row with a test of its own names it.
 
-The engines are the CPU's, and stand-ins for the NxDI plugin (`nxdi-0.16`) and for the native plugin over vLLM's CPU
-worker ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows that the configuration is accepted, that
+The engines are the CPU's, and stand-ins for the NxDI plugin (`nxdi-0.16`) and for the native plugin over the CPU worker
+of the line's own vLLM ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows that the configuration is accepted, that
 the graphs' lengths and batches fit the requests, and that the endpoint's own limits do. It does not show what a device
 computes. In the place of a large model stands a tiny one of the same architecture (`tests/starts/start_models.py`).
 

@@ -29,8 +29,13 @@ from tests.recipes.recipe_files import FILES
 from tests.recipes.recipe_files import MODELS as PUBLISHED
 
 ROOT = Path(__file__).parents[2]
-# Line -> what NEURON_STAND_IN is for it; None for the CPU, which needs no stand-in.
-ENGINES: Mapping[str, str | None] = {"cpu": None, "nxdi-0.16": "nxdi", "native-0.24": "native", "native-0.29": "native"}
+# Line -> what NEURON_STAND_IN is for it, and the vLLM that starts it. The CPU needs no stand-in, and has any vLLM.
+ENGINES: Mapping[str, tuple[str, str]] = {
+    "cpu": ("", ""),
+    "nxdi-0.16": ("nxdi", "0.16.0"),
+    "native-0.24": ("native", "0.24.0"),
+    "native-0.29": ("native", "0.29.0"),
+}
 # Lines of vLLM's own backend, which serves two frameworks.
 FRAMEWORKS = ("fork-0.9.1", "fork-0.7.2")
 # Lines that are started by their own Python (tests/lines).

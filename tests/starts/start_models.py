@@ -17,7 +17,7 @@ from typing import Any
 import sample_model
 
 HEAD = 32  # the smallest that vLLM's attention on a CPU has
-LAYERS = 2
+LAYERS, WIDTH = 2, 64
 RANK = 8
 EXPERTS = 4
 NARROW = {
@@ -63,7 +63,8 @@ def tiny(config: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
     heads = small["num_attention_heads"]
     small.update({name: min(value, small[name]) for name, value in NARROW.items() if name in small})
     small.update(vocab_size=vocabulary, num_hidden_layers=min(LAYERS, small["num_hidden_layers"]), head_dim=HEAD)
-    small["hidden_size"] = HEAD * heads if small["model_type"] in HEADS_OF_WIDTH else 64
+    # A multiple of the heads: transformers 5 rejects other widths.
+    small["hidden_size"] = HEAD * heads if small["model_type"] in HEADS_OF_WIDTH else -(-WIDTH // heads) * heads
     return small
 
 

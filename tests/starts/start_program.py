@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-# vLLM reserves 4 GiB for each rank in the host's memory, and all ranks are on this one.
-HOST = {"swap_space": 0}
+# Some versions reserve 4 GiB for each rank in the host's memory, and all ranks are on this one.
+RESERVED = "swap_space"
 
 
 class HarmonyEncoding:
@@ -79,7 +79,10 @@ def exported(job: dict[str, Any], arguments: Mapping[str, Any]) -> str:
 
 def started(job: dict[str, Any]) -> dict[str, Any]:
     from handler.config.loading.config_loader import load
+    from handler.config.vllm_argument_table import known
     from handler.engine.event_loop import LoopThread
+    from handler.neuron.hardware.installed_packages import installed_versions
+    from handler.neuron.planning.vllm_versions import public
     from handler.startup import start as startup
     from handler.startup.admission import Admission
     from handler.startup.checked_plan import checked_plan
@@ -93,7 +96,8 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
 
     os.environ.update(job["environ"])
     plan = checked_plan(load(job["environ"], model=job["model"]))
-    plan = replace(plan, engine_args={**json.loads(small(json.dumps(dict(plan.engine_args)))), **HOST})
+    reserves = {RESERVED: 0} if public(installed_versions()["vllm"]) in known()[RESERVED].versions else {}
+    plan = replace(plan, engine_args={**json.loads(small(json.dumps(dict(plan.engine_args)))), **reserves})
     environ = {name: small(value) for name, value in job["environ"].items()}
     tiny = exported(job, plan.engine_args) if job.get("export") else job["tiny"]
     plan = replace(plan, engine_args={**plan.engine_args, "model": tiny})

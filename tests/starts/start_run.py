@@ -64,7 +64,7 @@ class StartRunner:
             "requests": [dict(request) for request in start.requests],
             "export": EXPORT if served is not None and served.exports else "",
         }
-        stand_in = ENGINES.get(start.line)
+        stand_in, _ = ENGINES.get(start.line, ("", ""))
         # The CPU in the place of a device compiles nothing.
         on = {"NEURON_STAND_IN": stand_in, "TORCHDYNAMO_DISABLE": "1"} if stand_in else {}
         environment = {**on, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": start.platform}

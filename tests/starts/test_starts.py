@@ -1,6 +1,6 @@
 """Whatever a document calls working is started, and answers.
 
-`make test` starts a tenth, chosen by a seed (STARTS_SEED). `make test-starts` starts everything (STARTS=all) and writes
+`make test` starts a tenth of those of its vLLM, chosen by a seed (STARTS_SEED). `make test-starts` starts everything (STARTS=all) and writes
 `record.json`, from which docs/guides.md has its numbers.
 """
 
@@ -14,15 +14,13 @@ from typing import Any
 
 import pytest
 
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.vllm_versions import public
 from tests.lines.test_served_lines import LINES
 from tests.starts.start_list import ENGINES, RECORD, Start, recorded, starts
 from tests.starts.start_run import StartRunner
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.timeout(1200),
-    *([] if LINES else [pytest.mark.nxdi_stand_in]),  # a line's own Python needs no stand-in for a plugin
-]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 EVERYTHING = os.environ.get("STARTS") == "all"
 # The tutorial's second example, which had passed `check` for months and did not start.
 ALWAYS = "recipe llama-3.1-405b-eagle-trn2.48xlarge"
@@ -30,15 +28,16 @@ SEED = os.environ.get("STARTS_SEED", "36")
 
 
 def chosen() -> list[Start]:
-    """Those of this run. One after the other have the same engine, so that vLLM is imported once for each."""
+    """Those of the installed vLLM. One after the other have the same engine, so that it is imported once for each."""
 
     def place(start: Start) -> str:
         return hashlib.sha256(f"{SEED} {start.number}".encode()).hexdigest()
 
-    own = [line.line for line in LINES]
-    ordered = sorted((start for start in starts() if (start.line in own if own else start.line in ENGINES)), key=place)
+    installed = public(installed_versions().get("vllm", ""))
+    own = [line.line for line in LINES] or [line for line, (_, vllm) in ENGINES.items() if vllm in ("", installed)]
+    ordered = sorted((start for start in starts() if start.line in own), key=place)
     some = [
-        start for start in ordered if EVERYTHING or start in ordered[: len(ordered) // 10] or start.number == ALWAYS
+        start for start in ordered if EVERYTHING or start in ordered[: max(2, len(ordered) // 10)] or start.number == ALWAYS
     ]
     return sorted(some, key=lambda start: (str(ENGINES.get(start.line, start.line)), start.number))
 

@@ -51,6 +51,18 @@ def test_no_more_are_open_than_may_be_and_the_refused_are_told_when_one_expires(
     assert len(sessions) == 2
 
 
+def test_after_the_clock_has_stepped_back_an_expired_session_counts_no_more(clock: Clock) -> None:
+    sessions = Sessions(2, 60, clock)
+    sessions.begin()
+    clock.now -= 1000
+    sessions.begin()
+    with pytest.raises(TooManySessions) as caught:
+        sessions.begin()
+    assert caught.value.retry_after == 60
+    clock.now += 60
+    assert len(sessions) == 1
+
+
 def test_under_threads_the_bound_holds(clock: Clock) -> None:
     sessions = Sessions(50, 60, clock)
 
