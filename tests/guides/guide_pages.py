@@ -32,9 +32,10 @@ for each fact, with what it is here. Each row is a test:
 - A row with a test of its own names it.
 
 The engines are the CPU's, and stand-ins for the NxDI plugin (`nxdi-0.16`) and for the native plugin over the CPU worker
-of the line's own vLLM ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows that the configuration is accepted, that
-the graphs' lengths and batches fit the requests, and that the endpoint's own limits do. It does not show what a device
-computes. In the place of a large model stands a tiny one of the same architecture (`tests/starts/start_models.py`).
+of the line's own vLLM ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows that the configuration
+is accepted, that the graphs' lengths and batches fit the requests, and that the endpoint's own limits do. It does not
+show what a device computes. In the place of a large model stands a tiny one of the same architecture
+(`tests/starts/start_models.py`).
 
 `optimum`, `fork-0.9.1` and `fork-0.9.1-tnx` are started by their own Python over a double of what is compiled
 (`tests/lines`, which `make test-lines` serves whole). For `optimum` the tiny model is an export of the plan's shape.

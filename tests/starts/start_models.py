@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import sample_model
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.vllm_versions import public
 
 HEAD = 32  # the smallest that vLLM's attention on a CPU has
 LAYERS, WIDTH = 2, 64
@@ -80,7 +82,12 @@ def write_tiny(config: Mapping[str, Any], directory: Path) -> None:
     (directory / "config.json").write_text(json.dumps(small))
     read = AutoConfig.from_pretrained(directory)
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(read).to(torch.bfloat16).save_pretrained(directory)
+    model = AutoModelForCausalLM.from_config(read).to(torch.bfloat16)
+    weights = model.state_dict()
+    if small["model_type"] == "gpt_oss" and public(installed_versions()["vllm"]) == "0.24.0":
+        # It looks for plain weights by a name that it no longer has (model_executor/models/gpt_oss.py).
+        weights = {name.replace(".experts.", ".experts.routed_experts."): tensor for name, tensor in weights.items()}
+    model.save_pretrained(directory, state_dict=weights)
     (directory / "config.json").write_text(json.dumps(small))
     (directory / "generation_config.json").unlink(missing_ok=True)
     shutil.copy(sample / "tokenizer.json", directory)

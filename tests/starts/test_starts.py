@@ -1,7 +1,7 @@
 """Whatever a document calls working is started, and answers.
 
-`make test` starts a tenth of those of its vLLM, chosen by a seed (STARTS_SEED). `make test-starts` starts everything (STARTS=all) and writes
-`record.json`, from which docs/guides.md has its numbers.
+`make test` starts a tenth of those of its vLLM, chosen by a seed (STARTS_SEED). `make test-starts` starts everything
+(STARTS=all) and writes `record.json`, from which docs/guides.md has its numbers.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ def chosen() -> list[Start]:
     installed = public(installed_versions().get("vllm", ""))
     own = [line.line for line in LINES] or [line for line, (_, vllm) in ENGINES.items() if vllm in ("", installed)]
     ordered = sorted((start for start in starts() if start.line in own), key=place)
-    some = [
-        start for start in ordered if EVERYTHING or start in ordered[: max(2, len(ordered) // 10)] or start.number == ALWAYS
-    ]
+    tenth = ordered[: max(2, len(ordered) // 10)]
+    some = [start for start in ordered if EVERYTHING or start in tenth or start.number == ALWAYS]
     return sorted(some, key=lambda start: (str(ENGINES.get(start.line, start.line)), start.number))
 
 

@@ -72,6 +72,9 @@ MLA_DISABLE: Final = "VLLM_MLA_DISABLE"
 HEAD_SIZES: Final = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 LATER_SIZE: Final = 512
 
+# The version whose loader of plain weights looks for the experts of gpt-oss by a name that they no longer have.
+GPT_OSS: Final = ("0.24.0", "gpt_oss")
+
 
 def cpu_start(context: CheckContext) -> Iterator[Finding]:
     """:yields: what the line of the CPU does not start with."""
@@ -80,6 +83,7 @@ def cpu_start(context: CheckContext) -> Iterator[Finding]:
         yield from _latent_attention(context)
         yield from _head_size(context)
         yield from _quantized_weights(context)
+        yield from _plain_experts(context)
 
 
 def _cpu_speculation(context: CheckContext) -> str | None:
@@ -239,6 +243,15 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
         name = "AVX-512" if feature == AVX512 else "AMX"
         why = f"vLLM {vllm} computes weights of the kind {shown(kind)} with {name} only, which this CPU has not"
         yield unsupported_model(context, why, "Use another machine, or weights that are not quantized.")
+
+
+def _plain_experts(context: CheckContext) -> Iterator[Finding]:
+    facts, args = context.facts, context.draft.args
+    if facts is None or (context.vllm, facts.model_type) != GPT_OSS or args.get("load_format") == "dummy":
+        return
+    if stored_quantization(facts.config) is None:
+        why = f"vLLM {context.vllm} loads no experts of gpt-oss that are not quantized"
+        yield unsupported_model(context, why, "Use a later vLLM.")
 
 
 PAIRS: Final = (

@@ -63,8 +63,9 @@ def test_the_cache_of_a_cpu_holds_one_sequence(
     assert ("cpu-cache" not in {finding.code for finding in result.errors}) is starts
 
 
-def computes(version: str, flags: frozenset[str], stored: dict[str, Json]) -> bool:
-    facts, machine = llama(config={"quantization_config": stored}), HostCpu(flags, 64 << 30, 64 << 30, 1)
+def computes(version: str, flags: frozenset[str], stored: dict[str, Json], kind: str = "llama") -> bool:
+    config = {"quantization_config": stored} if stored else {}
+    facts, machine = llama(config=config, model_type=kind), HostCpu(flags, 64 << 30, 64 << 30, 1)
     settings = load({"SM_VLLM_MAX_MODEL_LEN": "512", "ENDPOINT_LINE": "cpu"})
     made = make_plan(settings, facts, None, installed={"vllm": version}, cpu=machine)
     return "unsupported-model" not in {finding.code for finding in made.errors}
@@ -76,6 +77,13 @@ def computes(version: str, flags: frozenset[str], stored: dict[str, Json]) -> bo
 )
 def test_blocks_of_fp8_want_amx(version: str, flags: frozenset[str], starts: bool) -> None:
     assert computes(version, flags, {"quant_method": "fp8", "weight_block_size": [128, 128]}) is starts
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_plain_experts_of_gpt_oss_are_not_loaded_by_vllm_0_24(version: str) -> None:
+    assert computes(version, AVX512, {}, "gpt_oss") is (version != "0.24.0")
+    assert computes(version, AVX512, {"quant_method": "mxfp4"}, "gpt_oss")
+    assert computes(version, AVX512, {})
 
 
 def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) -> None:
