@@ -33,8 +33,7 @@ from handler.config.fields import fields
 from handler.config.vllm_argument_table import known, versions
 from handler.config.vllm_verdicts import EXPERTS, VERDICTS, tried_class
 from handler.json_value import mapping
-from handler.neuron.hardware.installed_packages import installed_versions
-from handler.neuron.planning.vllm_versions import public
+from tests.installed_vllm import version as installed_version
 
 ROOT: Final = Path(__file__).parents[1]
 NEURON: Final = {"0.16.0": "nxdi", "0.24.0": "native", "0.29.0": "native"}
@@ -144,7 +143,7 @@ def candidates(name: str) -> Iterator[Any]:
         "str": (*UNKNOWN, *(("auto",) if name == "attention_backend" else ()), *SPELLED[:2]),
         "json": ({}, {"unknown_key": 1}, *UNKNOWN, *SPELLED, [1], True, *NUMBERS),
     }[kind]
-    values = argument.by_version[_version()] or values
+    values = argument.by_version[installed_version()] or values
     yield from ([value] for value in values) if argument.kind == "list" else values
 
 
@@ -416,10 +415,6 @@ def message(error: BaseException) -> str:
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
-def _version() -> str:
-    return public(installed_versions()["vllm"])
-
-
 def ask(line: str, only: str = "") -> dict[str, Any]:
     """The verdicts of the platform that this process has, on all arguments or on those that are named."""
     import vllm.config
@@ -431,7 +426,7 @@ def ask(line: str, only: str = "") -> dict[str, Any]:
     annotations = hints(EngineArgs)
     table: dict[str, dict[str, Any]] = {}
     for name in only.split(",") if only else sorted(known()):
-        if _version() not in known()[name].versions or name in fields():
+        if installed_version() not in known()[name].versions or name in fields():
             continue
         found_words = words(annotations.get(name)) if known()[name].kind == "str" else ()
         values = (
@@ -490,7 +485,7 @@ def holds(name: str, key: str, why: str, row: Mapping[str, Any]) -> bool:
     if name in LEFT_OUT and not OF_VALUE.search(why):
         return False
     is_text = key.startswith("text")
-    chosen = "." not in name and known()[name].by_version[_version()] and row.get("needs", {}).get(key)
+    chosen = "." not in name and known()[name].by_version[installed_version()] and row.get("needs", {}).get(key)
     every_text = "words" in row or chosen
     if is_text and not every_text:
         return bool(NO_TEXT.search(why)) or ("." in name and bool(row.get("needs", {}).get(key)))
@@ -520,7 +515,7 @@ def main() -> None:
             table = ask(sys.argv[1], sys.argv[3])
         Path(sys.argv[2]).write_text(json.dumps(table))
         return
-    version = _version()
+    version = installed_version()
     assert version in versions()
     tables: dict[str, Any] = {"vllm": version}
     sys.path.insert(0, str(ROOT / "tests/neuron_stand_in"))

@@ -89,7 +89,8 @@ class Sessions:
     def begin(self) -> Session:
         """:raises TooManySessions: the limit of open sessions is reached."""
         with self._lock:
-            self._expire()
+            if len(self._open) >= self._limit:
+                self._expire()
             if len(self._open) >= self._limit:
                 first = min(self._open.values(), key=lambda session: session.expires)
                 raise TooManySessions(self._limit, max(1, math.ceil(first.expires - self._clock())))

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sample_model
-from handler.neuron.hardware.installed_packages import installed_versions
-from handler.neuron.planning.vllm_versions import public
+from tests.installed_vllm import version
 
 HEAD = 32  # the smallest that vLLM's attention on a CPU has
 LAYERS, WIDTH = 2, 64
@@ -84,7 +83,7 @@ def write_tiny(config: Mapping[str, Any], directory: Path) -> None:
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(read).to(torch.bfloat16)
     weights = model.state_dict()
-    if small["model_type"] == "gpt_oss" and public(installed_versions()["vllm"]) == "0.24.0":
+    if small["model_type"] == "gpt_oss" and version() == "0.24.0":
         # It looks for plain weights by a name that it no longer has (model_executor/models/gpt_oss.py).
         weights = {name.replace(".experts.", ".experts.routed_experts."): tensor for name, tensor in weights.items()}
     model.save_pretrained(directory, state_dict=weights)

@@ -81,13 +81,12 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
     from handler.config.loading.config_loader import load
     from handler.config.vllm_argument_table import known
     from handler.engine.event_loop import LoopThread
-    from handler.neuron.hardware.installed_packages import installed_versions
-    from handler.neuron.planning.vllm_versions import public
     from handler.startup import start as startup
     from handler.startup.admission import Admission
     from handler.startup.checked_plan import checked_plan
     from handler.startup.lifecycle import Lifecycle, ServingStatus
     from handler.startup.serving_state import ServingState
+    from tests.installed_vllm import version
 
     def small(text: str) -> str:
         for full, tiny in job["small"].items():
@@ -96,7 +95,7 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
 
     os.environ.update(job["environ"])
     plan = checked_plan(load(job["environ"], model=job["model"]))
-    reserves = {RESERVED: 0} if public(installed_versions()["vllm"]) in known()[RESERVED].versions else {}
+    reserves = {RESERVED: 0} if version() in known()[RESERVED].versions else {}
     plan = replace(plan, engine_args={**json.loads(small(json.dumps(dict(plan.engine_args)))), **reserves})
     environ = {name: small(value) for name, value in job["environ"].items()}
     tiny = exported(job, plan.engine_args) if job.get("export") else job["tiny"]

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from handler.neuron.hardware.installed_packages import installed_versions
-from handler.neuron.planning.vllm_versions import public
+from tests.installed_vllm import version
 from tests.lines.test_served_lines import LINES
 from tests.starts.start_list import ENGINES, RECORD, Start, recorded, starts
 from tests.starts.start_run import StartRunner
@@ -33,8 +32,7 @@ def chosen() -> list[Start]:
     def place(start: Start) -> str:
         return hashlib.sha256(f"{SEED} {start.number}".encode()).hexdigest()
 
-    installed = public(installed_versions().get("vllm", ""))
-    own = [line.line for line in LINES] or [line for line, (_, vllm) in ENGINES.items() if vllm in ("", installed)]
+    own = [line.line for line in LINES] or [line for line, (_, vllm) in ENGINES.items() if vllm in ("", version())]
     ordered = sorted((start for start in starts() if start.line in own), key=place)
     tenth = ordered[: max(2, len(ordered) // 10)]
     some = [start for start in ordered if EVERYTHING or start in tenth or start.number == ALWAYS]

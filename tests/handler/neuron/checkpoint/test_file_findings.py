@@ -22,9 +22,10 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.model_source import fetch_model
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
-from handler.neuron.checkpoint.file_findings import quantization_findings
+from handler.neuron.checkpoint.file_findings import FROM_UNQUANTIZED, quantization_findings
 from handler.neuron.planning.planner import make_plan
 from handler.processes import free_port
+from tests.installed_vllm import version
 from tests.model_packaging.command import run
 from tests.small_model import write_small_model
 
@@ -237,7 +238,7 @@ def test_a_model_that_works_is_not_refused(
         (edited("config.json", quantization_config={"quant_method": "awq"}), "awq_marlin", None),
         (edited("config.json", quantization_config={"quant_method": "awq"}), "moe_wna16", None),
         (written("quantize_config.json", "{}"), "gptq", None),
-        pytest.param(lambda _: None, "mxfp4", None, marks=pytest.mark.vllm_016("0.29 has no such method of loading")),
+        (lambda _: None, FROM_UNQUANTIZED[version()][-1], None),
         (lambda _: None, "bitsandbytes", "bitsandbytes"),  # vLLM 0.29 has no such method any more
     ],
 )
