@@ -1,6 +1,7 @@
 """The product over `ReplayCore`, with every parser: gunicorn, routes, vLLM's serving classes. Prints its port.
 
 A request's `model` names the parsers: `hermes`, `hermes+qwen3` (with a reasoning parser) or `+qwen3` (without tools).
+Arguments: these names. Default: all that vLLM 0.16.0 has.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class ReplayCore:
         tokenizer: Any = self.llm.tokenizer
         step, _, script = tokenizer.decode(request.prompt_token_ids).partition(":")
         ids = tokenizer.encode(bytes.fromhex(script).decode(), add_special_tokens=False)
-        ids.append(request.eos_token_id)
+        ids.append(tokenizer.eos_token_id)
         size = int(step)
         for place in range(0, len(ids), size):
             last = place + size >= len(ids)
@@ -112,6 +113,7 @@ class ReplayCore:
 
 TEMPLATE = "{{ messages[-1]['content'] }}"
 CONTEXT = 20_000
+NAMES = ("", *sys.argv[1:]) if sys.argv[1:] else ALL
 
 
 class ParserServings:
@@ -119,7 +121,7 @@ class ParserServings:
 
     def __init__(self, loop: LoopThread) -> None:
         self._loop, self._directory = loop, Path(tempfile.mkdtemp())
-        self._made = {name: loop.run(self._make(name)) for name in ALL}
+        self._made = {name: loop.run(self._make(name)) for name in NAMES}
         self.first: Any = self._made[""]
 
     def fields(self, route: Route) -> frozenset[str]:
@@ -190,7 +192,7 @@ class ReplayServer(ScriptedServer):
 def start(state: ServingState) -> None:
     """Instead of bringing a model and starting vLLM."""
     servings = ParserServings(state.loop)
-    engine = Engine(servings.adapter(), state.loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
+    engine = Engine(servings.adapter(), state.loop, list(NAMES), 60.0, RequestLimits(CONTEXT, 10_000))
     engine.serving = servings  # type: ignore[assignment]  # a stand-in
     engine.traits = replace(servings.first.traits, plain_chat=False)
     state.engine = engine

@@ -70,7 +70,7 @@ async def start(
     """
     serving_log.shorten_errors()
     parses = bool(front_end.tool_call_parser or llm.vllm_config.structured_outputs_config.reasoning_parser)
-    generate_wrapper.wrap(llm, by_token=parses and parts.tool_streams)
+    generate_wrapper.wrap(llm, by_token=parses)
     responses_serving.ResponsesResponse = response_events.NamedResponse
     if not llm.model_config.allowed_media_domains:
         llm.model_config.allowed_media_domains = [NO_DOMAIN]
