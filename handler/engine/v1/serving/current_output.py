@@ -1,8 +1,8 @@
 """The outputs of vLLM's engine as its parsers for streams expect them: one choice and one token at a time.
 
-A step has several tokens with speculative decoding, and when the event loop was busy. Most parsers of vLLM 0.16.0 lose
-text if a mark is not the only token of its step. They look for the mark in the text of the step that has its token. But
-with stop strings vLLM holds back the end of the text, so tokens are kept here until their text has come.
+A step has several tokens with speculative decoding, and when the event loop was busy. Most parsers of vLLM lose text if
+a mark is not the only token of its step. They look for the mark in the text of the step that has its token. But with
+stop strings vLLM holds back the end of the text, so tokens are kept here until their text has come.
 """
 
 from __future__ import annotations
