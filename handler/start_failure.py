@@ -8,11 +8,16 @@ from typing import Final
 # Messages of the compiler and the runtime, and their fixes. F137: the system killed neuronx-cc because memory ran out.
 # NCC_EOOM: the graph needs more memory than the device has (AWS Neuron documentation, "Neuron Compiler Error Codes").
 # Status 4: NRT_RESOURCE (AWS Neuron documentation, "nrt_status.h").
+# A reasoning parser: vLLM 0.24 and later make it as they make their configuration (config/reasoning.py).
 # DefaultCPUAllocator: the host lacks the memory, mostly for the KV cache of the CPU line (torch).
 _FIXES: Final = (
     (
         re.compile(r"DefaultCPUAllocator"),
         "Lower VLLM_CPU_KVCACHE_SPACE, max_num_seqs or max_model_len, or use a machine with more memory.",
+    ),
+    (
+        re.compile(r"reasoning \w+ could not locate"),
+        "Set ENDPOINT_REASONING_PARSER to the parser of the model's family (docs/tool-calls.md).",
     ),
     (
         re.compile(r"No space left on device|Disk quota exceeded"),

@@ -2,7 +2,7 @@
 
 Importing this module imports vLLM, which takes 8 to 11 s: import it inside functions, after the port is bound.
 
-What is used beside `EngineClient`: `AsyncLLM.from_engine_args`, `tokenizer`, `vllm_config`, `model_config`,
+What is used beside `EngineClient`: `AsyncLLM.from_vllm_config`, `tokenizer`, `vllm_config`, `model_config`,
 `remove_lora`, `pin_lora` and `shutdown`. `accelerators` lists which versions use more.
 """
 
@@ -23,6 +23,7 @@ from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.platforms import current_platform
 from vllm.sampling_params import StructuredOutputsParams
+from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -80,9 +81,9 @@ async def start(arguments: AsyncEngineArgs, settings: EngineSettings) -> V1Adapt
     before = active_children()
     registry = None
     if settings.further:
-        llm, registry = await to_thread(engine_metrics.with_own_registry, lambda: AsyncLLM.from_engine_args(arguments))
+        llm, registry = await to_thread(engine_metrics.with_own_registry, lambda: _client(arguments, settings))
     else:
-        llm = await to_thread(AsyncLLM.from_engine_args, arguments)
+        llm = await to_thread(_client, arguments, settings)
     known = accelerators(vllm.__version__)
     if known is None:
         logger.warning("vLLM %s is not known here: it is used by its public interface alone", vllm.__version__)
@@ -103,6 +104,21 @@ async def start(arguments: AsyncEngineArgs, settings: EngineSettings) -> V1Adapt
         llm.shutdown()
         raise
     return adapter
+
+
+def _client(arguments: AsyncEngineArgs, settings: EngineSettings) -> AsyncLLM:
+    """As `AsyncLLM.from_engine_args`. Before the core starts, the parsers are tried with the model's tokenizer."""
+    context = UsageContext.ENGINE_CONTEXT
+    config = arguments.create_engine_config(context)
+    serving_start = _serving_start()
+    if serving_start is not None:
+        serving_start.check_parser_tokens(config, settings.front_end)
+    return AsyncLLM.from_vllm_config(
+        config,
+        usage_context=context,
+        enable_log_requests=arguments.enable_log_requests,
+        disable_log_stats=arguments.disable_log_stats,
+    )
 
 
 class V1Adapter(ClientAdapter):
