@@ -175,6 +175,32 @@ def test_a_seed_counts_beside_requests_without_one(endpoint: ServeProcess) -> No
     assert len(alone) == 1
 
 
+def test_the_tokens_that_a_request_allows_are_its_own(endpoint: ServeProcess) -> None:
+    """Until 0.32.0, vLLM leaves their mask behind for the next request, or copies another's over it."""
+    plain = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+    limited = {"prompt": "One two", "max_tokens": 400, "ignore_eos": True, "allowed_token_ids": [23, 711]}
+
+    def text(body: dict[str, Any]) -> str:
+        reply = endpoint.client.post("/v1/completions", json=body)
+        assert reply.status_code == 200, reply.text
+        return str(reply.json()["choices"][0]["text"])
+
+    def in_engine(number: int) -> None:
+        endpoint.until(lambda: endpoint.metric("endpoint_requests_in_engine") == number, 60)
+
+    alone = text(plain)
+    with ThreadPoolExecutor(4) as pool:
+        before = pool.submit(text, {**plain, "max_tokens": 60, "ignore_eos": True})
+        in_engine(1)
+        running = pool.submit(text, limited)
+        in_engine(2)
+        before.result()  # its place goes to the limited one, whose place goes to the next
+        beside = {text(plain), *pool.map(text, [plain] * 6)}
+        tokens = running.result()
+    assert beside == {alone}
+    assert set(tokens) == set("329"), "two tokens: 3 and 29"
+
+
 def test_a_large_reply_with_log_probabilities_is_what_its_stream_is(endpoint: ServeProcess) -> None:
     """The whole reply is built in a thread and encoded in pieces."""
     body = {**CHAT, "max_tokens": 200, "ignore_eos": True, "logprobs": True, "top_logprobs": 10, "temperature": 0}
