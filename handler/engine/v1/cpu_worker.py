@@ -6,7 +6,8 @@
 - 0.16.0 and 0.24.0 ignore all seeds of a batch in which a request has none (`forward_cpu`,
   vllm/v1/sample/ops/topk_topp_sampler.py). `forward_native` of the same class respects them. 0.29.0 has fixed it.
 - Before 0.32.0, a request may get another one's `allowed_token_ids`, or lose its own: the masks stay in their rows, or
-  are copied over each other, as requests change theirs (`condense` and `swap_states`, gpu_input_batch.py).
+  are copied over each other, as requests change theirs (`condense` and `swap_states`, gpu_input_batch.py; vLLM's
+  issue 43894 and pull request 48419).
 - All, up to 0.32.0, crash if a request with a seed is prefilled in several steps. Its generator is then set back
   by an offset (`_bookkeeping_sync`, vllm/v1/worker/gpu_model_runner.py), which generators for the CPU do not have.
 """
