@@ -159,7 +159,8 @@ class ParserServings:
         core = ReplayCore()
         with patch.object(EngineCoreClient, "make_async_mp_client", lambda **given: core):
             config = arguments.create_engine_config()
-            serving_start.check_parser_tokens(config, front)
+            if reasoning != "mistral":  # it wants Mistral's own tokenizer
+                serving_start.check_parser_tokens(config, front)
             core.llm = AsyncLLM(config, object, log_stats=False)
         return await serving_start.start(
             core.llm, arguments, front, parts=accelerators(vllm.__version__) or Accelerators()
