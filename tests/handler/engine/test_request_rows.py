@@ -127,7 +127,8 @@ class Batch:
 @pytest.mark.parametrize("seed", range(8))
 def test_each_request_samples_as_if_it_were_alone(seed: int) -> None:
     draw = random.Random(seed)
-    beside, alone, numbers = Batch(), {}, iter(range(10_000))
+    beside, numbers = Batch(), iter(range(10_000))
+    alone: dict[str, Any] = {}
     for _ in range(STEPS):
         for name in [name for name in beside.params if draw.random() < 0.3]:
             beside.remove(name)
