@@ -85,7 +85,7 @@ def finding(sent: Sent, status: int, kind: str, body: bytes) -> str | None:
 
 
 def is_long(body: bytes) -> bool:
-    """Whether a request may not end in time: its prompts, its largest number of sequences and the most tokens of one."""
+    """Whether a request may not end in time: its prompts, its sequences of each and the most tokens of one."""
     sequences = (int(number) for number in re.findall(rb'"n": (\d{1,9})\b', body))
     tokens = (int(number) for number in re.findall(rb'"max\w*_tokens": (\d{1,9})\b', body))
     prompts = body.count(b"], [") + 1  # of tokens; other lists count, too
