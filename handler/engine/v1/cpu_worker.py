@@ -82,7 +82,8 @@ def add_request(batch: Any, request: Any) -> Any:
     """As `InputBatch.add_request`, which is called before a request's prefill, also if that is repeated."""
     if request.generator is not None:
         request.generator = RewindingGenerator.of(request.generator)
-    vars(batch).setdefault(ALLOWED, {})[request.req_id] = getattr(request.sampling_params, "allowed_token_ids", None)
+    if allowed := getattr(request.sampling_params, "allowed_token_ids", None):
+        vars(batch).setdefault(ALLOWED, {})[request.req_id] = allowed
     return _add_request(batch, request)
 
 
@@ -91,14 +92,15 @@ _make_sampling_metadata = InputBatch._make_sampling_metadata
 
 def make_sampling_metadata(batch: Any) -> Any:
     """As `InputBatch._make_sampling_metadata`, which follows every change of rows. Each row gets its own mask again."""
-    limits = {name: vars(batch)[ALLOWED][name] for name in batch.req_ids}
-    setattr(batch, ALLOWED, limits)
     if batch.has_allowed_token_ids:
+        limits = {name: vars(batch)[ALLOWED][name] for name in batch.has_allowed_token_ids}
+        setattr(batch, ALLOWED, limits)
         mask = batch.allowed_token_ids_mask_cpu_tensor
-        for row, allowed in enumerate(limits.values()):
-            mask[row] = bool(allowed)  # True: the token is forbidden
-            if allowed:
-                mask[row][allowed] = False
+        mask[: batch.num_reqs] = False
+        for row, name in enumerate(batch.req_ids):
+            if name in limits:
+                mask[row] = True  # forbidden
+                mask[row][limits[name]] = False
     return _make_sampling_metadata(batch)
 
 
