@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
 from pathlib import Path
 
 
@@ -16,19 +15,6 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
-
-
-def processor_seconds(pid: int) -> float:
-    """What a process and those below it have used. Less once one of them has ended; 0 if it does not exist."""
-    import psutil
-
-    total = 0.0
-    with suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            times = each.cpu_times()
-            total += times.user + times.system
-    return total
 
 
 def free_port() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -28,7 +27,6 @@ from handler.neuron.length_limits import length_limits
 from handler.neuron.planning.vllm_versions import public
 from handler.neuron.sampling_limits import sampling_limits
 
-logger = logging.getLogger(__name__)
 Stage = Callable[[str], None]
 # The first version of each generation, the newest first. The modules import vLLM.
 GENERATIONS: Final = (
@@ -89,13 +87,7 @@ def launch(
     )
     stage("start engine")
     with nullcontext() if waiting is None else waiting.becomes_core():
-        try:
-            adapter = started(loop, vllm.start(arguments, settings))
-        except Exception:
-            if waiting is None or not waiting.stood_still:
-                raise
-            logger.warning("the engine's process stood still as it started, and is started once more")
-            adapter = started(loop, vllm.start(arguments, settings))
+        adapter = started(loop, vllm.start(arguments, settings))
     facts = adapter.facts
     limits = RequestLimits(
         facts.context,

@@ -8,13 +8,10 @@ A fork copies one thread, and the locks that others hold at that moment stay loc
 
 - in a thread that has computed nothing: OpenMP's threads belong to the thread that has started them, and the copy
   starts its own. OpenBLAS, which NumPy imports, ends its threads before a fork and starts them again after it;
-- while no thread imports a module. Python itself renews its locks for logging, threads and standard output.
+- while no thread imports a module. Python itself renews its locks for logging and threads, and the container's standard
+  output and error have none (container/standard_streams.py).
 
 On Neuron vLLM forks the core itself, from a process with the same threads and at a later time.
-
-One core stood still all the same, before it had loaded anything, and its start waited for ever (seen once, on vLLM
-0.16.0). What it waited for is not known. So a core that uses no processor time for `STILL_SECONDS` while it starts is
-ended, and a new process is spawned.
 
 The copy keeps no file of the serving process, no signal handler and nothing for the garbage collector to walk. What a
 new process would inherit when vLLM spawns it is sent: the environment, and standard output and error.
@@ -41,7 +38,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NoReturn
 
-from handler.processes import current_environment, processor_seconds
+from handler.processes import current_environment
 
 # How vLLM names the core's process (v1/engine/utils.py, `CoreEngineProcManager`). 0.9 gives it no name.
 CORE = ("EngineCore", "SpawnProcess")
@@ -52,14 +49,12 @@ HEADER = 8  # bytes: the length of the environment
 STREAMS = (1, 2)
 READY = b"r"
 SWITCH_INTERVAL = 0.005  # Python's default, in seconds
-STILL_SECONDS, LOOK_SECONDS = 30.0, 1.0
 
 
 class WaitingProcess:
     """Forks the process. It ends by itself when this process ends.
 
     :param environment: with which this process was started.
-    :ivar stood_still: it has become a core, and was ended.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -79,8 +74,6 @@ class WaitingProcess:
             _wait(theirs.detach(), tracker, held, mask)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._pid: int | None = pid
-        self._core: int | None = None
-        self.stood_still = False
         theirs.close()
         os.close(held)
 
@@ -94,26 +87,8 @@ class WaitingProcess:
         def start(process: BaseProcess) -> Any:
             return _Handover(process, self) if process.name.startswith(CORE) else spawned(process)
 
-        over = threading.Event()
-        threading.Thread(target=self._watch, args=(over,), name="core-watch", daemon=True).start()
-        try:
-            with patch.object(SpawnProcess, "_Popen", staticmethod(start)):
-                yield
-        finally:
-            over.set()
-
-    def _watch(self, over: threading.Event) -> None:
-        """Ends the core if it stands still before `over`."""
-        used, moved_at = 0.0, time.monotonic()
-        while not over.wait(LOOK_SECONDS):
-            before, used = used, 0.0 if self._core is None else processor_seconds(self._core)
-            if self._core is None or used != before:
-                moved_at = time.monotonic()
-            elif time.monotonic() - moved_at >= STILL_SECONDS:
-                self.stood_still = True
-                with suppress(ProcessLookupError):
-                    os.kill(self._core, signal.SIGKILL)
-                return
+        with patch.object(SpawnProcess, "_Popen", staticmethod(start)):
+            yield
 
     def become(self, process: bytes) -> int | None:
         """Sends the pickled process and returns its id. None: another one must be spawned.
@@ -125,7 +100,7 @@ class WaitingProcess:
         if _at_the_start(self._environment) != _at_the_start(current_environment()):
             self.end()
             return None
-        variables, self._core = reduction.ForkingPickler.dumps(current_environment()), self._pid
+        variables = reduction.ForkingPickler.dumps(current_environment())
         try:
             socket.send_fds(self._channel, [len(variables).to_bytes(HEADER, "big")], STREAMS)
             self._channel.sendall(variables)
@@ -134,7 +109,6 @@ class WaitingProcess:
         except OSError:
             lives = False
         if not lives:
-            self._core = None
             self.end()
             return None
         pid, self._pid = self._pid, None

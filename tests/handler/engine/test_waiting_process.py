@@ -24,7 +24,6 @@ import psutil
 import pytest
 from setproctitle import setproctitle
 
-from handler.engine import waiting_process
 from handler.engine.waiting_process import WaitingProcess
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -127,22 +126,6 @@ def test_a_core_that_it_cannot_become_is_spawned(
     assert process.exitcode == 7
     assert process.pid != pid
     assert pid not in children(), "the waiting process was not ended"
-
-
-def test_a_core_that_stands_still_is_ended_and_the_next_one_is_spawned(
-    waiting: WaitingProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting_process, "STILL_SECONDS", 0.5)
-    monkeypatch.setattr(waiting_process, "LOOK_SECONDS", 0.1)
-    still = SPAWN.Process(target=signal.pause, name="EngineCore_DP0")
-    following = core(tmp_path / "seen")
-    with waiting.becomes_core():
-        still.start()
-        still.join()
-        assert (still.exitcode, waiting.stood_still) == (-signal.SIGKILL, True)
-        following.start()
-    following.join()
-    assert (tmp_path / "seen").read_text().split()[2] == "False"
 
 
 def test_a_core_that_inherits_a_descriptor_is_spawned(waiting: WaitingProcess) -> None:
