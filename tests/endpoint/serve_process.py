@@ -99,7 +99,7 @@ class ServeProcess:
             if self.process.poll() is not None:
                 raise AssertionError(f"serve ended with status {self.process.returncode}:\n{self.log}")
             if time.monotonic() - began > within:
-                raise AssertionError(f"not within {within} s:\n{self.log[-4000:]}")
+                raise AssertionError(f"not within {within} s, and /ping says {self.ping()}:\n{self.log[-4000:]}")
             time.sleep(interval)
         return time.monotonic() - began
 

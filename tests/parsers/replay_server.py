@@ -41,7 +41,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.queue_limits import queue_limits
 from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.engine.v1.adapter import V1Adapter
-from handler.engine.v1.serving import serving_start
+from handler.engine.v1.serving import configured_parsers, serving_start
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import UNLIMITED
 from handler.startup.serving_state import ServingState
@@ -155,12 +155,12 @@ class ParserServings:
         front = FrontendSettings(
             chat_template=TEMPLATE, enable_auto_tool_choice=bool(tools), tool_call_parser=tools or None
         )
-        serving_start.check_parsers(arguments, front)
+        configured_parsers.check_names(arguments, front)
         core = ReplayCore()
         with patch.object(EngineCoreClient, "make_async_mp_client", lambda **given: core):
             config = arguments.create_engine_config()
             if reasoning != "mistral":  # it wants Mistral's own tokenizer
-                serving_start.check_parser_tokens(config, front)
+                configured_parsers.check_tokens(config, front)
             core.llm = AsyncLLM(config, object, log_stats=False)
         return await serving_start.start(
             core.llm, arguments, front, parts=accelerators(vllm.__version__) or Accelerators()

@@ -57,7 +57,7 @@ OWNED: Mapping[str, bool] = {"skip_clone": True} if "skip_clone" in inspect.sign
 
 def preload(*, core: bool = False) -> None:
     """As `EngineGeneration.preload`. This module has imported vLLM."""
-    _serving_start()
+    _serving()
     if core and current_platform.is_cpu():
         # The worker's module is named in vllm/platforms/cpu.py (`check_and_update_config`).
         import vllm.v1.engine.core
@@ -70,9 +70,8 @@ def parse(arguments: Mapping[str, Json], config: EndpointConfig, front_end: Fron
     parsed = engine_arguments.engine_args(arguments, config)
     if current_platform.is_cpu() and not parsed.worker_extension_cls:
         parsed.worker_extension_cls = CPU_WORKER_FIXES
-    serving_start = _serving_start()
-    if serving_start is not None:
-        serving_start.check_parsers(parsed, front_end)
+    if (serving := _serving()) is not None:
+        serving.configured_parsers.check_names(parsed, front_end)
     return parsed
 
 
@@ -91,9 +90,8 @@ async def start(arguments: AsyncEngineArgs, settings: EngineSettings) -> V1Adapt
     try:
         adapter = V1Adapter(llm, processes, settings, known or Accelerators())
         adapter.metrics_registry = registry
-        serving_start = _serving_start()
-        if serving_start is not None:
-            adapter.serving = await serving_start.start(
+        if (serving := _serving()) is not None:
+            adapter.serving = await serving.serving_start.start(
                 llm, arguments, settings.front_end, settings.max_output, parts=adapter.parts
             )
     except EngineDeadError as error:
@@ -110,9 +108,8 @@ def _client(arguments: AsyncEngineArgs, settings: EngineSettings) -> AsyncLLM:
     """As `AsyncLLM.from_engine_args`. Before the core starts, the parsers are tried with the model's tokenizer."""
     context = UsageContext.ENGINE_CONTEXT
     config = arguments.create_engine_config(context)
-    serving_start = _serving_start()
-    if serving_start is not None:
-        serving_start.check_parser_tokens(config, settings.front_end)
+    if (serving := _serving()) is not None:
+        serving.configured_parsers.check_tokens(config, settings.front_end)
     return AsyncLLM.from_vllm_config(
         config,
         usage_context=context,
@@ -245,14 +242,15 @@ class V1Adapter(ClientAdapter):
 
 
 @cache
-def _serving_start() -> Any:
-    """The module that starts vLLM's serving classes. None if the installed vLLM has them in other modules."""
+def _serving() -> Any:
+    """The package with vLLM's serving classes. None if the installed vLLM has them in other modules."""
     from handler.engine.v1.serving.serving_log import root_logger_kept
 
     try:
         with root_logger_kept():
-            from handler.engine.v1.serving import serving_start
+            from handler.engine.v1 import serving
+            from handler.engine.v1.serving import configured_parsers, serving_start  # noqa: F401  parts of `serving`
     except ImportError as error:
         logger.warning("only plain text is served: this vLLM's serving classes are not known here (%s)", error)
         return None
-    return serving_start
+    return serving

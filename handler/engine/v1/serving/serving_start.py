@@ -12,13 +12,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
-from vllm.config import VllmConfig
 from vllm.entrypoints.openai.responses import serving as responses_serving
-from vllm.reasoning import ReasoningParserManager
 from vllm.renderers.params import TokenizeParams
-from vllm.tokenizers import TokenizerLike, cached_tokenizer_from_config
+from vllm.tokenizers import TokenizerLike
 from vllm.tokenizers.mistral import MistralTokenizer
-from vllm.tool_parsers import ToolParserManager
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.api_routes import Traits
@@ -27,7 +24,6 @@ from handler.engine.v1.accelerators import Accelerators
 from handler.engine.v1.serving import audio_files, generate_wrapper, response_events, serving_log
 from handler.engine.v1.serving.reply_building import build_apart
 from handler.engine.v1.serving.serving_classes import VllmServing
-from handler.errors import SettingError
 
 try:
     from vllm.entrypoints.openai.api_server import init_app_state
@@ -185,54 +181,6 @@ def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits
         ),
         plain_usage=not options.enable_prompt_tokens_details,
     )
-
-
-def check_parsers(arguments: Any, front_end: FrontendSettings) -> None:
-    """Loads the configured parser plugins, and checks that the configured parsers exist. Call before the engine starts.
-
-    :raises SettingError: a parser does not exist. The error lists those that do.
-    """
-    if front_end.tool_parser_plugin:
-        ToolParserManager.import_tool_parser(front_end.tool_parser_plugin)
-    if arguments.reasoning_parser_plugin:
-        ReasoningParserManager.import_reasoning_parser(arguments.reasoning_parser_plugin)
-    for name, (parser, manager) in _parsers(front_end.tool_call_parser, arguments.reasoning_parser).items():
-        if parser not in manager.list_registered():
-            known = ", ".join(sorted(manager.list_registered()))
-            raise SettingError(name, f"there is no '{parser[:80]}'", f"Use one of {known}.")
-
-
-def check_parser_tokens(config: VllmConfig, front_end: FrontendSettings) -> None:
-    """Makes each configured parser once with the model's tokenizer. Call before the engine's core starts.
-
-    Some parsers look for tokens of their models. vLLM makes a parser for each request, and where such a token is
-    missing, every chat fails (0.16.0 to 0.29.0).
-
-    :raises SettingError: a parser cannot be made.
-    """
-    parsers = _parsers(front_end.tool_call_parser, config.structured_outputs_config.reasoning_parser)
-    if not parsers or config.model_config.runner_type == "pooling":
-        return
-    tokenizer = cached_tokenizer_from_config(config.model_config)
-    if tokenizer is None:
-        return
-    for name, (parser, manager) in parsers.items():
-        kind = manager.get_tool_parser if manager is ToolParserManager else manager.get_reasoning_parser
-        try:
-            kind(parser)(tokenizer)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            problem = f"'{parser}' cannot be used with this model's tokenizer ({reason})"
-            raise SettingError(name, problem, "Use the parser of the model's family (docs/tool-calls.md).") from error
-
-
-def _parsers(tools: str | None, reasoning: str | None) -> dict[str, tuple[str, Any]]:
-    """The configured parsers and their managers, by setting."""
-    chosen = {
-        "ENDPOINT_TOOL_CALL_PARSER": (tools, ToolParserManager),
-        "ENDPOINT_REASONING_PARSER": (reasoning, ReasoningParserManager),
-    }
-    return {name: (parser, manager) for name, (parser, manager) in chosen.items() if parser}
 
 
 def render_in_threads(renderer: Any) -> None:
