@@ -5,9 +5,6 @@
   every request of the batch has a row. So each request without a grammar gets a row that allows every token.
 - 0.16.0 and 0.24.0 ignore all seeds of a batch in which a request has none (`forward_cpu`,
   vllm/v1/sample/ops/topk_topp_sampler.py). `forward_native` of the same class respects them. 0.29.0 has fixed it.
-- Before 0.32.0, a request may get another one's `allowed_token_ids`, or lose its own: the masks stay in their rows, or
-  are copied over each other, as requests change theirs (`condense` and `swap_states`, gpu_input_batch.py; vLLM's
-  issue 43894 and pull request 48419).
 - All, up to 0.32.0, crash if a request with a seed is prefilled in several steps. Its generator is then set back
   by an offset (`_bookkeeping_sync`, vllm/v1/worker/gpu_model_runner.py), which generators for the CPU do not have.
 """
@@ -25,7 +22,6 @@ from vllm.v1.worker import gpu_model_runner
 from vllm.v1.worker.gpu_input_batch import InputBatch
 
 ALL_ALLOWED = -1  # one word of a row: 32 tokens, each allowed
-ALLOWED = "allowed_ids_by_request"
 
 
 _apply_grammar_bitmask = getattr(gpu_model_runner, "apply_grammar_bitmask", None)  # 0.11.0 has none
@@ -82,26 +78,7 @@ def add_request(batch: Any, request: Any) -> Any:
     """As `InputBatch.add_request`, which is called before a request's prefill, also if that is repeated."""
     if request.generator is not None:
         request.generator = RewindingGenerator.of(request.generator)
-    if allowed := getattr(request.sampling_params, "allowed_token_ids", None):
-        vars(batch).setdefault(ALLOWED, {})[request.req_id] = allowed
     return _add_request(batch, request)
-
-
-_make_sampling_metadata = InputBatch._make_sampling_metadata
-
-
-def make_sampling_metadata(batch: Any) -> Any:
-    """As `InputBatch._make_sampling_metadata`, which follows every change of rows. Each row gets its own mask again."""
-    if batch.has_allowed_token_ids:
-        limits = {name: vars(batch)[ALLOWED][name] for name in batch.has_allowed_token_ids}
-        setattr(batch, ALLOWED, limits)
-        mask = batch.allowed_token_ids_mask_cpu_tensor
-        mask[: batch.num_reqs] = False
-        for row, name in enumerate(batch.req_ids):
-            if name in limits:
-                mask[row] = True  # forbidden
-                mask[row][limits[name]] = False
-    return _make_sampling_metadata(batch)
 
 
 class CpuWorkerFixes:
@@ -109,7 +86,6 @@ class CpuWorkerFixes:
 
 
 InputBatch.add_request = add_request
-InputBatch._make_sampling_metadata = make_sampling_metadata
 if vllm.__version__.startswith(("0.16.", "0.24.")):
     TopKTopPSampler.forward_cpu = forward_with_seeds
 if vllm.__version__.startswith("0.16."):

@@ -48,7 +48,9 @@ class Batch:
         from vllm.v1.sample.logits_processor import LogitsProcessors, builtin
         from vllm.v1.worker.gpu_input_batch import InputBatch
 
-        from handler.engine.v1 import cpu_worker  # noqa: F401  what is tested
+        from handler.engine.engine_client.processes import allowed_tokens
+
+        allowed_tokens.register()
 
         device = torch.device("cpu")
         config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=ROWS))

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Final
 
-from handler.engine.engine_client.processes import cpu_isa
+from handler.engine.engine_client.processes import allowed_tokens, cpu_isa
 
 WAIT: Final = 5e-6  # seconds between two looks for a message; Linux adds some 50 us
 
@@ -20,6 +20,7 @@ def register() -> None:
     """Raises nothing."""
     _end_with_parent()
     cpu_isa.register()
+    allowed_tokens.register()
     _quiet_gloo()
     _wait_without_spinning()
 
