@@ -44,11 +44,13 @@ class RequestGroup:
     :param alone: the core has nothing else while it has one of them. Such a group enters before others.
     :param begun: called when all that wait have entered and have a token. Only for a group that is alone.
     :ivar held: how many of them the core has.
+    :ivar unpaced: the one that does not count as a prefill and has no token yet.
     """
 
     alone: bool = False
     begun: Callable[[], object] = lambda: None
     held: int = 0
+    unpaced: _Entry | None = None
     entries: deque[_Entry] = field(default_factory=deque)
 
 
@@ -123,7 +125,8 @@ class CoreQueue:
         :param tokens: the length of its prompt.
         :param wanted: returns False once the client has disconnected.
         :param group: None: the sequence is the only one of its request.
-        :param paced: False: it does not count as a prefill. A grammar may take seconds to compile before it.
+        :param paced: False: it does not count as a prefill, because a grammar may take seconds to compile before it.
+            The next sequence of its request enters when it has a token.
         :returns: False if the sequence is no longer wanted.
         :raises Exception: the error that was given to `fail` or `end`.
         """
@@ -152,6 +155,8 @@ class CoreQueue:
         self._prefills.pop(name, None)
         group = entry.group
         group.held -= 1
+        if group.unpaced is entry:
+            group.unpaced = None
         if self._trial is group and not group.held:
             self._trial = None
         if group.held == 0 and group in self._further:
@@ -174,6 +179,9 @@ class CoreQueue:
             self._streaming = streams
         for name in [name for name, entry in self._prefills.items() if entry.begun and not self._prefilling(name)]:
             del self._prefills[name]
+        for group in self._further:
+            if group.unpaced is not None and group.unpaced.begun and not self._prefilling(group.unpaced.name):
+                group.unpaced = None
         trial = self._trial
         if trial is not None and not trial.entries and not any(map(self._prefilling, self._inside)):
             trial.begun()
@@ -230,6 +238,8 @@ class CoreQueue:
         self._inside[entry.name] = entry
         if entry.paced:
             self._prefills[entry.name] = entry
+        else:
+            entry.group.unpaced = entry
 
     def _admit_waiting(self) -> None:
         while (group := self._next_group()) is not None:
@@ -258,7 +268,7 @@ class CoreQueue:
             return single if single.entries and (self._trial is single or not self._inside) else None
         group = self._first[0] if self._first else None
         for further in self._further:
-            if further.held < self._limits.share:
+            if further.held < self._limits.share and further.unpaced is None:
                 group = further if group is None or self._turn_of(further) < self._turn_of(group) else group
         # A further sequence whose turn comes before that of a waiting first one leaves no slot free for that.
         return group if group is not None and self._has_room(first=bool(self._first)) else None
@@ -273,7 +283,7 @@ class CoreQueue:
     def _may_enter(self, group: RequestGroup) -> bool:
         if group.alone:
             return self._trial is group or not (self._inside or self._single)
-        free = self._trial is None and not self._single and group.held < self._limits.share
+        free = self._trial is None and not self._single and group.held < self._limits.share and group.unpaced is None
         return free and self._has_room(first=group.held == 0)
 
     def _may_prefill(self, entry: _Entry, arriving: int) -> bool:

@@ -14,7 +14,14 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Final
 
-from handler.engine.grammar.trial_lane import TakesLonger, TrialInterrupted, TrialLane, TrialProcess, TrialUnavailable
+from handler.engine.grammar.trial_lane import (
+    TakesLonger,
+    TrialInterrupted,
+    TrialLane,
+    TrialProcess,
+    TrialUnavailable,
+    Verdict,
+)
 
 logger = logging.getLogger(__name__)
 # Seconds of processor time. A schema of 64 KB takes 0.2 s. What takes longer than the first waits for the others that
@@ -24,6 +31,7 @@ COMPILE_SECONDS: Final = 10.0
 PROGRAM: Final = "handler.engine.grammar.trial_process"
 # How many results are kept, each under the grammar's digest.
 KEPT: Final = 4096
+UNTRIED: Final = Verdict(None)
 
 
 class GrammarTrial:
@@ -47,17 +55,15 @@ class GrammarTrial:
         self.quick = TrialLane(self.process, QUICK_SECONDS)
         self.slow = TrialLane(self.process, compile_seconds)
         self._lock = threading.Lock()
-        self._verdicts: OrderedDict[bytes, str | None] = OrderedDict()
-        self._untried: set[bytes] = set()
+        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
 
-    def known(self, kind: str, spec: str) -> tuple[bool, str | None]:
-        """Whether this grammar has been tried or let through, and its problem. Never waits for a trial."""
-        key = _digest(kind, spec)
-        return key in self._verdicts, self._verdicts.get(key)
+    def known(self, kind: str, spec: str) -> Verdict | None:
+        """The verdict on a grammar that has been tried or let through. Never waits for a trial."""
+        return self._verdicts.get(_digest(kind, spec))
 
     def is_untried(self, kind: str, spec: str) -> bool:
         """Whether this grammar was let through, because the process could not be started when it came."""
-        return _digest(kind, spec) in self._untried
+        return self.known(kind, spec) == UNTRIED
 
     def quick_problem(self, kind: str, spec: str) -> str | None:
         """What is wrong with a grammar that takes up to `QUICK_SECONDS`. None: the core can compile it, or is to try.
@@ -76,28 +82,25 @@ class GrammarTrial:
             return self._problem(self.slow, kind, spec)
         except TakesLonger:
             logger.warning("a grammar takes longer than %g s to compile", self.slow.seconds)
-            return self._kept(_digest(kind, spec), f"it takes longer than {self.slow.seconds:g} s to compile")
+            return self._kept(_digest(kind, spec), Verdict(f"it takes longer than {self.slow.seconds:g} s to compile"))
 
     def _problem(self, lane: TrialLane, kind: str, spec: str) -> str | None:
-        known, problem = self.known(kind, spec)
-        if known:
-            return problem
-        key = _digest(kind, spec)
+        known, key = self.known(kind, spec), _digest(kind, spec)
+        if known is not None:
+            return known.problem
         try:
-            return self._kept(key, lane.problem(kind, spec))
+            return self._kept(key, lane.verdict(kind, spec))
         except TrialInterrupted:  # which says nothing about the grammar: it may come again
             return "its trial was interrupted. Send the request again"
         except TrialUnavailable:
-            return self._kept(key, None, untried=True)
+            return self._kept(key, UNTRIED)
 
-    def _kept(self, key: bytes, problem: str | None, *, untried: bool = False) -> str | None:
+    def _kept(self, key: bytes, verdict: Verdict) -> str | None:
         with self._lock:
-            if untried:
-                self._untried.add(key)
-            self._verdicts[key] = problem
+            self._verdicts[key] = verdict
             while len(self._verdicts) > KEPT:
-                self._untried.discard(self._verdicts.popitem(last=False)[0])
-        return problem
+                self._verdicts.popitem(last=False)
+        return verdict.problem
 
     def close(self) -> None:
         """Ends the process, and with it the trials that are running."""

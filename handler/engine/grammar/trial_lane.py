@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Any, Final
 
 logger = logging.getLogger(__name__)
 START_SECONDS: Final = 240.0
@@ -37,6 +38,18 @@ class TrialUnavailable(Exception):
 
 class TakesLonger(Exception):
     """A trial has used its processor time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a trial has found.
+
+    :param problem: what is wrong with the grammar. None: the core can compile it.
+    :param seconds: of processor time that it took. Infinite if it could not be tried.
+    """
+
+    problem: str | None
+    seconds: float = math.inf
 
 
 class TrialProcess:
@@ -128,8 +141,8 @@ class TrialLane:
         self._used = False
         self.pid: int | None = None
 
-    def problem(self, kind: str, spec: str) -> str | None:
-        """What is wrong with a grammar. If a child ends that has tried others before, another tries the grammar again.
+    def verdict(self, kind: str, spec: str) -> Verdict:
+        """Tries a grammar. If a child ends that has tried others before, another tries the grammar again.
 
         :raises TakesLonger: it has used the time.
         :raises TrialInterrupted: the child has not had its time, or was ended from outside.
@@ -144,8 +157,7 @@ class TrialLane:
                 except (EOFError, OSError):  # the whole process has ended, and its children were killed with it
                     answer = {"signal": signal.SIGKILL}
                 if "problem" in answer:
-                    problem = answer["problem"]
-                    return None if problem is None else str(problem)
+                    return Verdict(**answer)
                 self.close()
                 if answer["signal"] == signal.SIGPROF:
                     raise TakesLonger
@@ -153,7 +165,7 @@ class TrialLane:
                 if not used and answer["signal"] in OUTSIDE:
                     raise TrialInterrupted
                 if not used:
-                    return UNREADABLE
+                    return Verdict(UNREADABLE)
 
     def _opened(self) -> Connection:
         """The pipe to the child. What keeps a child from being made says nothing about a grammar."""
@@ -167,10 +179,10 @@ class TrialLane:
                 raise TrialInterrupted from None
         return self._pipe
 
-    def _answer(self, pipe: Connection, request: bytes) -> dict[str, str | int | None]:
+    def _answer(self, pipe: Connection, request: bytes) -> dict[str, Any]:
         self._used = True
         pipe.send_bytes(request)
-        answer: dict[str, str | int | None] = json.loads(self._received(pipe))
+        answer: dict[str, Any] = json.loads(self._received(pipe))
         return answer
 
     def _received(self, pipe: Connection) -> bytes:

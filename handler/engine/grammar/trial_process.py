@@ -2,7 +2,8 @@
 
 `python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE` gets on its standard input, a socket,
 the seconds that a child may take for a grammar, and with them the child's end of a pipe. The child sends its pid. Then
-it reads one JSON object after the other, `{"kind": ..., "spec": ...}`, and answers each, `{"problem": ...}`. When a
+it reads one JSON object after the other, `{"kind": ..., "spec": ...}`, and answers each, `{"problem": ..., "seconds":
+...}`: what is wrong with the grammar, and the processor time that it took. When a
 grammar has ended the child, the answer is this process's, `{"signal": number}`. The next child is a fork away: the
 imports and the vocabulary, which take seconds, are there already.
 
@@ -20,6 +21,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
@@ -87,9 +89,10 @@ def try_each(tried: Trial, seconds: float, pipe: Connection, parent: int) -> Non
         while True:
             request = json.loads(pipe.recv_bytes())
             signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process
+            began = time.process_time()
             problem = tried(request["kind"], request["spec"])
             signal.setitimer(signal.ITIMER_PROF, 0)
-            pipe.send_bytes(json.dumps({"problem": problem}).encode())
+            pipe.send_bytes(json.dumps({"problem": problem, "seconds": time.process_time() - began}).encode())
 
 
 def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Trial:

@@ -32,6 +32,8 @@ CONVERT_LARK: Any = getattr(vllm_grammars, "convert_lark_to_ebnf", None)
 VALIDATE = "validate_xgrammar_grammar"
 # The modules that import vLLM's function by its name, 0.11 and 0.16.0. Later versions import it where they call it.
 IMPORTERS = ("vllm.v1.engine.processor", "vllm.v1.engine.input_processor")
+# Seconds of processor time. As long as this, the compile of a grammar is part of its request's prefill.
+AT_ONCE = 0.05
 UNSUPPORTED = "The provided JSON schema contains features not supported by xgrammar."
 # The kind and the text of a grammar, as the core will compile it.
 Spec = tuple[str, str]
@@ -78,10 +80,16 @@ class GrammarGuard:
         """
         spec = _spec_in(params)
         if spec is not None:
-            known, problem = self._trial.known(*spec)
-            if not known:
+            known = self._trial.known(*spec)
+            if known is None:
                 raise GrammarUntried(spec)
-            _require(problem)
+            _require(known.problem)
+
+    def compiles_at_once(self, params: SamplingParams) -> bool:
+        """Whether the core compiles a request's grammar within `AT_ONCE`, by its trial. Call after `require_tried`."""
+        spec = _spec_in(params)
+        known = None if spec is None else self._trial.known(*spec)
+        return spec is None or (known is not None and known.seconds <= AT_ONCE)
 
     async def check_spec(self, spec: Spec) -> None:
         """As `check`, for a grammar that has not been tried."""

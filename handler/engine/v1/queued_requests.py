@@ -48,6 +48,7 @@ class QueuedRequests:
     def __init__(self, llm: AsyncLLM, limits: QueueLimits) -> None:
         loop = asyncio.get_running_loop()
         self.queue = CoreQueue(limits, loop, self._is_prefilling)
+        self._guard: GrammarGuard | None = getattr(llm, "grammar_guard", None)
         self._loop = loop
         self._processor = processor = llm.output_processor
         self._states = processor.request_states = _States(self.queue.left)
@@ -105,8 +106,9 @@ class QueuedRequests:
     async def _wait(self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any) -> None:
         name, params = request.request_id, request.sampling_params
         tokens = len(request.prompt_token_ids or ())
-        # Compiling a grammar may take seconds, so a request with one does not hold up others.
-        paced = params is None or params.structured_outputs is None
+        # Compiling a grammar may take seconds, so a request with such a one does not hold up others.
+        grammar = params is not None and params.structured_outputs is not None
+        paced = not grammar or (self._guard is not None and self._guard.compiles_at_once(params))
         wanted = getattr(collector, "wanted", _always)
         if not await self.queue.turn(name, tokens, wanted, group=GROUP.get(), paced=paced):
             return

@@ -37,11 +37,11 @@ class Scripted:
             self.queue.replied(reply)
         self.queue.step(streams=True)
 
-    async def ask(self, *names: str, tokens: int = 10, group: RequestGroup | None = None) -> None:
+    async def ask(self, *names: str, tokens: int = 10, group: RequestGroup | None = None, paced: bool = True) -> None:
         """Requests, which go to the engine as soon as they may."""
 
         async def request(name: str) -> bool:
-            may = await self.queue.turn(name, tokens, lambda: name not in self.gone, group=group)
+            may = await self.queue.turn(name, tokens, lambda: name not in self.gone, group=group, paced=paced)
             if may:
                 self.had[name] = False
                 self.order.append(name)
@@ -112,6 +112,20 @@ async def test_prompts_share_the_tokens_and_two_go_however_long_they_are() -> No
     short = Scripted(paced(PaceLimit(2, 100)))
     await short.ask(*"abcdefghijk", tokens=10)
     assert short.order == list("abcdefghij")
+
+
+@on_a_loop
+async def test_what_may_compile_long_holds_up_nobody_and_its_request_goes_one_by_one() -> None:
+    engine = Scripted(paced(ONE_BY_ONE))
+    await engine.ask("a1", "a2", "a3", group=RequestGroup(), paced=False)
+    await engine.ask("b", "c")
+    assert engine.order == ["a1", "b"]
+    await engine.step("b")
+    assert engine.order == ["a1", "b", "c"]
+    await engine.step("a1")
+    assert engine.order == ["a1", "b", "c", "a2"]
+    await engine.leave("a2")
+    assert engine.order == ["a1", "b", "c", "a2", "a3"]
 
 
 @pytest.mark.parametrize(("reply", "at_once"), [(1, 32), (2, 32), (8, 16), (64, 3), (LONG_REPLY, 1)])

@@ -175,7 +175,7 @@ def test_one_that_gets_no_processor_time_may_come_again(trial: GrammarTrial, mon
         patched.setattr(trial_lane, "WALL_SECONDS", 0.2)
         assert "again" in str(problem_of(trial, "regex", "stalled"))
     child.wait(60)
-    assert trial.known("regex", "stalled") == (False, None)
+    assert trial.known("regex", "stalled") is None
     assert problem_of(trial, "regex", "stalled") is None
 
 
@@ -195,7 +195,7 @@ def test_what_keeps_a_child_from_being_made_says_nothing_about_a_grammar(
     with monkeypatch.context() as patched:
         patched.setattr(trial.process, "child", no_descriptors)
         assert "again" in str(problem_of(trial, "regex", "honest"))
-    assert trial.known("regex", "honest") == (False, None)
+    assert trial.known("regex", "honest") is None
     assert problem_of(trial, "regex", "honest") is None
 
 
