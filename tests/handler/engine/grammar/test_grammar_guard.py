@@ -1,4 +1,4 @@
-"""What becomes of grammars while the process that tries them cannot be started. No engine runs."""
+"""What becomes of grammars while the process that tries them cannot be started, and which are quick. No engine runs."""
 
 from __future__ import annotations
 
@@ -54,3 +54,40 @@ def test_vllm_reads_what_was_let_through_and_a_new_grammar_is_tried_later(monkey
     finally:
         guard.close()
         others.close()
+
+
+ALL_PASS = """
+import socket, time
+from handler.engine.grammar.trial_process import serve
+control = socket.socket(fileno=0)
+control.sendall(b"ready")
+
+def tried(kind, spec):
+    began = time.process_time()
+    while spec == "slow" and time.process_time() < began + 0.1:
+        pass
+
+serve(control, tried)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "regex", "quick"), [(ALL_PASS, "fast", True), (ALL_PASS, "slow", False), ("", "fast", False)]
+)
+def test_what_the_core_compiles_at_once_is_what_the_trial_compiled_at_once(
+    program: str, regex: str, quick: bool
+) -> None:
+    """A request with such a grammar is paced as others are."""
+    vllm: Any = import_module("vllm.sampling_params")
+    guard = import_module("handler.engine.v1.grammar_guard").GrammarGuard(GrammarTrial("no tokenizer", 10))
+    guard._trial.process._command = (sys.executable, "-c", program)
+    params = vllm.SamplingParams(structured_outputs=vllm.StructuredOutputsParams(regex=regex))
+    try:
+        assert not guard.compiles_at_once(params)
+        asyncio.run(guard.check(params))
+        assert guard.compiles_at_once(params) is quick
+        assert guard.compiles_at_once(
+            vllm.SamplingParams(structured_outputs=vllm.StructuredOutputsParams(json_object=True))
+        )
+    finally:
+        guard.close()
