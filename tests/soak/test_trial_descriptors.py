@@ -36,9 +36,9 @@ def counts() -> list[tuple[int, int]]:
 
     try:
         for lane in (quick, slow):
-            assert lane.verdict("regex", "good").problem is None
+            assert lane.result("regex", "good").problem is None
             count()
-        assert slow.verdict("regex", "crash").problem == UNREADABLE
+        assert slow.result("regex", "crash").problem == UNREADABLE
         count()
         with open(os.devnull):
             count()

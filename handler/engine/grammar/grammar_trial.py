@@ -19,8 +19,8 @@ from handler.engine.grammar.trial_lane import (
     TrialInterrupted,
     TrialLane,
     TrialProcess,
+    TrialResult,
     TrialUnavailable,
-    Verdict,
 )
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ COMPILE_SECONDS: Final = 10.0
 PROGRAM: Final = "handler.engine.grammar.trial_process"
 # How many results are kept, each under the grammar's digest.
 KEPT: Final = 4096
-UNTRIED: Final = Verdict(None)
+UNTRIED: Final = TrialResult(None)
 
 
 class GrammarTrial:
@@ -55,11 +55,11 @@ class GrammarTrial:
         self.quick = TrialLane(self.process, QUICK_SECONDS)
         self.slow = TrialLane(self.process, compile_seconds)
         self._lock = threading.Lock()
-        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._results: OrderedDict[bytes, TrialResult] = OrderedDict()
 
-    def known(self, kind: str, spec: str) -> Verdict | None:
-        """The verdict on a grammar that has been tried or let through. Never waits for a trial."""
-        return self._verdicts.get(_digest(kind, spec))
+    def known(self, kind: str, spec: str) -> TrialResult | None:
+        """The result of a grammar that has been tried or let through. Never waits for a trial."""
+        return self._results.get(_digest(kind, spec))
 
     def is_untried(self, kind: str, spec: str) -> bool:
         """Whether this grammar was let through, because the process could not be started when it came."""
@@ -82,25 +82,27 @@ class GrammarTrial:
             return self._problem(self.slow, kind, spec)
         except TakesLonger:
             logger.warning("a grammar takes longer than %g s to compile", self.slow.seconds)
-            return self._kept(_digest(kind, spec), Verdict(f"it takes longer than {self.slow.seconds:g} s to compile"))
+            return self._kept(
+                _digest(kind, spec), TrialResult(f"it takes longer than {self.slow.seconds:g} s to compile")
+            )
 
     def _problem(self, lane: TrialLane, kind: str, spec: str) -> str | None:
         known, key = self.known(kind, spec), _digest(kind, spec)
         if known is not None:
             return known.problem
         try:
-            return self._kept(key, lane.verdict(kind, spec))
+            return self._kept(key, lane.result(kind, spec))
         except TrialInterrupted:  # which says nothing about the grammar: it may come again
             return "its trial was interrupted. Send the request again"
         except TrialUnavailable:
             return self._kept(key, UNTRIED)
 
-    def _kept(self, key: bytes, verdict: Verdict) -> str | None:
+    def _kept(self, key: bytes, result: TrialResult) -> str | None:
         with self._lock:
-            self._verdicts[key] = verdict
-            while len(self._verdicts) > KEPT:
-                self._verdicts.popitem(last=False)
-        return verdict.problem
+            self._results[key] = result
+            while len(self._results) > KEPT:
+                self._results.popitem(last=False)
+        return result.problem
 
     def close(self) -> None:
         """Ends the process, and with it the trials that are running."""

@@ -41,7 +41,7 @@ class TakesLonger(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrialResult:
     """What a trial has found.
 
     :param problem: what is wrong with the grammar. None: the core can compile it.
@@ -141,7 +141,7 @@ class TrialLane:
         self._used = False
         self.pid: int | None = None
 
-    def verdict(self, kind: str, spec: str) -> Verdict:
+    def result(self, kind: str, spec: str) -> TrialResult:
         """Tries a grammar. If a child ends that has tried others before, another tries the grammar again.
 
         :raises TakesLonger: it has used the time.
@@ -157,7 +157,7 @@ class TrialLane:
                 except (EOFError, OSError):  # the whole process has ended, and its children were killed with it
                     answer = {"signal": signal.SIGKILL}
                 if "problem" in answer:
-                    return Verdict(**answer)
+                    return TrialResult(**answer)
                 self.close()
                 if answer["signal"] == signal.SIGPROF:
                     raise TakesLonger
@@ -165,7 +165,7 @@ class TrialLane:
                 if not used and answer["signal"] in OUTSIDE:
                     raise TrialInterrupted
                 if not used:
-                    return Verdict(UNREADABLE)
+                    return TrialResult(UNREADABLE)
 
     def _opened(self) -> Connection:
         """The pipe to the child. What keeps a child from being made says nothing about a grammar."""
