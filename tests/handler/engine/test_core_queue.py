@@ -303,14 +303,16 @@ async def test_whatever_happens_nobody_is_lost_and_no_limit_is_passed(seed: int)
     slots = draw.randint(1, 12)
     share = draw.randint(1, slots)
     limits = QueueLimits(slots, share, draw.randint(0, min(slots - 1, 2)), draw.choice((None, MIXED, ONE_BY_ONE)))
-    engine, groups = Scripted(limits), dict[str, RequestGroup]()
+    engine, groups, unpaced = Scripted(limits), dict[str, RequestGroup](), set[str]()
     for step in range(200):
         action = draw.random()
         if action < 0.35:
             group = RequestGroup()
             asked = names(f"{step}.", draw.choice((1, 1, 1, 5, 30)))
             groups |= dict.fromkeys(asked, group)
-            await engine.ask(*asked, group=group, tokens=draw.choice((1, 500)))
+            quick = draw.random() < 0.7
+            unpaced |= set() if quick else set(asked)
+            await engine.ask(*asked, group=group, tokens=draw.choice((1, 500)), paced=quick)
         elif action < 0.45 and engine.tasks:
             engine.tasks[draw.choice(list(engine.tasks))].cancel()
             await settled()
@@ -320,6 +322,8 @@ async def test_whatever_happens_nobody_is_lost_and_no_limit_is_passed(seed: int)
         held = [sum(groups[name] is group for name in engine.had) for group in set(groups.values())]
         assert max(held, default=0) <= max(share, 1)
         assert len(engine.had) <= limits.first
+        compiling = [groups[name] for name in engine.under_way() if name in unpaced]
+        assert all(compiling.count(group) == 1 for group in compiling)
     for _ in range(3000):
         if not engine.had:
             break

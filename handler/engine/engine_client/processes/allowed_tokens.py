@@ -11,14 +11,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 BY_REQUEST: Final = "allowed_ids_by_request"
+# The versions of the CPU build and of the Neuron lines. Another one is left as it is: it may have changed the batch.
+FAULTY: Final = ("0.11.", "0.13.", "0.16.", "0.21.", "0.24.", "0.29.")
 
 
 def register() -> None:
-    """Changes vLLM's batch of this process. Nothing happens where vLLM has none, or it is changed already."""
-    try:
-        from vllm.v1.worker.gpu_input_batch import InputBatch
-    except ImportError:
+    """Changes vLLM's batch of this process, unless its version has no such fault, or the batch is changed already."""
+    import vllm
+
+    if not vllm.__version__.startswith(FAULTY):
         return
+    from vllm.v1.worker.gpu_input_batch import InputBatch
+
     own_add, own_metadata = InputBatch.add_request, InputBatch._make_sampling_metadata
     if own_metadata.__module__ == __name__:
         return
