@@ -143,7 +143,7 @@ class V1Adapter(ClientAdapter):
             from handler.engine.v1.tokens.token_path import TokenPath
 
             logprob_texts.install()
-            self._sequences = QueuedRequests(llm, settings.queue(self.facts.slots))
+            self._sequences = QueuedRequests(llm, settings.queue(self.facts.slots), self.guard)
             check_inputs(llm, self._gate, self.guard)
             if version_differences.supports_path(llm):
                 self._path = TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)

@@ -42,13 +42,14 @@ class _States(dict[str, Any]):
 class QueuedRequests:
     """The queue in front of one engine. Make it before the engine has requests, on the engine's loop.
 
+    :param guard: knows how long the core compiles a grammar. None: nobody knows.
     :ivar queue: the queue.
     """
 
-    def __init__(self, llm: AsyncLLM, limits: QueueLimits) -> None:
+    def __init__(self, llm: AsyncLLM, limits: QueueLimits, guard: GrammarGuard | None) -> None:
         loop = asyncio.get_running_loop()
         self.queue = CoreQueue(limits, loop, self._is_prefilling)
-        self._guard: GrammarGuard | None = getattr(llm, "grammar_guard", None)
+        self._guard = guard
         self._loop = loop
         self._processor = processor = llm.output_processor
         self._states = processor.request_states = _States(self.queue.left)
@@ -106,7 +107,7 @@ class QueuedRequests:
     async def _wait(self, request: EngineCoreRequest, prompt: Any, parent: Any, index: int, collector: Any) -> None:
         name, params = request.request_id, request.sampling_params
         tokens = len(request.prompt_token_ids or ())
-        # Compiling a grammar may take seconds, so a request with such a one does not hold up others.
+        # Compiling a grammar may take seconds. A request with such a one does not hold up others.
         grammar = params is not None and params.structured_outputs is not None
         paced = not grammar or (self._guard is not None and self._guard.compiles_at_once(params))
         wanted = getattr(collector, "wanted", _always)

@@ -103,7 +103,7 @@ class Story:
         self.llm = llm
         self.records: list[dict[str, int]] = []
         self.core_has: list[str] = []
-        queued = QueuedRequests(llm, QueueLimits(slots=1000, share=share, reserved=0, pace=pace))
+        queued = QueuedRequests(llm, QueueLimits(slots=1000, share=share, reserved=0, pace=pace), None)
         self.queue = queued.queue
         self.path = TokenPath.install(llm, queued.queue, queued.process_outputs)
         self.sizes = Histogram("sizes", "", registry=None, buckets=(1, 2, 4, 8))
