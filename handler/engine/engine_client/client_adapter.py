@@ -21,7 +21,7 @@ from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind
 
 from handler.engine.contract import EngineFacts, EngineSettings, Serving
-from handler.engine.engine_client.client_error import PROBLEM, REFUSALS, REJECTED, as_invalid_field, reason
+from handler.engine.engine_client.client_error import PROBLEM, REFUSALS, as_invalid_field, reason, rejected
 from handler.engine.engine_client.client_queue import ClientQueue
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
@@ -103,8 +103,6 @@ class ClientAdapter:
         self._queue = ClientQueue(client, limits, self._gate, self.dead) if queue_calls else None
         # Before vLLM's serving classes get their own.
         self._generate = client.generate
-        # Whether an end with `REJECTED` is a grammar's.
-        self._grammars_end = getattr(config, "kv_transfer_config", None) is None
         self._running: dict[str, tuple[asyncio.Task[None], StageListener]] = {}
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, stream: bool) -> SamplingParams:
@@ -158,9 +156,9 @@ class ClientAdapter:
 
     def _push(self, output: RequestOutput, generation: Generation, sink: StageListener) -> None:
         completion: CompletionOutput = output.outputs[0]
-        ids, rejection = completion.token_ids, self._rejection(generation.sampling.grammar)
-        if rejection is not None and completion.finish_reason == REJECTED:
-            sink.fail(rejection)
+        ids, grammar = completion.token_ids, generation.sampling.grammar
+        if grammar is not None and rejected(completion.finish_reason, ids):
+            sink.fail(InvalidField(grammar.field, PROBLEM))
             return
         parts = [(completion.text, ids)]
         if generation.apart and len(ids) > 1:  # vLLM joins the outputs of several steps that nobody has taken yet
@@ -174,10 +172,6 @@ class ClientAdapter:
                 prompt, place = None, place + len(tokens)
             ended = (completion.finish_reason, completion.stop_reason) if number == len(parts) else (None, None)
             sink.push(text, tokens, *ended)
-
-    def _rejection(self, grammar: Grammar | None) -> EndpointError | None:
-        """What a request with a grammar gets if it ends with `REJECTED`."""
-        return InvalidField(grammar.field, PROBLEM) if grammar is not None and self._grammars_end else None
 
     async def abort(self, name: str) -> None:
         """vLLM frees the slot when its generator ends."""

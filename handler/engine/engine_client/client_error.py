@@ -5,6 +5,7 @@ Since 0.29.0 vLLM answers any other exception with a 500, a ValueError too. Test
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from handler.engine.generation.generation import Sampling
@@ -22,15 +23,23 @@ CLIENT_ERROR: type[Exception] = getattr(own, "VLLMClientError", VALIDATION_ERROR
 # some name the parameter and repeat it at the end of their text.
 REFUSALS: tuple[type[Exception], ...] = (ValueError, CLIENT_ERROR)
 
-# The finish reason of a request whose grammar has rejected a token. A grammar and other fields that forbid tokens may
-# leave none that both allow. vLLM then samples any token. Since 0.24.0 the scheduler ends such a request with "error"
-# (v1/core/sched/scheduler.py). 0.16.0 goes on without the grammar. The only other reason for that end is a key-value
-# cache that did not arrive from another instance.
-REJECTED = "error"
+# The finish reason of a request that the core could not finish.
+ERROR = "error"
 PROBLEM = (
     "no token is left that the grammar allows: leave out allowed_token_ids, bad_words, logit_bias and min_tokens, "
     "or change the grammar"
 )
+
+
+def rejected(finish_reason: str | None, token_ids: Sequence[int]) -> bool:
+    """Whether a request with a grammar has ended because the grammar rejected its last token.
+
+    A grammar and other fields that forbid tokens may leave none that both allow. vLLM then samples any token. Since
+    0.24.0 the scheduler ends such a request with "error", together with that token (v1/core/sched/scheduler.py). 0.16.0
+    goes on without the grammar. What else ends with "error" has no token yet, and is not the client's: a key-value
+    cache that has not arrived, and since 0.29.0 a grammar that the core could not compile.
+    """
+    return finish_reason == ERROR and len(token_ids) > 0
 
 
 def client_error(message: str, parameter: str | None = None) -> Exception:

@@ -32,7 +32,7 @@ from handler.engine.contract import EngineSettings
 from handler.engine.core_end import CoreEnded, reaped
 from handler.engine.engine_client import engine_arguments, engine_metrics, model_inspection
 from handler.engine.engine_client.client_adapter import ClientAdapter
-from handler.engine.engine_client.client_error import REFUSALS
+from handler.engine.engine_client.client_error import PROBLEM, REFUSALS
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Grammar, StageListener
@@ -40,7 +40,7 @@ from handler.engine.headless_node import CPU_WORKER_FIXES
 from handler.engine.v1 import logprob_texts
 from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.engine.v1.grammar_guard import guard_of
-from handler.errors import EndpointError
+from handler.errors import EndpointError, InvalidField
 from handler.json_value import Json
 
 try:
@@ -176,7 +176,7 @@ class V1Adapter(ClientAdapter):
 
         if self.client.errored:
             raise EngineDeadError
-        processor = self.client.input_processor
+        processor, grammar = self.client.input_processor, generation.sampling.grammar
         request = processor.process_inputs(
             generation.request_id,
             prompt,
@@ -192,7 +192,7 @@ class V1Adapter(ClientAdapter):
             sink,
             self.as_endpoint_error,
             apart=generation.apart,
-            rejection=self._rejection(generation.sampling.grammar),
+            rejection=None if grammar is None else InvalidField(grammar.field, PROBLEM),
         )
         collector.times = generation.times
         await self.client._add_request(request, None, None, 0, collector)

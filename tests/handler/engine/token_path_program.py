@@ -228,11 +228,15 @@ async def several(tokenizer: Any, ids: list[int]) -> dict[str, object]:
 
 
 async def rejected(tokenizer: Any, ids: list[int]) -> dict[str, object]:
-    """The core ends requests with "error": one with a grammar, and one without."""
+    """The core ends requests with "error": two with a grammar, one of them before its first token, and one without."""
     story = Story(tokenizer)
-    story.request("grammar", rejection=InvalidField("response_format", "no token is left"))
+    rejection = InvalidField("response_format", "no token is left")
+    story.request("grammar", rejection=rejection)
+    story.request("not compiled", rejection=rejection)
     story.request("plain")
-    story.send(dict.fromkeys(story.sinks, ids[0]), FinishReason.ERROR)
+    tokens = {"grammar": [ids[0]], "not compiled": [], "plain": [ids[0]]}
+    outputs = [EngineCoreOutput(name, each, finish_reason=FinishReason.ERROR) for name, each in tokens.items()]
+    story.send_outputs(outputs, SchedulerStats(), set(tokens))
     found = await story.heard()
     await story.end()
     return {**found, "ended": sorted(story.llm.engine_core.ended)}

@@ -28,7 +28,7 @@ from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.engine_client.client_error import PROBLEM, REJECTED, client_error
+from handler.engine.engine_client.client_error import PROBLEM, client_error, rejected
 from handler.engine.generation.generation import TokenCounts
 from handler.engine.generation.request_cost import COST
 from handler.engine.v1.serving.current_output import SingleTokens
@@ -69,12 +69,7 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
     async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         tokens, cost, first = COUNTED.get(), COST.get(), True
         params = arguments[1] if len(arguments) > 1 else None
-        # An end with "error" is the grammar's then.
-        constrained = (
-            isinstance(params, SamplingParams)
-            and params.structured_outputs is not None
-            and llm.vllm_config.kv_transfer_config is None
-        )
+        constrained = isinstance(params, SamplingParams) and params.structured_outputs is not None
         singles = None
         if by_token and isinstance(params, SamplingParams) and params.output_kind is RequestOutputKind.DELTA:
             singles = SingleTokens(llm.tokenizer, params)
@@ -90,7 +85,7 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                     if isinstance(output, RequestOutput):
                         # With DELTA each output has only new tokens, with FINAL_ONLY there is one output.
                         tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
-                if constrained and any(completion.finish_reason == REJECTED for completion in output.outputs):
+                if constrained and any(rejected(each.finish_reason, each.token_ids) for each in output.outputs):
                     raise client_error(PROBLEM, "structured_outputs")
                 if cost is not None and cost.searching:
                     _limit_logprobs(output, arguments[1].logprobs)

@@ -10,7 +10,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.engine_client.client_error import REJECTED
+from handler.engine.engine_client.client_error import rejected
 from handler.engine.generation.generation import StageListener, StopReason, Times
 from handler.errors import EndpointError
 
@@ -19,7 +19,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
     """Receives a request's outputs from vLLM's output processor, and pushes them to a sink.
 
     :param apart: tokens of different steps are never pushed together.
-    :param rejection: what a request with a grammar gets if it ends with `REJECTED`.
+    :param rejection: what a request with a grammar gets if it is `rejected`.
     :ivar plain: the request has no stop strings and no special spacing, so the text of a token is the decoder's output.
     :ivar made: how many tokens there are so far.
     :ivar text, ids: what is made but not pushed yet.
@@ -86,7 +86,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
 
     def end(self, text: str, ids: Sequence[int], finish: str | None, reason: StopReason) -> None:
         """Pushes the last output."""
-        if self._rejection is not None and finish == REJECTED:
+        if self._rejection is not None and rejected(finish, ids):
             self.sink.fail(self._rejection)
         else:
             self.sink.push(text, ids, finish, reason)
