@@ -69,7 +69,7 @@ def cpu_sampling(site: Path, model: Path, place: Path) -> EngineRun:
     given = arguments(model, max_model_len=1024, enable_prefix_caching=True, block_size=32)
     given |= override(on_device_sampling_config=None, max_context_length=512)
     given["additional_config"]["max_prompt_length"] = 512
-    return run_engine(site, place / "sampling", ON, engine=given, batches=BATCHES)
+    return run_engine(site, place / "sampling", ON, engine=given, batches=[*BATCHES, [GREEDY, GRAMMAR]])
 
 
 def test_installed_and_switched_off_it_changes_nothing(cpu: EngineRun) -> None:
@@ -127,6 +127,11 @@ def test_cpu_sampling_honours_penalties_masks_grammars_and_logprobs(cpu: EngineR
     for asked in (PENALTY, CHOICE, MASK):
         assert cpu_sampling.request(asked)["ids"] == cpu.request(asked)["ids"]
     assert cpu_sampling.request(LOG)["logprobs"]
+
+
+def test_cpu_sampling_has_a_grammar_beside_a_plain_request(cpu: EngineRun, cpu_sampling: EngineRun) -> None:
+    assert cpu_sampling.request(len(BATCHES), 0)["ids"] == cpu.request(FIRST)["ids"]
+    assert cpu_sampling.request(len(BATCHES), 1)["ids"] == cpu.request(CHOICE)["ids"]
 
 
 def test_cpu_sampling_ignores_biases_min_p_and_seeds(cpu: EngineRun, cpu_sampling: EngineRun) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from vllm.config import set_current_vllm_config
 from vllm.v1.sample.logits_processor import LogitsProcessors
@@ -29,9 +30,12 @@ class NxdiRunner(DeviceRunner):
         self.input_batch.logitsprocs = LogitsProcessors()  # so logit_bias, min_p and the mask of min_tokens are lost
 
     def sample_tokens(self, grammar_output: Any) -> Any:
-        """No request has a generator, so a seed has no effect."""
+        """No request has a generator, so a seed has no effect. A grammar masks its own row, whatever is beside it.
+
+        vLLM 0.16 itself needs a GPU driver for a batch in which only some requests have one.
+        """
         self.input_batch.generators.clear()
-        return super().sample_tokens(grammar_output)
+        return super().sample_tokens(grammar_output and for_all(grammar_output, self.input_batch.req_ids))
 
     def check_step(self, scheduler_output: Any) -> None:
         super().check_step(scheduler_output)
@@ -57,6 +61,14 @@ class NxdiRunner(DeviceRunner):
             bucket = bucket_for(max(contexts), ahead, token_buckets(self.neuron_config), "token_generation_model")
             found["decode"] = [sum(contexts), bucket * len(contexts)]
         return found
+
+
+def for_all(grammar_output: Any, requests: Sequence[str]) -> Any:
+    """A row for each request. A request without a grammar may have every token."""
+    limited, mask = list(grammar_output.structured_output_request_ids), grammar_output.grammar_bitmask
+    free = [name for name in requests if name not in limited]
+    everything = np.full((len(free), mask.shape[1]), -1, dtype=mask.dtype)
+    return type(grammar_output)([*limited, *free], np.concatenate([mask, everything]))
 
 
 class NxdiStandInWorker(DeviceWorker):
