@@ -86,7 +86,7 @@ def drafts(directory: str, model: dict[str, Any]) -> str:
     """A directory with the draft model that users name DRAFT."""
     path = Path(directory, f"draft-{model['max_position_embeddings']}")
     path.mkdir(exist_ok=True)
-    own = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "num_hidden_layers": 1}
+    own = {"architectures": ["Eagle3LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 1}
     plain = {key: value for key, value in model.items() if key != "quantization_config"}
     (path / "config.json").write_text(json.dumps({**plain, **own, "draft_vocab_size": 32000}))
     return str(path)

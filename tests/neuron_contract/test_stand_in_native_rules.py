@@ -19,6 +19,7 @@ LLAMA = {
     "max_position_embeddings": 131072,
 }
 STARTS = NativeConfiguration(max_model_len=4096, tensor_parallel_size=8, model=LLAMA)
+CONSUMER = {"kv_role": "kv_both"}
 CPU: dict[str, Any] = {"on_device_sampling_config": None}
 SINGLE: dict[str, Any] = {"max_num_batched_tokens": 4096, "prefix_caching": False}
 
@@ -60,6 +61,9 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
         "component-parallelism",
         {**neuron(lm_head_dp_size=2), **args(kv_transfer_config={"kv_role": "kv_producer"}, data_parallel_size=2)},
     ),
+    ("groups", {**neuron(attention_dp_size=3), **args(kv_transfer_config=CONSUMER, data_parallel_size=4)}),
+    ("groups", neuron(on_device_sampling_config={"sampling_dp_degree": 3})),
+    ("rotary-embedding", model(rope_scaling={"type": "linear", "factor": 4.0})),
     ("policy", args(scheduling_policy="priority")),
     ("kv-cache-dtype", args(kv_cache_dtype="fp8_e5m2")),
     ("classify", args(runner="pooling", convert="classify")),
@@ -68,6 +72,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("eager", args(enforce_eager=True)),
     ("visible-cores", {"environment": {"NEURON_RT_VISIBLE_CORES": "0-7"}}),
     ("visible-devices", {"environment": {"NEURON_VISIBLE_DEVICES": "0-2"}}),
+    ("visible-devices", {"environment": {"NEURON_VISIBLE_DEVICES": "0-7"}, **args(data_parallel_size=2)}),
     ("v2-runner", {"environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}),
     ("compressed-weights", model(quantization_config=COMPRESSED)),
     ("quantization-method", model(quantization_config={"quant_method": "mxfp4"})),
@@ -125,11 +130,14 @@ def test_every_rule_is_broken_once() -> None:
         {"async_scheduling": False, **neuron(enable_structured_outputs=True)},
         {"max_num_batched_tokens": 512, **neuron(kv_segment_size_buckets=[512], num_batched_tokens_buckets=[512])},
         {"max_num_seqs": 8, **neuron(num_seqs_buckets=[1, 8], decode_context_length_buckets=[128, 1024])},
-        {**neuron(attention_dp_size=2), **args(kv_transfer_config={"kv_role": "kv_both"}, data_parallel_size=2)},
+        {**neuron(attention_dp_size=2), **args(kv_transfer_config=CONSUMER, data_parallel_size=2)},
+        neuron(on_device_sampling_config={"sampling_dp_degree": 4}),
+        model(rope_scaling={"rope_type": "llama3", "factor": 8.0}),
         {**args(decode_context_parallel_size=2), "tensor_parallel_size": 16},
         {**neuron(quantization="mxfp8"), **model(quantization_config=COMPRESSED)},
         args(speculative_config={"method": "eagle3"}, distributed_executor_backend="ray"),
         {"environment": {"NEURON_VISIBLE_DEVICES": "0-7"}},
+        {"environment": {"NEURON_VISIBLE_DEVICES": "0-15"}, **args(data_parallel_size=2)},
     ],
 )
 def test_what_keeps_the_rules_starts(change: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "short": {**LLAMA, "max_position_embeddings": 2048},
     "shortest": {**LLAMA, "max_position_embeddings": 256},
     "qwen3": {**LLAMA, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"},
+    "linear": {**LLAMA, "rope_scaling": {"type": "linear", "factor": 4.0}},
     "qwen2": {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"},
     "gpt-oss": {
         **LLAMA,
@@ -49,15 +50,25 @@ MODELS: dict[str, dict[str, Any]] = {
 LENGTHS = ("512", "1024", "2048", "4096", "8192", "16384", "32768", "200000")
 BUCKETS = ("512", "2048", "4096", "128,512,2048", "1024,4096", "4096,1024", "512,1024,2048,4096,8192")
 BOOLEANS = ("true", "false")
+GROUPS, THIRDS = {"sampling_dp_degree": 4}, {"sampling_dp_degree": 3}
 NEURON: dict[str, tuple[Any, ...]] = {
     "num_batched_tokens_buckets": ([512], [2048], [128, 4096], [4096, 128], [], None),
     "num_seqs_buckets": ([8], [1, 8], [1, 4, 16, 32], [8, 1]),
     "kv_segment_size_buckets": ([512], [2048], [8192], [512, 1024], [600], None),
     "decode_context_length_buckets": ([512], [1024, 2048], [1000], [2048, 1024]),
-    "on_device_sampling_config": (None, {}, {"all_greedy": True}, {"max_top_k": 64}, {"topk": 5}, {"all_greedy": "no"}),
+    "on_device_sampling_config": (
+        None,
+        {},
+        {"all_greedy": True},
+        {"max_top_k": 64},
+        {"topk": 5},
+        {"all_greedy": "no"},
+        GROUPS,
+        THIRDS,
+    ),
     "enable_structured_outputs": (True, False, "true"),
     "ep_degree": (1, 4, 0),
-    "attention_dp_size": (1, 2),
+    "attention_dp_size": (1, 2, 3),
     "lm_head_dp_size": (2, -1),
     "quantization": ("bf16", "mxfp4", "mxfp8"),
     "fp8_packed_kv": (True, "yes"),
@@ -80,7 +91,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "SM_VLLM_ENABLE_EXPERT_PARALLEL": BOOLEANS,
     "SM_VLLM_SCHEDULING_POLICY": ("fcfs", "priority"),
     "SM_VLLM_PIPELINE_PARALLEL_SIZE": ("1", "2"),
-    "SM_VLLM_DATA_PARALLEL_SIZE": ("1", "2"),
+    "SM_VLLM_DATA_PARALLEL_SIZE": ("1", "2", "4"),
     "SM_VLLM_DECODE_CONTEXT_PARALLEL_SIZE": ("1", "2", "4"),
     "SM_VLLM_DISTRIBUTED_EXECUTOR_BACKEND": ("mp", "ray", "uni"),
     "SM_VLLM_KV_CACHE_DTYPE": ("auto", "fp8"),
@@ -103,7 +114,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "ENDPOINT_DISAGGREGATION": ("prefill", "decode"),
     "ENDPOINT_LOGICAL_NC_CONFIG": ("1", "2"),
     "NEURON_RT_VISIBLE_CORES": ("0-7",),
-    "NEURON_VISIBLE_DEVICES": ("0-7", "0-31", "0,1"),
+    "NEURON_VISIBLE_DEVICES": ("0-7", "0-15", "0-31", "0,1"),
     "VLLM_USE_V2_MODEL_RUNNER": ("0", "1"),
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": ("1",),
 }

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json, mapping, whole_numbers
+from handler.json_value import Json, mapping, whole_number, whole_numbers
+from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
 from handler.neuron.checks.start_values import MODEL_TYPES
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
@@ -60,6 +61,14 @@ ARCHITECTURES: Final = (
     "Qwen3VLForConditionalGeneration",
     "Eagle3LlamaForCausalLM",
 )
+# The one EAGLE3 draft that the registry has, and its other names: the plugin writes "Eagle3" before a name, and vLLM
+# reads drafts of the speculators library as it (plugin, vllm/spec_decode/eagle.py; vLLM 0.24,
+# transformers_utils/configs/speculators/algos.py).
+DRAFT: Final = "Eagle3LlamaForCausalLM"
+DRAFTS: Final = (DRAFT, DRAFT.removeprefix("Eagle3"), "Eagle3Speculator", "Eagle3DraftModel")
+# Model -> the scaled rotary embeddings that it has, and whether it fails at another (plugin, model/llama3/model.py) or
+# ignores it (model/qwen3/model.py).
+ROTARY: Final = {"LlamaForCausalLM": (("llama3",), True), "Qwen3ForCausalLM": ((), False)}
 # Methods of a checkpoint's quantization_config that vLLM accepts on Neuron.
 QUANTIZATIONS: Final = ("neuron_quant", "compressed-tensors", "modelopt")
 # Spellings of the setting that mean a checkpoint's own, and the start of those that the worker converts to.
@@ -72,6 +81,7 @@ CONNECTORS: Final = ("NeuronNixlConnector", "NixlConnector", "NeuronDecodeBenchC
 # Tokens of the encoder's attention block, if it is not given.
 VISION_BLOCK: Final = 2048
 LANGUAGE_ONLY: Final = "mm_language_model_only"
+SAMPLING, SAMPLING_DEGREE = "on_device_sampling_config", "sampling_dp_degree"
 ENVIRON_CHECK: Final = "fail_on_environ_validation"
 V2_RUNNER: Final = "VLLM_USE_V2_MODEL_RUNNER"
 # Directories of the compiler's cache (AWS Neuron documentation, vLLM Neuron, "Compilation cache").
@@ -140,7 +150,8 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
         if value < 1:
             yield error("degree", context.key(key), f"{value} is below 1", "Give 1 or more, or remove it.")
     experts = given.pop("ep_degree", 1)
-    ranks = (context.draft.number("tensor_parallel_size") or 1) * (context.draft.number("data_parallel_size") or 1)
+    tensor, engines = (context.draft.number(f"{kind}_parallel_size") or 1 for kind in ("tensor", "data"))
+    ranks = tensor * engines
     if experts > 1 and args.get("enable_expert_parallel") is not True:
         why = "expert parallelism is off"
         yield error("degree", context.key("ep_degree"), why, "Set enable_expert_parallel to true, or remove it.")
@@ -150,12 +161,18 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
     if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
         why = "the model has no experts, and vLLM does not start with expert parallelism"
         yield error("degree", "enable_expert_parallel", why, "Remove it.")
-    engines = context.draft.number("data_parallel_size") or 1
     role = context.draft.nested("kv_transfer_config").get("kv_role")
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):
             why = f"{key} works on a decode server with a data_parallel_size of 2 or more"
             yield error("degree", context.key(key), why, "Set disaggregation to decode and data_parallel_size, or 1.")
+        elif value > 1 and engines % value:
+            why = f"{key} {value} does not divide the {engines} engines (data_parallel_size)"
+            yield error("degree", context.key(key), why, "Use a degree that divides them, or remove it.")
+    sampling = whole_number(mapping(context.draft.override.get(SAMPLING)).get(SAMPLING_DEGREE)) or 1
+    if sampling > 1 and tensor % sampling:
+        why = f"{SAMPLING_DEGREE} {sampling} does not divide the {tensor} ranks of tensor_parallel_size"
+        yield error("degree", f"{context.key(SAMPLING)}.{SAMPLING_DEGREE}", why, "Use a divisor, or remove it.")
 
 
 def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
@@ -226,6 +243,36 @@ def architecture(context: CheckContext) -> Iterator[Finding]:
         why = f"{context.line.name} has no model {named[0][:60]}; it has {', '.join(known)}"
         fix = "Set ENDPOINT_LINE to nxdi-0.16, which has the model." if _on_nxdi(context) else "Use another model."
         yield unsupported_model(context, why, fix)
+
+
+def eagle_draft(context: CheckContext) -> Iterator[Finding]:
+    """The plugin has one EAGLE3 draft, and looks for it when the model has been loaded."""
+    named = context.draft_model.architectures if context.draft_model else ()
+    if named and not set(named) & set(DRAFTS) and "speculative_config" in context.draft.args:
+        why = f"the plugin has no EAGLE3 draft {named[0][:60]}, and fails when the model has been loaded"
+        fix = f"If it is a Llama-style EAGLE3 draft, write {DRAFT} into architectures of its config.json."
+        yield error("draft-architecture", "speculative_model", why, fix)
+
+
+def rotary_embedding(context: CheckContext) -> Iterator[Finding]:
+    """The scaled rotary embeddings of longer contexts, of which the plugin's models have few."""
+    facts = context.facts
+    known = next((ROTARY[name] for name in facts.architectures if name in ROTARY), None) if facts else None
+    if facts is None or known is None:
+        return
+    (kinds, fails), text = known, text_part(facts.config)
+    rope = mapping(text.get("rope_scaling") or text.get("rope_parameters"))
+    kind = str(rope.get("rope_type", rope.get("type", "default")))
+    if kind in ("default", *kinds):
+        return
+    setting = "hf_overrides" if "hf_overrides" in context.draft.args else "model"
+    if fails:
+        why = f"the plugin's {facts.architectures[0][:60]} has no rotary embedding of type {kind[:40]}, and fails at it"
+        yield error("rotary-embedding", setting, why, "Use another model, or another line.")
+    else:
+        why = f"the plugin's {facts.architectures[0][:60]} ignores the rotary embedding's type {kind[:40]}"
+        fix = "Remove it, and set max_model_len to what the model was trained for: answers are wrong beyond it."
+        yield warning("rotary-embedding", setting, why, fix)
 
 
 def _on_nxdi(context: CheckContext) -> bool:
@@ -305,8 +352,8 @@ def vision(context: CheckContext) -> Iterator[Finding]:
 def native_start(context: CheckContext) -> Iterator[Finding]:
     """Runs these checks on the native plugin only."""
     if context.line.keys is ConfigKeys.NATIVE:
-        checks = (arguments, degrees, decode_context_parallel, variables, architecture, quantization, language_only)
-        for check in (*checks, vision):
+        checks = (arguments, degrees, decode_context_parallel, variables, architecture, eagle_draft, rotary_embedding)
+        for check in (*checks, quantization, language_only, vision):
             yield from check(context)
 
 

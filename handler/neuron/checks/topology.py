@@ -165,7 +165,11 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
     text = context.draft.env.get(name)
     if text is None:
         return
-    count = 0
+    count, ranks, named = 0, degree, "tensor_parallel_size"
+    alone = context.draft.args.get("data_parallel_rank") is not None
+    engines = context.number("data_parallel_size_local", 1 if alone else context.number("data_parallel_size"))
+    if native and engines > 1:  # vLLM gives each engine its part of the variable (0.24, v1/engine/utils.py)
+        ranks, named = degree * engines, f"{named} x {engines} engines"
     # The native plugin reads one range or a list, and no list of ranges.
     for part in [text] if native and "-" in text else text.split(","):
         first, _, last = part.strip().partition("-")
@@ -175,12 +179,12 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
             yield error("visible-cores", name, why, "Write a range (0-15) or a list (0,1,2,3).")
             return
         count += int(last) - int(first) + 1
-    if native and count > degree:
-        why = f"it names {count} cores, and the plugin wants one for each of {degree} ranks (tensor_parallel_size)"
-        yield error("visible-cores", name, why, f"Name {degree} cores.")
-    if count < degree:
-        why = f"{count} cores are visible, and the tensor parallel degree is {degree}"
-        yield error("visible-cores", name, why, f"Make {degree} visible, or lower tensor_parallel_size.")
+    if native and count > ranks:
+        why = f"it names {count} cores, and the plugin wants one for each of {ranks} ranks ({named})"
+        yield error("visible-cores", name, why, f"Name {ranks} cores.")
+    if count < ranks:
+        why = f"{count} cores are visible, and there are {ranks} ranks ({named})"
+        yield error("visible-cores", name, why, f"Make {ranks} visible, or lower tensor_parallel_size.")
 
 
 def _counted(context: CheckContext, degree: int) -> Iterator[Finding]:

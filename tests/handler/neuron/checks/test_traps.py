@@ -229,6 +229,8 @@ def test_a_value_that_cannot_be_read_is_rejected_with_its_setting(settings: dict
     assert finding.fix
 
 
+# vLLM has a model of this name, and the plugin has not.
+LATE_NAME = llama(architectures=("LlamaForCausalLMEagle3",))
 NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     (args(scheduling_policy="priority"), "not-on-native", "scheduling_policy"),
     (args(pipeline_parallel_size=2), "not-on-native", "pipeline_parallel_size"),
@@ -244,6 +246,27 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"enable_lora": True}, "unsupported-by-line", "enable_lora"),
     (keys(attention_dp_size=2), "degree", "attention_dp_size"),
     (keys(mlp_dp_size=0), "degree", "mlp_dp_size"),
+    (
+        {"disaggregation": "decode", **args(data_parallel_size=4), **keys(attention_dp_size=3)},
+        "degree",
+        "attention_dp_size",
+    ),
+    (
+        keys(on_device_sampling_config={"sampling_dp_degree": 3}),
+        "degree",
+        "on_device_sampling_config.sampling_dp_degree",
+    ),
+    (
+        {**args(data_parallel_size=2), **variables(NEURON_VISIBLE_DEVICES="0-7")},
+        "visible-cores",
+        "NEURON_VISIBLE_DEVICES",
+    ),
+    (
+        {"facts": llama(config={"rope_scaling": {"type": "linear", "factor": 4.0}})},
+        "rotary-embedding",
+        "model",
+    ),
+    ({**DRAFT, "speculation": "eagle3", "draft_model": LATE_NAME}, "draft-architecture", "speculative_model"),
     (args(enable_expert_parallel=True), "degree", "enable_expert_parallel"),
     (keys(kv_segment_size_buckets=[512, 1024]), "segment-sizes", "kv_segment_size_buckets"),
     (args(max_num_batched_tokens=3000), "segment-sizes", "max_num_batched_tokens"),

@@ -428,7 +428,7 @@ def test_a_missing_method_is_read_from_the_drafts_name(line: str, draft: str, me
 
 
 def test_a_missing_method_is_read_from_the_drafts_architecture() -> None:
-    draft = llama(architectures=("LlamaForCausalLMEagle3",))
+    draft = llama(architectures=("Eagle3LlamaForCausalLM",))
     result = outcome("native-0.24", speculative_model="/draft", num_speculative_tokens=3, draft_model=draft)
     assert result.plan is not None
     assert mapping(result.plan.engine_args["speculative_config"])["method"] == "eagle3"

@@ -77,6 +77,14 @@ def _component_parallel(asked: NativeConfiguration) -> bool:
     return not consumer or asked.args.get("data_parallel_size", 1) < 2
 
 
+def _groups(asked: NativeConfiguration) -> bool:
+    """Ranks in groups of one size (neuron_parallel_state.py, _create_neuron_groups)."""
+    engines = asked.args.get("data_parallel_size", 1)
+    sampling = (asked.neuron.get("on_device_sampling_config") or {}).get("sampling_dp_degree", 1)
+    sizes = [asked.neuron.get(name, 1) for name in DEGREES[1:]]
+    return any(size > 1 and engines % size for size in sizes) or asked.tensor_parallel_size % max(sampling, 1) > 0
+
+
 def _context_parallel(asked: NativeConfiguration) -> bool:
     degree, ranks = asked.args.get("decode_context_parallel_size", 1), asked.tensor_parallel_size
     if degree <= 1:
@@ -118,13 +126,20 @@ def _too_long(asked: NativeConfiguration) -> bool:
 
 
 def _devices(asked: NativeConfiguration) -> bool:
-    """As many as ranks of this engine (neuron_worker.py, _get_visible_devices)."""
+    """As many as ranks of all engines here: vLLM gives each its part (neuron_worker.py, _get_visible_devices)."""
     text = asked.environment.get("NEURON_VISIBLE_DEVICES")
     if text is None:
         return False
     first, dash, last = text.partition("-")
     count = int(last) - int(first) + 1 if dash else len(text.split(","))
-    return count != asked.tensor_parallel_size
+    return count != asked.tensor_parallel_size * asked.args.get("data_parallel_size", 1)
+
+
+def _rotary(asked: NativeConfiguration) -> bool:
+    """model/llama3/model.py, LlamaRotaryEmbedding."""
+    rope = asked.model.get("rope_scaling") or asked.model.get("rope_parameters") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    return "LlamaForCausalLM" in (asked.model.get("architectures") or ()) and kind not in ("default", "llama3")
 
 
 def _pools(asked: NativeConfiguration) -> bool:
@@ -189,6 +204,8 @@ RULES: tuple[Rule, ...] = (
             and (asked.target != "trn3" or asked.model.get("model_type") != "gpt_oss")
         ),
     ),
+    Rule("groups", P.WORKER, _groups),
+    Rule("rotary-embedding", P.WORKER, _rotary, NotImplementedError),
     Rule("degrees", P.RUNNER, lambda asked: any(asked.neuron.get(name, 1) < 1 for name in DEGREES)),
     Rule("buckets", P.RUNNER, _buckets),
     Rule("async-on-cpu", P.RUNNER, lambda asked: asked.async_scheduling and not asked.on_device, R),
