@@ -6,14 +6,14 @@ nothing has begun, before it is known which engine answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from container.http.exchange import Exchange
 from container.inference.body_parsers import ParserOf, requested_model, with_model
 from container.inference.session_requests import manage_session, session_headers
-from container.inference.sinks import CallSink, CollectingSink, EventSink, WholeSink
+from container.inference.sinks import CallSink, Client, CollectingSink, EventSink, WholeSink
 from container.inference.trial import try_suspect
 from container.requests.deadline import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
 from container.requests.error_responses import unexpected
@@ -37,19 +37,6 @@ from handler.sessions.session_store import HEADER as SESSION_HEADER
 
 FORM_TYPES = LINE_TYPES | {FORM}
 STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
-
-
-class Client(Protocol):
-    """Who gets a reply.
-
-    :ivar left: called once, with the reason, when the client has left.
-    :ivar open: it has not.
-    """
-
-    left: Callable[[str], None] | None
-
-    @property
-    def open(self) -> bool: ...
 
 
 class Pipeline:
@@ -92,7 +79,7 @@ class Pipeline:
                 self._keep(record, body, session)
                 exchange.headers.extend(session_headers(service, session).items())
                 service.observer.started(record, body)
-                await try_suspect(service.recovery, engine, parse, lines, record, limit, self.threads)
+                await try_suspect(service.recovery, engine, parse, lines, record, limit, self.threads, exchange)
                 try:
                     await self._answer_lines(exchange, engine, parse, lines, limit)
                 except EndpointError as error:
@@ -107,7 +94,7 @@ class Pipeline:
             size = body_size(body, engine)
             call, limit = await self.threads.run(size, parse_call, service, engine, parse, document, record, timeout)
             service.observer.started(record, body)
-            await try_suspect(service.recovery, engine, parse, (body,), record, limit, self.threads, read)
+            await try_suspect(service.recovery, engine, parse, (body,), record, limit, self.threads, exchange, read)
             exchange.headers.extend(session_headers(service, session).items())
             exchange.headers.extend(record.ignored_header)
             await self._run(exchange, engine, call, limit, size)

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from container.http.exchange import Exchange
 from handler.engine.generation.generation import StopReason
@@ -14,6 +15,19 @@ from handler.errors import EndpointError
 from handler.schemas.reply import SSE, Reply, RunningCall
 
 Output = tuple[str, Sequence[int], str | None, StopReason]
+
+
+class Client(Protocol):
+    """Who gets a reply.
+
+    :ivar left: called once, with the reason, when the client has left.
+    :ivar open: it has not.
+    """
+
+    left: Callable[[str], None] | None
+
+    @property
+    def open(self) -> bool: ...
 
 
 @dataclass(slots=True, eq=False, repr=False)

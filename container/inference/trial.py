@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from container.inference.sinks import CallSink
+from container.inference.sinks import CallSink, Client
 from container.recovery.recovery import Recovery
 from container.requests.deadline import Deadline
 from container.requests.request_record import RequestRecord
@@ -36,6 +36,7 @@ async def try_suspect(
     record: RequestRecord,
     limit: Deadline,
     threads: WorkThreads,
+    client: Client,
     read: Callable[[bytes], Mapping[str, Any]] = decode,
 ) -> None:
     """Tries a request alone if its body was in an engine that died.
@@ -51,27 +52,34 @@ async def try_suspect(
     for body in bodies:
         try:
             call = await threads.run(body_size(body, engine), lambda body: parse(read(body), engine), body)
-            error = await _tried_alone(engine, call, limit)
+            error = await _tried_alone(engine, call, limit, client)
         except ClientError:
             continue  # the request itself ends with it
-        if isinstance(error, DeadlineExceeded):
+        if isinstance(error, DeadlineExceeded) or (error is None and not client.open):
             recovery.tried(record, died=False, ran=False)
-            raise error
+            if error is not None:
+                raise error
+            return
         died = isinstance(error, EngineFailed) and error.in_core and not engine.was_killed()
         if isinstance(error, EngineFailed):
             break
     recovery.tried(record, died=died)
 
 
-async def _tried_alone(engine: Engine, call: AnyCall, limit: Deadline) -> EndpointError | None:
-    """Runs a call until each of its sequences has a token. Returns its error."""
+async def _tried_alone(engine: Engine, call: AnyCall, limit: Deadline, client: Client) -> EndpointError | None:
+    """Runs a call until each of its sequences has a token, or its client has left. Returns its error."""
     sink = TrialSink(call.reply)
     running = call.request(engine, sink)
     own = GROUP.set(RequestGroup(alone=True, begun=sink.end))
+    client.left = sink.client_left
     try:
         running.begin(limit.remaining(), limit.error())
     finally:
         GROUP.reset(own)
-    await sink.ended
-    running.cancel()
+    try:
+        if client.open:
+            await sink.ended
+    finally:
+        client.left = None
+        running.cancel()
     return sink.error

@@ -79,7 +79,7 @@ class WebSocketSession:
         document = await threads.run(size, decode, message)
         call, limit = await threads.run(size, parse_call, service, engine, self._parse, document, record, None, True)
         service.observer.started(record, message)
-        await try_suspect(service.recovery, engine, self._parse, (message,), record, limit, threads)
+        await try_suspect(service.recovery, engine, self._parse, (message,), record, limit, threads, self._socket)
         sink = WebSocketSink(call.reply, send=self._socket.send) if call.stream else WholeSink(call.reply)
         await self._pipeline.complete(record, engine, call, sink, limit, size, self._socket)
         service.recovery.failed(sink.error, record, self._environ)

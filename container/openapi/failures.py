@@ -54,6 +54,7 @@ TOKENS: Final[Errors] = (
     models.ModelUnloaded,
     errors.TooManyRequests,
     errors.GenerationFailed,
+    errors.GrammarNotTried,
     errors.DeadlineExceeded,
     errors.BodyQuarantined,
     sessions.SessionsDisabled,

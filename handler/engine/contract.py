@@ -78,7 +78,7 @@ class EngineFacts:
 
 
 class EngineAdapter(Protocol):
-    """A running engine. Coroutines, `fail_all`, `record_steps` and `unfinished` are called on its loop.
+    """A running engine. Coroutines, `record_steps` and `unfinished` are called on its loop.
 
     :ivar serving: vLLM's OpenAI serving classes. None: they are not known for this vLLM, and plain text is served.
     :ivar metrics_registry: vLLM's metrics of a further engine. None: they are in prometheus_client's global registry.
@@ -136,10 +136,6 @@ class EngineAdapter(Protocol):
 
     def exit_statuses(self) -> list[int]:
         """Of the cores that have ended, as in `multiprocessing`: a negative one is a signal."""
-        ...
-
-    def fail_all(self, error: EndpointError) -> None:
-        """Ends every request with the same error."""
         ...
 
     def shutdown(self) -> None:

@@ -128,7 +128,7 @@ class CoreQueue:
         :param paced: False: it does not count as a prefill, because a grammar may take seconds to compile before it.
             The next sequence of its request enters when it has a token.
         :returns: False if the sequence is no longer wanted.
-        :raises Exception: the error that was given to `fail` or `end`.
+        :raises Exception: the error that was given to `end`.
         """
         if self._ended is not None:
             raise self._ended
@@ -177,15 +177,19 @@ class CoreQueue:
         """
         if streams is not None:
             self._streaming = streams
-        for name in [name for name, entry in self._prefills.items() if entry.begun and not self._prefilling(name)]:
+        for name in [name for name, entry in self._prefills.items() if self._has_token(entry)]:
             del self._prefills[name]
         for group in self._further:
-            if group.unpaced is not None and group.unpaced.begun and not self._prefilling(group.unpaced.name):
+            if group.unpaced is not None and self._has_token(group.unpaced):
                 group.unpaced = None
         trial = self._trial
-        if trial is not None and not trial.entries and not any(map(self._prefilling, self._inside)):
+        if trial is not None and not trial.entries and all(map(self._has_token, self._inside.values())):
             trial.begun()
         self._admit_waiting()
+
+    def _has_token(self, entry: _Entry) -> bool:
+        """An entry that has not begun is one that the engine does not know yet."""
+        return entry.begun and not self._prefilling(entry.name)
 
     def replied(self, tokens: int) -> None:
         """Call when a reply has ended, with its number of tokens."""
@@ -194,10 +198,6 @@ class CoreQueue:
     def end(self, error: Exception) -> None:
         """Call when the engine has ended. Ends all waiting with an error, now and later."""
         self._ended = error
-        self.fail(error)
-
-    def fail(self, error: Exception) -> None:
-        """Ends all waiting with an error."""
         groups = self._take_groups()
         self.waiting = 0
         for group in groups:

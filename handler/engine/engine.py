@@ -66,7 +66,7 @@ class Engine:
         self.serving = adapter.serving
         self.traits = PLAIN if adapter.serving is None else adapter.serving.traits
         self.max_sequences = DEFAULT_MAX_SEQUENCES
-        self.serving_requests: set[ServingRequest] = set()
+        self.requests: set[EngineRequest | ServingRequest] = set()
         self.limits = limits
         self.facts = facts = adapter.facts
         for name, value in sampling_check.ignored_defaults(facts.sampling_defaults, limits.sampling).items():
@@ -168,9 +168,8 @@ class Engine:
         self.loop.call(self._fail_all, error)
 
     def _fail_all(self, error: EndpointError) -> None:
-        for request in list(self.serving_requests):
-            request.fail(error)
-        self._adapter.fail_all(error)
+        for request in list(self.requests):
+            request.end(error)
 
     def stop(self) -> None:
         """Ends the core's processes, even those that do not respond."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.engine.contract import EngineAdapter
@@ -21,6 +21,7 @@ class RequestOwner(Protocol):
     loop: LoopThread
     adapters: Adapters | None
     failure: EndpointError | None
+    requests: set[Any]
 
 
 def failure_of(error: EndpointError, failure: EndpointError | None, group: RequestGroup) -> EndpointError:
@@ -38,7 +39,8 @@ class EngineRequest:
     """One request to the engine. It stands between vLLM and the request's sink, and has a sink's methods itself.
 
     The sink gets nothing after the request has ended. The slot of a cancelled request is freed, whether it is cancelled
-    before, while or after vLLM queues it. Every method runs on the engine's loop.
+    before, while or after vLLM queues it. It is in the engine's `requests` while it runs. Every method runs on the
+    engine's loop.
     """
 
     _engine: RequestOwner
@@ -61,6 +63,7 @@ class EngineRequest:
         if self.ended:
             return
         self.group = GROUP.get() or self.group
+        self._engine.requests.add(self)
         if self._engine.adapters is not None:
             try:
                 self.adapter = self._engine.adapters.begin(self._generation.model)
@@ -98,10 +101,10 @@ class EngineRequest:
             self._sink.fail(failure_of(error, self._engine.failure, self.group))
 
     def end(self, error: EndpointError) -> None:
-        """Ends the request with an error, because its time is over, and frees its slot."""
+        """Ends the request with an error, and frees its slot."""
         if not self.ended:
             self.cancel()
-            self._sink.fail(error)
+            self._sink.fail(failure_of(error, self._engine.failure, self.group))
 
     def cancel(self) -> None:
         """Frees the slot, because the client has disconnected or was cut off."""
@@ -114,6 +117,7 @@ class EngineRequest:
 
     def _finish(self) -> None:
         self.ended = True
+        self._engine.requests.discard(self)
         if self.adapter is not None and self._engine.adapters is not None:
             self._engine.adapters.end(self.adapter)
             self.adapter = None

@@ -25,14 +25,13 @@ class ServingQueue(RequestOwner, Protocol):
     """The part of the engine that a request to vLLM's serving classes uses."""
 
     base_names: tuple[str, ...]
-    serving_requests: set[ServingRequest]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ServingRequest:
     """As `EngineRequest`, for a request that vLLM's serving classes answer.
 
-    It is in the engine's `serving_requests` while it runs. Every method runs on the engine's loop.
+    It is in the engine's `requests` while it runs. Every method runs on the engine's loop.
 
     :param _keep: called with a reply that is one document, before the sink gets the end.
     """
@@ -67,15 +66,15 @@ class ServingRequest:
                 self._serving.use_adapter(self._prepared, name, self._adapter.request)
         loop = self._engine.loop.loop
         if seconds is not None and late is not None:
-            self._timer = loop.call_later(seconds, self.fail, late)
-        self._engine.serving_requests.add(self)
+            self._timer = loop.call_later(seconds, self.end, late)
+        self._engine.requests.add(self)
         self._task = loop.create_task(self._run())
         self._task.add_done_callback(self._release)
 
     def _release(self, task: asyncio.Task[None]) -> None:
         """Releases what the request holds. Called when its task is done, even if it was cancelled before it ran."""
         self._fail(GenerationFailed("it ended early"))  # ignored if this request has ended by itself
-        self._engine.serving_requests.discard(self)
+        self._engine.requests.discard(self)
         self._task = None  # it refers to this request
         if self._timer is not None:
             self._timer.cancel()
@@ -116,7 +115,7 @@ class ServingRequest:
             self.ended = True
             self._sink.fail(failure_of(error, self._engine.failure, self._group))
 
-    def fail(self, error: EndpointError) -> None:
+    def end(self, error: EndpointError) -> None:
         """Ends the request with an error, and frees its slots."""
         self._fail(error)
         self._stop()

@@ -40,6 +40,7 @@ from handler.errors.server_errors import DeadlineExceeded as DeadlineExceeded
 from handler.errors.server_errors import Draining as Draining
 from handler.errors.server_errors import EngineFailed as EngineFailed
 from handler.errors.server_errors import GenerationFailed as GenerationFailed
+from handler.errors.server_errors import GrammarNotTried as GrammarNotTried
 from handler.errors.server_errors import NoDirectory as NoDirectory
 from handler.errors.server_errors import NotReady as NotReady
 from handler.errors.server_errors import SettingError as SettingError

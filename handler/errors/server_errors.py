@@ -53,6 +53,17 @@ class GenerationFailed(ServerError):
         super().__init__(f"The engine could not finish this request ({reason}).")
 
 
+class GrammarNotTried(ServerError):
+    """A grammar's trial could not begin, was ended from outside, or did not get its processor time."""
+
+    status = 503
+    code = "grammar_not_tried"
+    retry_after = 1
+
+    def __init__(self) -> None:
+        super().__init__("The request's grammar could not be tried, for a reason that is not the grammar's: try again.")
+
+
 class DeadlineExceeded(ServerError):
     """The request did not finish before its deadline, after which nobody waits for the reply. Its slot is freed."""
 

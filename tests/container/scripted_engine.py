@@ -72,6 +72,7 @@ class ScriptedEngine:
         self.traits = PLAIN
         self.serving: None = None
         self.front_end = FrontendSettings()
+        self.requests: set[EngineRequest] = set()
         self.begun = 0
         self.cancelled = 0
         self.is_dead = False
@@ -185,10 +186,8 @@ class ScriptedEngine:
     def fail_requests(self, error: EndpointError) -> None:
         def fail() -> None:
             self.failures.append(error)
-            for task, request in list(self._running.values()):
-                request.fail(error)
-                task.cancel()
-            self.queue.fail(error)
+            for request in list(self.requests):
+                request.end(error)
 
         self.loop.call(fail)
 

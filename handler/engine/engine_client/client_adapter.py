@@ -209,11 +209,6 @@ class ClientAdapter:
     def exit_statuses(self) -> list[int]:
         return self._processes.exit_statuses()
 
-    def fail_all(self, error: EndpointError) -> None:
-        for task, sink in list(self._running.values()):
-            sink.fail(error)
-            task.cancel()
-
     def shutdown(self) -> None:
         self.client.shutdown()
 

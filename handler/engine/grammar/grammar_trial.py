@@ -16,7 +16,6 @@ from typing import Final
 
 from handler.engine.grammar.trial_lane import (
     TakesLonger,
-    TrialInterrupted,
     TrialLane,
     TrialProcess,
     TrialResult,
@@ -92,8 +91,6 @@ class GrammarTrial:
             return known.problem
         try:
             return self._kept(key, lane.result(kind, spec))
-        except TrialInterrupted:  # which says nothing about the grammar: it may come again
-            return "its trial was interrupted. Send the request again"
         except TrialUnavailable:
             return self._kept(key, UNTRIED)
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from handler.errors import GrammarNotTried
+
 logger = logging.getLogger(__name__)
 START_SECONDS: Final = 240.0
 # A trial whose process gets too little of the processor ends after so many seconds.
@@ -26,10 +28,6 @@ RETRY_SECONDS: Final = 300.0
 # Signals that come from outside: the kernel that needs memory, or an operator. A grammar's end has others.
 OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM})
 UNREADABLE: Final = "the grammar library cannot compile it"
-
-
-class TrialInterrupted(Exception):
-    """A trial could not begin, was ended from outside, or has not ended within its processor time."""
 
 
 class TrialUnavailable(Exception):
@@ -145,7 +143,7 @@ class TrialLane:
         """Tries a grammar. If a child ends that has tried others before, another tries the grammar again.
 
         :raises TakesLonger: it has used the time.
-        :raises TrialInterrupted: the child has not had its time, or was ended from outside.
+        :raises GrammarNotTried: the child has not had its time, or was ended from outside.
         :raises TrialUnavailable: the process cannot be started now.
         """
         request = json.dumps({"kind": kind, "spec": spec}).encode()
@@ -163,7 +161,7 @@ class TrialLane:
                     raise TakesLonger
                 logger.warning("a grammar's trial has ended its process (signal %s)", answer["signal"])
                 if not used and answer["signal"] in OUTSIDE:
-                    raise TrialInterrupted
+                    raise GrammarNotTried
                 if not used:
                     return TrialResult(UNREADABLE)
 
@@ -176,7 +174,7 @@ class TrialLane:
             except (EOFError, OSError) as error:
                 self.close()
                 logger.warning("no child could be made to try a grammar: %r", error)
-                raise TrialInterrupted from None
+                raise GrammarNotTried from None
         return self._pipe
 
     def _answer(self, pipe: Connection, request: bytes) -> dict[str, Any]:
@@ -191,7 +189,7 @@ class TrialLane:
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
             self.close()
-            raise TrialInterrupted
+            raise GrammarNotTried
         return pipe.recv_bytes()
 
     def close(self) -> None:

@@ -94,7 +94,9 @@ class V0Adapter(ClientAdapter):
         self._forget_cores()
         error = EngineFailed("its process ended")
         self._queue.queue.end(error)
-        self.fail_all(error)
+        for task, sink in list(self._running.values()):
+            sink.fail(error)
+            task.cancel()
 
     def _forget_cores(self) -> None:
         for core in self._processes.cores:

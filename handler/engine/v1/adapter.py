@@ -40,7 +40,7 @@ from handler.engine.headless_node import CPU_WORKER_FIXES
 from handler.engine.v1 import logprob_texts
 from handler.engine.v1.accelerators import Accelerators, accelerators
 from handler.engine.v1.grammar_guard import guard_of
-from handler.errors import EndpointError, InvalidField
+from handler.errors import InvalidField
 from handler.json_value import Json
 
 try:
@@ -159,7 +159,7 @@ class V1Adapter(ClientAdapter):
         prompt = {"prompt_token_ids": ids} if tokens_input is None else tokens_input(ids)
         try:
             if self.guard is not None:
-                await self.guard.check(params)
+                await self.guard.check(params, lambda: not sink.ended)
             if sink.ended:
                 return None
             if self._path is not None and generation.scores is None:
@@ -213,14 +213,6 @@ class V1Adapter(ClientAdapter):
     def record_steps(self) -> None:
         if self._path is not None:
             self._path.statistics.record()
-
-    def fail_all(self, error: EndpointError) -> None:
-        super().fail_all(error)
-        if self._sequences is not None:
-            for state in list(self.client.output_processor.request_states.values()):
-                if state.queue is not None:
-                    state.queue.put(error)
-            self._sequences.queue.fail(error)
 
     def shutdown(self) -> None:
         if self.guard is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from vllm.v1.structured_output import utils as vllm_grammars
 from handler.engine.engine_client.client_error import client_error
 from handler.engine.grammar.grammar_trial import GrammarTrial
 from handler.engine.grammar.trial_lane import TakesLonger
+from handler.errors import GrammarNotTried
 
 BACKEND = "xgrammar"
 FIELD = "structured_outputs"
@@ -62,15 +64,17 @@ class GrammarGuard:
         self._quick = ThreadPoolExecutor(1, "grammar-trial")
         self._slow = ThreadPoolExecutor(1, "grammar-trial")
 
-    async def check(self, params: object) -> None:
+    async def check(self, params: object, wanted: Callable[[], bool] = lambda: True) -> None:
         """Waits for the trial of a request's grammar. Call on the engine's loop, which is not blocked.
 
+        :param wanted: returns False once the request has ended. Its trial then takes no time.
         :raises Exception: `client_error`: the grammar cannot be compiled.
+        :raises GrammarNotTried: nobody knows. The request may be sent again.
         """
         try:
             self.require_tried(params)
         except GrammarUntried as untried:
-            await self.check_spec(untried.spec)
+            await self.check_spec(untried.spec, wanted)
 
     def require_tried(self, params: object) -> None:
         """As `check`, without waiting.
@@ -91,13 +95,19 @@ class GrammarGuard:
         known = None if spec is None else self._trial.known(*spec)
         return spec is None or (known is not None and known.seconds <= AT_ONCE)
 
-    async def check_spec(self, spec: Spec) -> None:
+    async def check_spec(self, spec: Spec, wanted: Callable[[], bool] = lambda: True) -> None:
         """As `check`, for a grammar that has not been tried."""
         loop = asyncio.get_running_loop()
+
+        def in_turn(problem: Callable[[str, str], str | None]) -> str | None:
+            if not wanted():
+                raise GrammarNotTried
+            return problem(*spec)
+
         try:
-            problem = await loop.run_in_executor(self._quick, self._trial.quick_problem, *spec)
+            problem = await loop.run_in_executor(self._quick, in_turn, self._trial.quick_problem)
         except TakesLonger:
-            problem = await loop.run_in_executor(self._slow, self._trial.slow_problem, *spec)
+            problem = await loop.run_in_executor(self._slow, in_turn, self._trial.slow_problem)
         _require(problem)
 
     def replace_validation(self) -> None:

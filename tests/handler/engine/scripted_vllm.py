@@ -89,10 +89,6 @@ class ScriptedVllm:
     def is_dead(self) -> bool:
         return self.dead
 
-    def fail_all(self, error: EndpointError) -> None:
-        for sink in list(self.sinks.values()):
-            sink.fail(error)
-
     def shutdown(self) -> None:
         self.stopped = True
 

@@ -229,13 +229,18 @@ async def test_a_cancelled_wait_leaves_nothing() -> None:
 
 
 @on_a_loop
-async def test_when_all_requests_are_ended_those_that_wait_are_too() -> None:
-    engine = Scripted(paced(ONE_BY_ONE))
-    await engine.ask("a", "b", "c")
-    engine.queue.fail(EngineFailed("it is stopped"))
+async def test_a_trial_has_not_begun_before_the_engine_knows_it() -> None:
+    engine, begun = Scripted(paced(None)), list[str]()
+    await engine.ask("a")
+    await engine.ask("b", group=RequestGroup(alone=True, begun=lambda: begun.append("b")))
+    del engine.had["a"]
+    engine.queue.left("a")
+    engine.queue.step()  # it is told that it may
+    engine.queue.step()  # the engine has a further message, and "b" has not run yet
+    assert begun == []
     await settled()
-    assert [type(engine.tasks[name].exception()) for name in "bc"] == [EngineFailed, EngineFailed]
-    assert (engine.queue.waiting, engine.order) == (0, ["a"])
+    await engine.step("b")
+    assert begun == ["b"]
 
 
 @on_a_loop

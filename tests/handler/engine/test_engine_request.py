@@ -223,6 +223,18 @@ def test_stopping_ends_cores_that_are_deaf(loop: LoopThread) -> None:
         core.wait(WITHIN)
 
 
+def test_when_all_requests_are_ended_one_that_vllm_has_not_taken_in_yet_is_too(loop: LoopThread) -> None:
+    bench = Bench(loop)
+    bench.on_loop(bench.vllm.admitted.clear)  # it waits for a grammar's trial
+    bench.on_loop(bench.request().begin)
+    eventually(lambda: bench.vllm.asked)
+    error = EngineFailed("it is stopped")
+    bench.engine.fail_requests(error)
+    assert bench.sink.ended.wait(WITHIN)
+    assert bench.sink.heard == [error] or isinstance(bench.sink.heard[0], EngineFailed)
+    assert not bench.engine.requests
+
+
 def test_a_late_request_is_told_so_and_its_slot_is_freed(bench: Bench) -> None:
     request = bench.request()
     late = DeadlineExceeded(1, stream=True)

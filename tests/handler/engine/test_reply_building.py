@@ -15,6 +15,7 @@ from handler.engine.v1.serving.reply_building import UnbuiltReply, build, build_
 
 TURNS = 50
 WITHIN = 20.0
+WHOLE = SimpleNamespace(stream=False)
 
 
 class Entry(BaseModel):
@@ -110,7 +111,7 @@ def test_the_loop_turns_while_a_large_reply_is_built(tokens: int, chat: bool) ->
         if chat:
             reply = await classes.chat_completion_full_generator({}, outputs(output(3), output(tokens)))
         else:
-            reply = classes.request_output_to_completion_response([output(tokens)], {})
+            reply = classes.request_output_to_completion_response([output(tokens)], WHOLE)
         expected = document(1, 200)
         if tokens < 1000:
             assert reply == expected
@@ -125,6 +126,16 @@ def test_the_loop_turns_while_a_large_reply_is_built(tokens: int, chat: bool) ->
         await other
 
     asyncio.run(asyncio.wait_for(story(), WITHIN))
+
+
+def test_a_stream_of_beams_is_built_at_once() -> None:
+    """vLLM 0.16 makes one event of the reply that this returns."""
+    turned = threading.Event()
+    turned.set()
+    classes = Classes(turned)
+    build_apart(SimpleNamespace(openai_serving_completion=classes))
+    stream = SimpleNamespace(stream=True)
+    assert isinstance(classes.request_output_to_completion_response([output(1001)], stream), Document)
 
 
 def test_log_probabilities_count_towards_a_large_reply() -> None:

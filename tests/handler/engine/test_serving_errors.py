@@ -92,6 +92,16 @@ def test_what_vllm_answers(message: str, code: int, kind: type[EndpointError], p
     assert SECRET not in error.message
 
 
+def test_a_tool_call_that_ends_too_early_names_the_limit() -> None:
+    """A large reply is built in a thread, where nobody catches pydantic's error before."""
+    with pytest.raises(ValidationError) as cut:
+        TypeAdapter(list[Inner]).validate_json(f'[{{"number": "{SECRET}')
+    error = serving_errors.from_exception(cut.value)
+    assert error is not None
+    assert (error.status, error.param) == (400, "max_tokens")
+    assert SECRET not in error.message
+
+
 def test_vllms_own_parameter_and_value_are_taken_off() -> None:
     error = response(f"out of range (parameter=logit_bias, value=['{SECRET}'])", param="logit_bias")
     assert error.param == "logit_bias"

@@ -99,7 +99,7 @@ class Case:
         self.serving = Serving(*script)
         self.adapters = Adapters()
         self.engine = SimpleNamespace(
-            loop=loop, serving_requests=set(), adapters=self.adapters, base_names=("base",), failure=None
+            loop=loop, requests=set(), adapters=self.adapters, base_names=("base",), failure=None
         )
         self.sink = Sink()
         self.kept: list[object] = []
@@ -116,7 +116,7 @@ class Case:
 
     def over(self) -> None:
         """Nothing is left of it."""
-        eventually(lambda: not self.engine.serving_requests)
+        eventually(lambda: not self.engine.requests)
         assert self.adapters.running == 0
 
 
@@ -186,8 +186,8 @@ def test_a_deadline_and_a_dying_engine_are_told(loop: LoopThread, script: tuple[
     case.over()
     case = Case(loop, *script)
     case.call(case.request.begin, 100.0, DeadlineExceeded(100.0, stream=False))
-    case.call(case.request.fail, EngineFailed("its process ended"))
-    case.call(case.request.fail, EngineFailed("again"))
+    case.call(case.request.end, EngineFailed("its process ended"))
+    case.call(case.request.end, EngineFailed("again"))
     eventually(lambda: isinstance(case.sink.error, EngineFailed))
     case.over()
 

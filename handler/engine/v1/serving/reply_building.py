@@ -66,12 +66,12 @@ async def _replay(outputs: Iterable[Any]) -> AsyncIterator[Any]:
 
 
 def _collected(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that gets the last output of each prompt."""
+    """A method that gets the last output of each prompt, and the request. 0.16.0 streams beams as one whole reply."""
 
-    def collected(outputs: list[Any], *arguments: Any, **named: Any) -> Any:
-        if _size(outputs) <= SMALL:
-            return method(outputs, *arguments, **named)
-        return UnbuiltReply(lambda: method(outputs, *arguments, **named))
+    def collected(outputs: list[Any], request: Any, *arguments: Any, **named: Any) -> Any:
+        if request.stream or _size(outputs) <= SMALL:
+            return method(outputs, request, *arguments, **named)
+        return UnbuiltReply(lambda: method(outputs, request, *arguments, **named))
 
     return collected
 

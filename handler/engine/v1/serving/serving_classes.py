@@ -156,13 +156,13 @@ class VllmServing:
         prompt = next((name for name in ("file", "input") if hasattr(prepared.request, name)), "prompt")
         generate_wrapper.COUNTED.set(prepared.tokens)
         COST.set(_cost(prepared))
+        encoded = ""
         try:
             result = await self._result(prepared, getattr(serving, api.method, serving))
+            if isinstance(result, UnbuiltReply):
+                result, encoded = await asyncio.to_thread(build, result)
         except Exception as error:
             raise self._error(error, serving, prompt) from None
-        encoded = ""
-        if isinstance(result, UnbuiltReply):
-            result, encoded = await asyncio.to_thread(build, result)
         if isinstance(result, ErrorResponse):
             raise serving_errors.from_response(result.error, dead=self._llm.errored, prompt=prompt)
         if isinstance(result, Response):  # of a pooling model on 0.24.0 and later

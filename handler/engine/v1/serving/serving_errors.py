@@ -60,6 +60,8 @@ def from_validation(error: ValidationError) -> errors.ClientError:
     parameter = getattr(cause, "parameter", None)  # VLLMValidationError
     problem = clean(deepest["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "))
     path = _path(deepest["loc"])
+    if not path and deepest["type"] == "json_invalid":
+        return _cut_off()
     if not path:
         return errors.RequestRefused(problem, parameter)
     return errors.InvalidField(_dotted(path), problem[:1].lower() + problem[1:].rstrip("."))
@@ -124,10 +126,8 @@ def _translated(message: str, param: str | None, code: int, dead: bool, prompt: 
         return errors.ContextExceeded(message, param or ("file" if prompt == "file" else "prompt"))
     if code == 501 and param:
         return errors.UnsupportedField(param, "leave it out")
-    if "Invalid JSON" in message:  # in a required tool call (tool_choice)
-        return errors.RequestRefused(
-            "the model's tool call ended before its JSON was complete: raise 'max_tokens'", "max_tokens"
-        )
+    if "Invalid JSON" in message:
+        return _cut_off()
     if param in (None, "prompt") and "out of vocabulary" in message:
         param = prompt
     for described in (FIELDS, *([FORM_FIELDS] if prompt == "file" else [])):
@@ -135,6 +135,13 @@ def _translated(message: str, param: str | None, code: int, dead: bool, prompt: 
     if param is None and message.split(" ", 1)[0] in NAMED:
         param = message.split(" ", 1)[0]
     return errors.RequestRefused(message, param)
+
+
+def _cut_off() -> errors.RequestRefused:
+    """vLLM reads the JSON of a required tool call (tool_choice) when the model has ended it, or the limit has."""
+    return errors.RequestRefused(
+        "the model's tool call ended before its JSON was complete: raise 'max_tokens'", "max_tokens"
+    )
 
 
 def clean(message: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from handler.engine.grammar import trial_lane
 from handler.engine.grammar.grammar_trial import GrammarTrial
+from handler.errors import GrammarNotTried
 
 pytestmark = pytest.mark.engine
 UNPARSABLE = "["
@@ -54,6 +55,23 @@ def test_vllm_reads_what_was_let_through_and_a_new_grammar_is_tried_later(monkey
     finally:
         guard.close()
         others.close()
+
+
+def test_the_grammar_of_a_request_that_has_ended_takes_no_trial() -> None:
+    """Those that come after it would wait for it."""
+    vllm: Any = import_module("vllm.sampling_params")
+    guards: Any = import_module("handler.engine.v1.grammar_guard")
+    trial = GrammarTrial("no tokenizer", 10)
+    trial.process._command = (sys.executable, "-c", REJECTING)
+    guard = guards.GrammarGuard(trial)
+    params = vllm.SamplingParams(structured_outputs=vllm.StructuredOutputsParams(regex="left"))
+    try:
+        with pytest.raises(GrammarNotTried):
+            asyncio.run(guard.check(params, lambda: False))
+        assert trial.process.pid is None
+        assert trial.known("regex", "left") is None
+    finally:
+        guard.close()
 
 
 ALL_PASS = """
