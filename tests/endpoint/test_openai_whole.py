@@ -171,6 +171,12 @@ def test_beams(client: openai.OpenAI) -> None:
     assert len({choice.text for choice in beams.choices}) == 3
 
 
+@pytest.mark.vllm_016("later versions refuse a stream of beams")
+def test_many_beams_are_one_event_of_a_stream(client: openai.OpenAI) -> None:
+    (event,) = complete(client, n=4, max_tokens=30, stream=True, extra_body={"use_beam_search": True})
+    assert len({choice.text for choice in event.choices}) == 4
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_search_without_an_end_is_refused_before_it_begins(client: openai.OpenAI, stream: bool) -> None:
     """Found by the fuzz: it takes until the deadline, and answers nothing."""
