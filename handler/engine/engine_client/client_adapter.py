@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
 SAMPLING_DEFAULTS: Mapping[str, float] = {
     "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
     "temperature": 1.0,
     "top_p": 1.0,
     "top_k": 0,

@@ -147,9 +147,9 @@ def _invalid_field(message: str, prefix: str) -> InvalidField:
 
 def sampler_arguments(fields: SamplerFields) -> dict[str, Any]:
     """The arguments of `Sampling` that have the same names and meanings in all bodies."""
-    penalties = {name: getattr(fields, name) or 0.0 for name in ("frequency_penalty", "presence_penalty")}
-    same = {name: getattr(fields, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty", "seed")}
-    return {**penalties, **same, "stop_token_ids": tuple(fields.stop_token_ids or ())}
+    penalties = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+    same = {name: getattr(fields, name) for name in ("top_p", "top_k", "min_p", *penalties, "seed")}
+    return {**same, "stop_token_ids": tuple(fields.stop_token_ids or ())}
 
 
 def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: str = "max_tokens") -> Sampling:
