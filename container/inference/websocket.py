@@ -2,8 +2,9 @@
 
 wsproto implements the protocol. Everything is bounded: a message by the largest body, all bytes that wait by the budget
 of all bodies, the queue of messages by `MAX_QUEUED` and `MAX_AHEAD`, the bytes for a slow reader by the writer's own
-limits. A connection may be idle: SageMaker makes an error of a close frame (ModelStreamError). Idle ones are closed
-only when the process ends or has no descriptors left.
+limits. The rest of a message must arrive within `ARRIVAL_SECONDS`, as a body must. A connection may be idle: SageMaker
+makes an error of a close frame (ModelStreamError). Idle ones are closed only when the process ends or has no
+descriptors left.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
 from container.http.body_budget import BodyBudget, BodyBytes
+from container.http.connection import ARRIVAL_SECONDS
 from container.http.exchange import CLIENT_CLOSED, ExchangeConnection
 from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError
@@ -78,6 +80,7 @@ class WebSocket:
         self._missed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
+        self._arriving: asyncio.TimerHandle | None = None
 
     def begin(self, environ: Mapping[str, Any]) -> None:
         """Answers the handshake."""
@@ -121,6 +124,15 @@ class WebSocket:
                 self._leaving.cancel()
                 self._leaving = None
                 self._connection.arrivals.resume()
+                self._await_rest()
+
+    def _await_rest(self) -> None:
+        """Bounds the time of an unfinished message, whose bytes count as a body's. Not while nothing is read."""
+        if self._partial and self._arriving is None and self._leaving is None:
+            self._arriving = self._loop.loop.call_later(ARRIVAL_SECONDS, self._too_late)
+
+    def _too_late(self) -> None:
+        self.close(CloseReason.POLICY_VIOLATION, f"the rest of a message did not arrive within {ARRIVAL_SECONDS:g} s")
 
     async def _answered(self, message: bytes) -> None:
         try:
@@ -180,6 +192,9 @@ class WebSocket:
             if len(self._partial) > self._max_message:
                 self.close(CloseReason.MESSAGE_TOO_BIG, f"a message may have at most {self._max_message:,} bytes")
             elif event.message_finished:
+                if self._arriving is not None:
+                    self._arriving.cancel()
+                    self._arriving = None
                 self._messages.append(bytes(self._partial))
                 self._ahead += len(self._partial)
                 self._partial.clear()
@@ -187,6 +202,8 @@ class WebSocket:
                 if self._full and self._leaving is None:
                     self._connection.arrivals.pause()
                     self._look_for_end()
+            else:
+                self._await_rest()
 
     def _ping(self) -> None:
         if not self.open:
@@ -203,7 +220,7 @@ class WebSocket:
         if not self.open:
             return
         self.open = False
-        for timer in (self._timer, self._leaving):
+        for timer in (self._timer, self._leaving, self._arriving):
             if timer is not None:
                 timer.cancel()
         self._bytes.release()

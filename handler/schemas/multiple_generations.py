@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from handler.engine.core_queue import join_group
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Generation, Sink, StopReason, TokenCounts
+from handler.engine.generation.request_cost import COST, RequestCost
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall
 
@@ -37,7 +38,9 @@ class MultipleCall:
 
     def request(self, engine: Engine, sink: Sink) -> RunningCall:
         self.tokens.prompt = sum(len(generation.prompt) for generation in self.generations)
-        running = RunningGenerations(self.reply, sink, len(self.generations), self.tokens)
+        open_ended = self.generations[0].sampling.max_tokens is None  # they have the same parameters
+        cost = RequestCost(open_ended=open_ended, prompts=len(self.generations))
+        running = RunningGenerations(self.reply, sink, len(self.generations), self.tokens, cost)
         running.requests = [
             engine.request(generation, GenerationPart(running, place))
             for place, generation in enumerate(self.generations)
@@ -53,6 +56,7 @@ class RunningGenerations:
     sink: Sink
     waiting: int
     tokens: TokenCounts
+    cost: RequestCost
     outputs: list[Output] = field(init=False)
     ended: bool = False
     requests: Sequence[RunningCall] = ()
@@ -62,8 +66,12 @@ class RunningGenerations:
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         join_group()
-        for request in self.requests:
-            request.begin(seconds, late)
+        outer = COST.set(self.cost)
+        try:
+            for request in self.requests:
+                request.begin(seconds, late)
+        finally:
+            COST.reset(outer)  # the lines of a batch begin in one context
 
     def push(self, place: int, output: Output) -> None:
         self.outputs[place] = output

@@ -21,11 +21,12 @@ from vllm.outputs import CompletionOutput, RequestOutput
 from vllm.sampling_params import RequestOutputKind
 
 from handler.engine.contract import EngineFacts, EngineSettings, Serving
-from handler.engine.engine_client.client_error import PROBLEM, REFUSALS, as_invalid_field, reason, rejected
+from handler.engine.engine_client.client_error import PROBLEM, REFUSALS, as_invalid_field, rejected
 from handler.engine.engine_client.client_queue import ClientQueue
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
 from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, StageListener
+from handler.engine.generation.request_cost import COST, RequestCost
 from handler.engine.generation.token_pieces import token_pieces
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
 SAMPLING_DEFAULTS: Mapping[str, float] = {
     "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
     "temperature": 1.0,
     "top_p": 1.0,
     "top_k": 0,
@@ -145,6 +148,8 @@ class ClientAdapter:
     async def _run(
         self, generation: Generation, prompt: object, params: SamplingParams, sink: StageListener, lora: Any
     ) -> None:
+        sampling = generation.sampling
+        COST.set(COST.get() or RequestCost(open_ended=sampling.max_tokens is None))
         traced = {} if generation.trace is None else {"trace_headers": generation.trace}
         try:
             made = self._generate(prompt, params, generation.request_id, lora_request=lora, **traced)
@@ -152,7 +157,7 @@ class ClientAdapter:
                 async for output in outputs:
                     self._push(output, generation, sink)
         except Exception as error:
-            sink.fail(self.as_endpoint_error(error, generation.sampling.grammar))
+            sink.fail(self.as_endpoint_error(error, sampling.grammar, generation.names))
 
     def _push(self, output: RequestOutput, generation: Generation, sink: StageListener) -> None:
         completion: CompletionOutput = output.outputs[0]
@@ -178,16 +183,19 @@ class ClientAdapter:
         if name in self._running:
             self._running[name][0].cancel()
 
-    def as_endpoint_error(self, error: object, grammar: Grammar | None = None) -> EndpointError:
-        """:param grammar: that of the request, which is what vLLM rejects if it rejects a request that has one."""
+    def as_endpoint_error(
+        self, error: object, grammar: Grammar | None = None, names: Mapping[str, str] | None = None
+    ) -> EndpointError:
+        """
+        :param grammar: that of the request, which is what vLLM rejects if its error names no other parameter.
+        :param names: as in `Generation`.
+        """
         if isinstance(error, EndpointError):
             return error
         if isinstance(error, self.dead):
             return EngineFailed("its process ended")
         if isinstance(error, REFUSALS):
-            if grammar is not None:
-                return InvalidField(grammar.field, reason(error))
-            return as_invalid_field(error, "prompt")
+            return as_invalid_field(error, "prompt" if grammar is None else grammar.field, names)
         logger.error("a request failed in the engine: %s", type(error).__name__)
         return GenerationFailed(type(error).__name__)
 

@@ -5,7 +5,7 @@ Since 0.29.0 vLLM answers any other exception with a 500, a ValueError too. Test
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handler.engine.generation.generation import Sampling
@@ -51,14 +51,16 @@ def client_error(message: str, parameter: str | None = None) -> Exception:
     return refusal
 
 
-def as_invalid_field(error: Exception, otherwise: str) -> InvalidField:
+def as_invalid_field(error: Exception, otherwise: str, names: Mapping[str, str] | None = None) -> InvalidField:
     """The error for the client.
 
     :param otherwise: the field to name if vLLM names none of the request's fields.
+    :param names: as in `Generation`.
     """
     message = reason(error)
-    named = getattr(error, "parameter", None) or message.split(" ", 1)[0].strip("`'\"")
-    return InvalidField(named if named in Sampling.__slots__ else otherwise, message)
+    named = getattr(error, "parameter", None) or message.split(" ", 1)[0].strip("`'\":")
+    field = (names or {}).get(named, named if named in Sampling.__slots__ else otherwise)
+    return InvalidField(field, message.removeprefix(f"{named}: "))
 
 
 def reason(error: Exception) -> str:

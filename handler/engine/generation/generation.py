@@ -44,8 +44,8 @@ class Sampling:
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
@@ -102,6 +102,7 @@ class Generation:
     :param times: receives the times of the generation's stages.
     :param trace: W3C trace context, for vLLM's own spans.
     :param apart: the reply has an event for every token, so tokens of different steps are never pushed together.
+    :param names: the request fields that parameters came from, if they have other names there, for messages.
     """
 
     request_id: str
@@ -113,6 +114,7 @@ class Generation:
     times: Times | None = None
     trace: Mapping[str, str] | None = None
     apart: bool = False
+    names: Mapping[str, str] | None = None
 
 
 class Sink(Protocol):

@@ -131,10 +131,12 @@ class RequestCost:
 
     :param open_ended: the request gives no number of output tokens. It gets as many as the bounds allow.
     :param searching: it is a beam search, whose steps are requests to the engine. Nothing is added up.
+    :param prompts: how many prompts have not been added. Open-ended ones have equal shares of what the bounds allow.
     """
 
     open_ended: bool = False
     searching: bool = False
+    prompts: int = 1
     amounts: dict[Bound, int] = field(default_factory=dict)
 
 
@@ -168,13 +170,14 @@ class CostLimits:
                 raise InvalidField(name, f"{total:,} {bound.what}; at most {most:,} are allowed ({setting})")
             if not cost.searching:
                 cost.amounts[bound] = total
+        cost.prompts -= 1
 
     def _close(self, engine_input: EngineInput, cost: RequestCost) -> None:
         parameters, scores = engine_input.parameters, BOUNDS[-1]
         token = engine_input.scores(parameters.n, parameters.logprobs)
         if token and parameters.max_tokens is not None:
             prompt = engine_input.scores(len(engine_input.ids), parameters.prompt_logprobs)
-            left = self.most[scores.setting] - cost.amounts.get(scores, 0) - prompt
+            left = (self.most[scores.setting] - cost.amounts.get(scores, 0)) // max(1, cost.prompts) - prompt
             parameters.max_tokens = max(1, min(parameters.max_tokens, left // token))
 
 

@@ -58,6 +58,18 @@ class SamplingFields(SamplerFields, frozen=True, kw_only=True):
     add_special_tokens: bool | None = None
 
 
+class RepetitionDetection(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of `repetition_detection`, vLLM 0.24 and later.
+
+    The scheduler compares each size of a pattern for each token, in the loop of all requests: 64,000 sizes took 43 ms,
+    and 256 took 0.2 ms (v1/core/sched/utils.py of 0.29).
+    """
+
+    max_pattern_size: Annotated[int, Meta(ge=0, le=256)] = 0
+    min_pattern_size: Annotated[int, Meta(ge=0, le=256)] = 0
+    min_count: Int64 = 0
+
+
 class VllmFields(SamplingFields, frozen=True, kw_only=True):
     """The numbers in bodies for vLLM's classes, whose own models make numbers of texts, such as "nan"."""
 
@@ -69,6 +81,9 @@ class VllmFields(SamplingFields, frozen=True, kw_only=True):
     length_penalty: Annotated[float, Meta(ge=-10, le=10)] | None = None
     priority: Int64 | None = None
     truncate_prompt_tokens: Int64 | None = None
+    stream_interval: Count | None = None
+    routed_experts_prompt_start: Int64 | None = None
+    repetition_detection: RepetitionDetection | None = None
 
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
@@ -132,9 +147,9 @@ def _invalid_field(message: str, prefix: str) -> InvalidField:
 
 def sampler_arguments(fields: SamplerFields) -> dict[str, Any]:
     """The arguments of `Sampling` that have the same names and meanings in all bodies."""
-    penalties = {name: getattr(fields, name) or 0.0 for name in ("frequency_penalty", "presence_penalty")}
-    same = {name: getattr(fields, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty", "seed")}
-    return {**penalties, **same, "stop_token_ids": tuple(fields.stop_token_ids or ())}
+    penalties = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+    same = {name: getattr(fields, name) for name in ("top_p", "top_k", "min_p", *penalties, "seed")}
+    return {**same, "stop_token_ids": tuple(fields.stop_token_ids or ())}
 
 
 def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: str = "max_tokens") -> Sampling:

@@ -127,4 +127,14 @@ class SharedParameters:
         sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply.receive
         name = f"gen-{uuid.uuid4().hex}"
-        return Generation(name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream), reply
+        generation = Generation(
+            name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream, names=_names(parameters)
+        )
+        return generation, reply
+
+
+def _names(parameters: Parameters) -> dict[str, str]:
+    """The fields that ask for log probabilities, by the engine's names."""
+    names = (name for name in ("top_n_tokens", "details", "decoder_input_details") if getattr(parameters, name))
+    prompt = "parameters.decoder_input_details"
+    return {"logprobs": f"parameters.{next(names, 'best_of')}", "prompt_logprobs": prompt, "echo": prompt}

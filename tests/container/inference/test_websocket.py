@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
@@ -179,6 +180,41 @@ def test_bytes_that_wait_count_as_those_of_bodies(opened: Callable[..., Opened])
     frames = one.frames()
     assert frames[:1] == b"\x88"
     assert int.from_bytes(frames[2:4], "big") == 1013
+
+
+def test_an_unfinished_message_holds_its_bytes_for_some_time_only(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "ARRIVAL_SECONDS", 0.3)
+    one = opened(never)
+    start, rest = b"\x01" + text_frame(1000)[1:], b"\x80" + text_frame(1000)[1:]  # two fragments
+    one.client.sendall(start + rest)
+    time.sleep(0.6)
+    assert one.web.open, "a message that is complete is in time"
+    one.client.sendall(start)
+    frames = one.frames()
+    assert frames[:1] == b"\x88"
+    assert int.from_bytes(frames[2:4], "big") == 1008
+    eventually(one.gone)
+    assert one.budget.used == 0
+
+
+def test_a_message_of_which_nothing_is_read_has_its_time_afterwards(
+    opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "ARRIVAL_SECONDS", 0.3)
+    gate = asyncio.Event()
+
+    async def answer(message: bytes) -> None:
+        await gate.wait()
+
+    one = opened(answer)
+    one.client.sendall(text_frame(1000) * (websocket.MAX_QUEUED + 1) + b"\x01" + text_frame(1000)[1:])
+    eventually(lambda: one.web._leaving is not None and one.web._partial)
+    time.sleep(0.6)
+    assert one.web.open
+    on_loop(one.loop, gate.set)
+    assert int.from_bytes(one.frames()[2:4], "big") == 1008
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,11 @@ def test_a_request_without_a_number_of_tokens_gets_as_many_as_fit() -> None:
     assert given.parameters.max_tokens == 2**18 // 42
     with pytest.raises(InvalidField):
         LIMITS.charge(prompt(max_tokens=100_000, logprobs=20, n=2), RequestCost())
+    cost = RequestCost(open_ended=True, prompts=3)
+    shares = [prompt(ids=[1] * length, max_tokens=131_000, logprobs=0) for length in (2, 2, 5)]
+    for each in shares:
+        LIMITS.charge(each, cost)
+    assert [each.parameters.max_tokens for each in shares] == [2**18 // 3] * 2 + [2**18 // 3 + 1]
     plain = prompt(max_tokens=100_000)
     LIMITS.charge(plain, RequestCost(open_ended=True))
     assert plain.parameters.max_tokens == 100_000

@@ -109,7 +109,9 @@ def test_sampling_takes_over_what_was_given_and_leaves_the_rest_to_the_model() -
     chosen = sampling(fields, 9, "max_completion_tokens")
     assert (chosen.temperature, chosen.stop, chosen.seed, chosen.stop_token_ids) == (0.5, ("END",), 7, (1, 2))
     assert (chosen.max_tokens, chosen.max_tokens_field) == (9, "max_completion_tokens")
-    assert (chosen.top_p, chosen.top_k, chosen.min_p, chosen.repetition_penalty) == (None, None, None, None)
+    own = ("top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
+    assert {getattr(chosen, name) for name in own} == {None}
+    assert sampling(convert({"presence_penalty": 0}, SamplingFields), 9).presence_penalty == 0
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,22 @@ def test_each_parameter_reaches_the_engine(name: str, value: object, field: str,
     assert getattr(generation({name: value}).sampling, field) == expected
 
 
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ({"details": True}, "details"),
+        ({"details": True, "top_n_tokens": 2}, "top_n_tokens"),
+        ({"decoder_input_details": True}, "decoder_input_details"),
+        ({"best_of": 2, "do_sample": True}, "best_of"),
+    ],
+)
+def test_an_error_about_log_probabilities_names_what_asks_for_them(parameters: dict[str, Any], name: str) -> None:
+    call: Any = dispatch.parse({"inputs": "abc", "parameters": parameters}, ENGINE, LMI)
+    names = getattr(call, "generations", [getattr(call, "generation", None)])[0].names
+    prompt = "parameters.decoder_input_details"
+    assert names == {"logprobs": f"parameters.{name}", "prompt_logprobs": prompt, "echo": prompt}
+
+
 @pytest.mark.parametrize("name", [*UNSERVED])
 def test_what_is_not_served_is_rejected_unless_its_value_has_no_effect(name: str) -> None:
     assert refused({name: "something"}).param == f"parameters.{name}"

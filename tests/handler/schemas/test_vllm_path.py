@@ -21,6 +21,7 @@ CHAT = {"messages": HELLO}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 SCHEMA_FORMAT = {"type": "json_schema", "name": "x", "schema": {"type": "object"}}
 DEVICE = SamplingLimits(on_device=True, global_topk=64, supported=SUPPORTED)
+HUGE = "100000000000000000000"  # vLLM makes a number of it, which does not fit into the message to its core
 STATIC = SamplingLimits(on_device=True, global_topk=64, supported=frozenset())
 
 
@@ -150,12 +151,30 @@ def test_a_sampler_that_is_fixed_has_one_choice_only() -> None:
         ({"chat_template_kwargs": {"tokenize": True}}, "chat_template_kwargs.tokenize", InvalidField),
         ({"model": "other"}, "model", ModelNotFound),
         ({"stream_options": {"include_usage": True}}, "stream_options", InvalidField),
+        ({"stream_interval": HUGE}, "stream_interval", InvalidField),
+        ({"routed_experts_prompt_start": HUGE}, "routed_experts_prompt_start", InvalidField),
+        ({"repetition_detection": {"min_count": HUGE}}, "repetition_detection.min_count", InvalidField),
+        ({"repetition_detection": {"max_pattern_size": 257}}, "repetition_detection.max_pattern_size", InvalidField),
+        ({"repetition_detection": [3]}, "repetition_detection", InvalidField),
     ],
 )
 def test_what_is_wrong_on_either_path_is_named(fields: dict[str, Any], param: str, kind: type[ClientError]) -> None:
     error = refused({**CHAT, "cache_salt": "a", **fields})
     assert error.param == param
     assert isinstance(error, kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stream_interval", 8.0),
+        ("routed_experts_prompt_start", 0),
+        ("repetition_detection", {"max_pattern_size": 256, "min_count": 2}),
+        ("repetition_detection", None),
+    ],
+)
+def test_fields_of_later_versions_are_passed_on(name: str, value: object) -> None:
+    assert parsed({**CHAT, name: value})[name] == value
 
 
 @pytest.mark.parametrize(

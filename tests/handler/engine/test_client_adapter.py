@@ -1,0 +1,99 @@
+"""What an adapter makes of a generation for vLLM, and of vLLM's errors. No engine is started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vllm")
+from handler.engine.engine_client.client_adapter import SAMPLING_DEFAULTS, ClientAdapter
+from handler.engine.engine_client.client_error import client_error
+from handler.engine.generation.generation import Generation, Grammar, Sampling
+from handler.engine.generation.request_cost import COST, RequestCost
+from handler.errors import InvalidField
+
+pytestmark = pytest.mark.engine
+
+
+class PlainAdapter(ClientAdapter):
+    """An adapter of a model with its own defaults, without a client."""
+
+    dead = ()
+
+    def __init__(self, **own: float) -> None:
+        self.facts: Any = SimpleNamespace(sampling_defaults={**SAMPLING_DEFAULTS, **own}, grammars=False)
+
+
+def test_a_parameter_that_is_not_given_is_the_models_own() -> None:
+    """vLLM 0.32 and later read the last two of generation_config.json, too."""
+    own = {"top_p": 0.5, "presence_penalty": 0.5, "frequency_penalty": -0.5}
+    adapter = PlainAdapter(**own)
+    for given, expected in (
+        (Sampling(), own),
+        (Sampling(top_p=1, presence_penalty=0), {**own, "top_p": 1, "presence_penalty": 0}),
+    ):
+        params = adapter.sampling_params(given, 9, False)
+        assert {name: getattr(params, name) for name in own} == expected
+    plain = PlainAdapter().sampling_params(Sampling(), 9, False)
+    assert (plain.presence_penalty, plain.frequency_penalty, plain.repetition_penalty) == (0, 0, 1)
+
+
+class FailingClient:
+    """Ends each request with an error, and keeps the cost that the request was given."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.cost = error, COST.get()
+
+    async def generate(self, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        self.cost = COST.get()
+        raise self.error
+        yield
+
+
+def failure(client: FailingClient, sampling: Sampling, **names: str) -> Any:
+    """What the sink of a request is told."""
+    adapter, heard = PlainAdapter(), list[Any]()
+    adapter._generate = client.generate
+    generation = Generation("r", [1], sampling, stream=False, names=names)
+    sink: Any = SimpleNamespace(fail=heard.append)
+    asyncio.run(adapter._run(generation, {}, adapter.sampling_params(Sampling(), 9, False), sink, None))
+    (error,) = heard
+    assert isinstance(error, InvalidField)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "field", "problem"),
+    [
+        (client_error("logprobs: 300 are too many", "logprobs"), "parameters.details", "300 are too many"),
+        (client_error("echo: 300 are too many", "echo"), "parameters.prefill", "300 are too many"),
+        (client_error("seed: it is odd", "seed"), "seed", "it is odd"),
+        (client_error("Invalid grammar", "structured_outputs"), "parameters.grammar", "Invalid grammar"),
+        (ValueError("Invalid grammar"), "parameters.grammar", "Invalid grammar"),
+    ],
+)
+def test_an_error_names_the_field_of_the_body_and_the_grammar_only_for_its_own(
+    error: Exception, field: str, problem: str
+) -> None:
+    grammar = Grammar("regex", "a", "parameters.grammar")
+    heard = failure(
+        FailingClient(error), Sampling(grammar=grammar), logprobs="parameters.details", echo="parameters.prefill"
+    )
+    assert (heard.param, heard.problem) == (field, problem)
+
+
+def test_a_request_without_a_number_of_tokens_is_open_ended_unless_it_is_part_of_another() -> None:
+    client = FailingClient(ValueError("a"))
+    for tokens in (None, 9):
+        failure(client, Sampling(max_tokens=tokens))
+        assert client.cost is not None
+        assert client.cost.open_ended is (tokens is None)
+    shared = RequestCost()
+    outer = COST.set(shared)
+    failure(client, Sampling())
+    COST.reset(outer)
+    assert client.cost is shared
