@@ -12,7 +12,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import Json, mapping, whole_number, whole_numbers
-from handler.neuron.checkpoint.model_facts import text_part
+from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
 from handler.neuron.checks.start_values import MODEL_TYPES
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
@@ -61,11 +61,15 @@ ARCHITECTURES: Final = (
     "Qwen3VLForConditionalGeneration",
     "Eagle3LlamaForCausalLM",
 )
-# The one EAGLE3 draft that the registry has, and its other names: the plugin writes "Eagle3" before a name, and vLLM
-# reads drafts of the speculators library as it (plugin, vllm/spec_decode/eagle.py; vLLM 0.24,
-# transformers_utils/configs/speculators/algos.py).
+# The one EAGLE3 draft that the registry has, and its other name: the plugin writes "Eagle3" before a name (plugin,
+# vllm/spec_decode/eagle.py).
 DRAFT: Final = "Eagle3LlamaForCausalLM"
-DRAFTS: Final = (DRAFT, DRAFT.removeprefix("Eagle3"), "Eagle3Speculator", "Eagle3DraftModel")
+DRAFTS: Final = (DRAFT, DRAFT.removeprefix("Eagle3"))
+# Method of a draft of the speculators library -> the start of the name that vLLM gives to it by its layers (vLLM 0.24
+# and 0.29, transformers_utils/configs/speculators/algos.py).
+SPECULATORS: Final = {"eagle3": "Eagle3", "peagle": "Peagle"}
+# P-EAGLE, and the line that has it (AWS Neuron documentation, SDK 2.33, features guide).
+PARALLEL_DRAFT, PARALLEL_LINE = "peagle", "native-0.29"
 # Model -> the scaled rotary embeddings that it has, and whether it fails at another (plugin, model/llama3/model.py) or
 # ignores it (model/qwen3/model.py).
 ROTARY: Final = {"LlamaForCausalLM": (("llama3",), True), "Qwen3ForCausalLM": ((), False)}
@@ -246,12 +250,31 @@ def architecture(context: CheckContext) -> Iterator[Finding]:
 
 
 def eagle_draft(context: CheckContext) -> Iterator[Finding]:
-    """The plugin has one EAGLE3 draft, and looks for it when the model has been loaded."""
-    named = context.draft_model.architectures if context.draft_model else ()
-    if named and not set(named) & set(DRAFTS) and "speculative_config" in context.draft.args:
-        why = f"the plugin has no EAGLE3 draft {named[0][:60]}, and fails when the model has been loaded"
+    """The plugin has one EAGLE3 draft, and 0.29 has P-EAGLE too. It looks for the draft when the model is loaded."""
+    draft = context.draft_model
+    if draft is None or "speculative_config" not in context.draft.args:
+        return
+    named = _draft_names(draft)
+    parallel = any(name.lower().startswith(PARALLEL_DRAFT) for name in named)
+    if not named or set(named) & set(DRAFTS) or (parallel and context.line.name == PARALLEL_LINE):
+        return
+    why = f"the plugin has no EAGLE3 draft {named[0][:60]}, and fails when the model has been loaded"
+    if parallel:
+        fix = f"Set ENDPOINT_LINE to {PARALLEL_LINE}, which has P-EAGLE, or use another draft."
+    elif named != draft.architectures:
+        fix = "Use a draft with Llama's layers."
+    else:
         fix = f"If it is a Llama-style EAGLE3 draft, write {DRAFT} into architectures of its config.json."
-        yield error("draft-architecture", "speculative_model", why, fix)
+    yield error("draft-architecture", "speculative_model", why, fix)
+
+
+def _draft_names(draft: ModelFacts) -> tuple[str, ...]:
+    """The draft's architectures as vLLM reads them."""
+    method = draft.config.get("speculators_model_type")
+    if not isinstance(method, str) or method not in SPECULATORS:
+        return draft.architectures
+    layers = mapping(draft.config.get("transformer_layer_config")).get("model_type", "llama")
+    return (f"{SPECULATORS[method]}{str(layers)[:40].capitalize()}ForCausalLM",)
 
 
 def rotary_embedding(context: CheckContext) -> Iterator[Finding]:

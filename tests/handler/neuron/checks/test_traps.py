@@ -403,6 +403,32 @@ def test_a_gpt_oss_checkpoint_starts_as_it_is() -> None:
     assert additional["neuron_config"] == {"on_device_sampling_config": {"all_greedy": False}, "quantization": "bf16"}
 
 
+def _speculator(method: str, layers: str) -> dict[str, Any]:
+    config = {"speculators_model_type": method, "transformer_layer_config": {"model_type": layers}}
+    return {"architectures": ("Eagle3Speculator",), "config": config}
+
+
+@pytest.mark.parametrize(
+    ("draft", "lines"),
+    [
+        ({"architectures": ("LlamaForCausalLM",)}, ("native-0.24", "native-0.29")),
+        ({"architectures": ("Eagle3LlamaForCausalLM",)}, ("native-0.24", "native-0.29")),
+        ({"architectures": ("Qwen2ForCausalLM",)}, ()),
+        ({"architectures": ("PEagleDraftModel",)}, ("native-0.29",)),
+        ({"architectures": ("PeagleLlamaForCausalLM",)}, ("native-0.29",)),
+        (_speculator("eagle3", "llama"), ("native-0.24", "native-0.29")),
+        (_speculator("eagle3", "qwen3"), ()),
+        (_speculator("peagle", "llama"), ("native-0.29",)),
+    ],
+)
+def test_the_drafts_of_the_native_plugin(draft: dict[str, Any], lines: tuple[str, ...]) -> None:
+    """Drafts of the speculators library are of the architecture of their layers."""
+    settings = {**DRAFT, "speculation": "eagle3", "draft_model": llama(**draft), "facts": llama()}
+    for line in ("native-0.24", "native-0.29"):
+        codes = {finding.code for finding in outcome(line, tensor_parallel_size=8, **settings).findings}
+        assert ("draft-architecture" not in codes) is (line in lines)
+
+
 CONFLICT = ("conflicting-settings", "invalid-setting")  # the second is the loader's
 CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], set[str]]] = [
     ({"max_num_seqs": 4}, {"batch_size": 8}, {"batch_size", "max_num_seqs"}),
