@@ -20,6 +20,8 @@ LLAMA = {
 }
 STARTS = NativeConfiguration(max_model_len=4096, tensor_parallel_size=8, model=LLAMA)
 CONSUMER = {"kv_role": "kv_both"}
+NIXL = {"kv_connector": "NeuronNixlConnector", "kv_buffer_device": "cuda"}
+SPREAD = {"decode_context_parallel_size": 2, "kv_transfer_config": NIXL}
 CPU: dict[str, Any] = {"on_device_sampling_config": None}
 SINGLE: dict[str, Any] = {"max_num_batched_tokens": 4096, "prefix_caching": False}
 
@@ -84,6 +86,10 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
             "tensor_parallel_size": 32,
         },
     ),
+    ("interleave", {**args(**SPREAD), "tensor_parallel_size": 16}),
+    ("interleave", {**args(**SPREAD, dcp_kv_cache_interleave_size=32), "tensor_parallel_size": 16}),
+    ("kv-buffer", args(kv_transfer_config={"kv_connector": "NeuronNixlConnector"})),
+    ("kv-buffer", args(kv_transfer_config={**NIXL, "kv_buffer_device": "cpu"})),
     ("model", model(architectures=["MixtralForCausalLM"])),
     ("mxfp4", neuron(quantization="mxfp4")),
     ("lora", args(enable_lora=True)),
@@ -134,6 +140,7 @@ def test_every_rule_is_broken_once() -> None:
         neuron(on_device_sampling_config={"sampling_dp_degree": 4}),
         model(rope_scaling={"rope_type": "llama3", "factor": 8.0}),
         {**args(decode_context_parallel_size=2), "tensor_parallel_size": 16},
+        {**args(**SPREAD, cp_kv_cache_interleave_size=32), "tensor_parallel_size": 16},
         {**neuron(quantization="mxfp8"), **model(quantization_config=COMPRESSED)},
         args(speculative_config={"method": "eagle3"}, distributed_executor_backend="ray"),
         {"environment": {"NEURON_VISIBLE_DEVICES": "0-7"}},

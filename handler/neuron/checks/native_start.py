@@ -16,11 +16,22 @@ from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
 from handler.neuron.checks.start_values import MODEL_TYPES
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
+from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.lines.line import ConfigKeys
-from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
+from handler.neuron.lines.native.native_lines import (
+    BUFFER,
+    INTERLEAVE,
+    NIXL,
+    OLDER_INTERLEAVE,
+    QUANTIZATION,
+    TRANSFER,
+    TRANSFERS,
+    VISION_SECTION,
+    VISION_SECTIONS,
+)
 from handler.neuron.lines.native.native_prefill import TOKENS
 from handler.neuron.lines.native.native_sampling import pools
-from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE, NATIVE_BLOCK
+from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE
 from handler.neuron.neuron_config.keys import DEGREES
 
 LATER: Final = "Compile on the Neuron instance: `compile --on` with its type."
@@ -81,7 +92,7 @@ CONVERTED: Final = ("mx", "bf16", "bfloat16")
 # vLLM Neuron, "KV cache quantization".
 CACHE_DTYPES: Final = (None, "auto", "bfloat16", "float16", "float32", "fp8", "fp8_e4m3")
 BACKENDS: Final = ("neuron_native", "neuron", "xla")
-CONNECTORS: Final = ("NeuronNixlConnector", "NixlConnector", "NeuronDecodeBenchConnector")
+CONNECTORS: Final = (*NIXL, "NeuronDecodeBenchConnector")
 # Tokens of the encoder's attention block, if it is not given.
 VISION_BLOCK: Final = 2048
 LANGUAGE_ONLY: Final = "mm_language_model_only"
@@ -136,14 +147,17 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if pools(context.draft.args) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", "kv_cache_dtype", why, "Remove it.")
-    connector = context.draft.nested("kv_transfer_config").get("kv_connector")
-    if connector is None and context.draft.args.get("kv_transfer_config") is not None:
-        setting = f"{context.setting('kv_transfer_config')}.kv_connector"
-        yield error("not-on-native", setting, "vLLM does not start without a connector", f"Use {CONNECTORS[0]}.")
+    transfer, setting = context.draft.nested(TRANSFERS), context.setting(TRANSFERS)
+    connector, device = transfer.get("kv_connector"), transfer.get(BUFFER)
+    if connector is None and context.draft.args.get(TRANSFERS) is not None:
+        why = "vLLM does not start without a connector"
+        yield error("not-on-native", f"{setting}.kv_connector", why, f"Use {CONNECTORS[0]}.")
     if connector is not None and connector not in CONNECTORS:
         why = f"{str(connector)[:60]} does not run on Neuron, where the cache moves between devices only"
-        setting = f"{context.setting('kv_transfer_config')}.kv_connector"
-        yield error("not-on-native", setting, why, f"Use {CONNECTORS[0]}.")
+        yield error("not-on-native", f"{setting}.kv_connector", why, f"Use {CONNECTORS[0]}.")
+    if connector in NIXL and device != TRANSFER[BUFFER]:
+        why = f"{connector} moves the cache between devices only, which the plugin calls cuda, not {str(device)[:40]}"
+        yield error("not-on-native", f"{setting}.{BUFFER}", why, "Set it to cuda, or remove it.")
 
 
 def degrees(context: CheckContext) -> Iterator[Finding]:
@@ -165,7 +179,7 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
     if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
         why = "the model has no experts, and vLLM does not start with expert parallelism"
         yield error("degree", "enable_expert_parallel", why, "Remove it.")
-    role = context.draft.nested("kv_transfer_config").get("kv_role")
+    role = context.draft.nested(TRANSFERS).get("kv_role")
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):
             why = f"{key} works on a decode server with a data_parallel_size of 2 or more"
@@ -185,7 +199,7 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
     degree = draft.number(name)
     if degree is None or degree <= 1:
         return
-    transfer = draft.nested("kv_transfer_config")
+    transfer = draft.nested(TRANSFERS)
     connector = transfer.get("kv_connector", CONNECTORS[0])
     block = draft.number("block_size") or NATIVE_BLOCK
     step = min(draft.number(TOKENS) or 0, draft.number("max_model_len") or 0)
@@ -197,12 +211,14 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
         f"the longest prefill step and long_prefill_token_threshold must be multiples of {stride} (with the block)": (
             bool(step % stride or threshold % stride)
         ),
-        f"with {connector} dcp_kv_cache_interleave_size must be the block size ({block})": (
-            "kv_connector" in transfer and (draft.number("dcp_kv_cache_interleave_size") or block) != block
-        ),
     }
     for why in (why for why, is_broken in broken.items() if is_broken):
         yield error("decode-context-parallel", name, f"{name} is {degree}: {why}", "Remove it.")
+    for key in (INTERLEAVE, OLDER_INTERLEAVE) if transfer else ():
+        size = draft.number(key)
+        if size is not None and size != block and not (key == OLDER_INTERLEAVE and size <= 1):  # vLLM reads none then
+            why = f"{name} is {degree}: with a connector the interleave size must be the block size ({block})"
+            yield error("decode-context-parallel", key, why, f"Set it to {block}, or remove it.")
 
 
 def variables(context: CheckContext) -> Iterator[Finding]:

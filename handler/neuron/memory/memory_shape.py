@@ -10,12 +10,10 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts, number
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
-from handler.neuron.lines.blocks import DEFAULT_BLOCK
+from handler.neuron.lines.blocks import DEFAULT_BLOCK, NATIVE_BLOCK
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length
 from handler.neuron.neuron_config.model_rules import generated_buckets
 
-# The native plugin's own block size, in tokens.
-NATIVE_BLOCK: Final = 32
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 # The start of safetensors' data types of one byte.
 NARROW: Final = ("F8", "I8", "U8")

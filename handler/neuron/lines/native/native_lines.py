@@ -12,6 +12,7 @@ from typing import Final
 from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.engine_plan import TARGET, compiles_only
+from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.native.native_prefill import (
     DECODE_BUCKETS,
@@ -55,6 +56,11 @@ TRANSFER: Final[dict[str, Json]] = {
     "kv_buffer_device": "cuda",
     "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
 }
+TRANSFERS: Final = "kv_transfer_config"
+NIXL: Final = ("NeuronNixlConnector", "NixlConnector")
+BUFFER: Final = "kv_buffer_device"
+# Interleave size of a KV cache over several ranks. The second is an older name.
+INTERLEAVE, OLDER_INTERLEAVE = "cp_kv_cache_interleave_size", "dcp_kv_cache_interleave_size"
 EXECUTOR: Final = "distributed_executor_backend"
 EXECUTORS: Final = ("mp", "uni")
 EAGER: Final = "enforce_eager"
@@ -85,6 +91,8 @@ def spell(draft: PlanDraft) -> None:
     _spell_gpt_oss(draft)
     _spell_speculation(draft)
     spell_transfer(draft, TRANSFER)
+    _spell_buffer(draft)
+    _spell_interleave(draft)
     draft.additional["neuron_config"] = dict(draft.override)
     section = VISION_SECTIONS.get(draft.line, VISION_SECTION)
     if config.vision_neuron_config is not None:
@@ -184,6 +192,34 @@ def _spell_speculation(draft: PlanDraft) -> None:
     if draft.config.logprobs:
         why = "a step that verifies a draft's tokens returns no log probabilities"
         draft.error("speculation-with-logprobs", "logprobs", why, "Remove it, or the draft model.")
+
+
+def _spell_buffer(draft: PlanDraft) -> None:
+    """Names the device that NIXL moves the cache between. vLLM's default is `neuron`, on which it does not start.
+
+    Source: vllm-neuron 0.24.0.1.1.0, vllm/platform.py, get_nixl_supported_devices; vLLM 0.24 and 0.29,
+    config/kv_transfer.py and kv_connector/v1/nixl/base_worker.py.
+    """
+    own = draft.nested(TRANSFERS)
+    if own.get("kv_connector") in NIXL and own.get(BUFFER) is None:
+        value: Json = {**own, BUFFER: TRANSFER[BUFFER]}
+        draft.complete(TRANSFERS, value, f"NIXL needs a {BUFFER}, and the plugin calls its device cuda")
+
+
+def _spell_interleave(draft: PlanDraft) -> None:
+    """Sets the interleave size of a cache that is transferred to the block size. vLLM's default is 1.
+
+    The plugin compares the two before vLLM asks it for its own block size, so that the plan names both (vllm-neuron
+    0.24.0.1.1.0, vllm/worker/neuron_model_runner.py, __init__; vLLM 0.24 and 0.29, v1/executor/multiproc_executor.py).
+    """
+    if (draft.number("decode_context_parallel_size") or 1) < 2 or not draft.nested(TRANSFERS):
+        return
+    given = max(draft.number(name) or 1 for name in (INTERLEAVE, OLDER_INTERLEAVE))
+    why = "with decode context parallelism and a connector, the interleave size must be the block size"
+    if draft.args.get("block_size") is None:
+        draft.complete("block_size", given if given > 1 else NATIVE_BLOCK, why)
+    if draft.args.get(INTERLEAVE) is None:
+        draft.complete(INTERLEAVE, draft.args["block_size"], why)
 
 
 PLATFORMS: Final = ("trn2", "trn3")

@@ -339,6 +339,11 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     (args(device_ids="0,x"), "device-ids", "device_ids"),
     (args(device_ids="1,1"), "device-ids", "device_ids"),
     (args(kv_transfer_config={"kv_buffer_device": "cpu"}), "not-on-native", "kv_transfer_config.kv_connector"),
+    (
+        args(kv_transfer_config={"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}),
+        "not-on-native",
+        "kv_transfer_config.kv_buffer_device",
+    ),
     (args(data_parallel_size_local=-2), "rejected-by-vllm", "data_parallel_size_local"),
     (args(attention_config={"flash_attn_version": "2"}), "rejected-by-vllm", "attention_config.flash_attn_version"),
     (args(compilation_config={"cudagraph_mode": "1"}), "rejected-by-vllm", "compilation_config.cudagraph_mode"),
@@ -427,6 +432,34 @@ def test_the_drafts_of_the_native_plugin(draft: dict[str, Any], lines: tuple[str
     for line in ("native-0.24", "native-0.29"):
         codes = {finding.code for finding in outcome(line, tensor_parallel_size=8, **settings).findings}
         assert ("draft-architecture" not in codes) is (line in lines)
+
+
+SPREAD: dict[str, Any] = {"tensor_parallel_size": 16, "instance": TRN2, "facts": llama(), "disaggregation": "decode"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({}, None),
+        ({"cp_kv_cache_interleave_size": 32}, None),
+        ({"cp_kv_cache_interleave_size": 16}, None),  # the plan takes it for the block size
+        ({"cp_kv_cache_interleave_size": 16, "block_size": 16}, None),
+        ({"dcp_kv_cache_interleave_size": 32}, None),
+        ({"dcp_kv_cache_interleave_size": 1}, None),
+        ({"cp_kv_cache_interleave_size": 16, "block_size": 32}, "cp_kv_cache_interleave_size"),
+        ({"cp_kv_cache_interleave_size": 1}, "cp_kv_cache_interleave_size"),
+        ({"dcp_kv_cache_interleave_size": 16, "block_size": 32}, "dcp_kv_cache_interleave_size"),
+    ],
+)
+@pytest.mark.parametrize("line", ["native-0.29", "native-0.24"])
+def test_a_transferred_cache_of_several_ranks_is_interleaved_by_blocks(
+    line: str, arguments: dict[str, Any], named: str | None
+) -> None:
+    result = outcome(line, **SPREAD, engine_args={"decode_context_parallel_size": 2, **arguments})
+    assert [finding.setting for finding in result.errors] == ([named] if named else [])
+    if result.plan is not None:
+        args = result.plan.engine_args
+        assert args["cp_kv_cache_interleave_size"] == args["block_size"]
 
 
 CONFLICT = ("conflicting-settings", "invalid-setting")  # the second is the loader's

@@ -94,12 +94,22 @@ def _context_parallel(asked: NativeConfiguration) -> bool:
     connector = asked.transfer.get("kv_connector", "NeuronNixlConnector")
     fits = ranks >= degree * kv_heads and ranks % degree == 0 and (heads // kv_heads) % degree == 0
     beside = str(asked.args.get("kv_cache_dtype", "auto")).startswith("fp8") or "speculative_config" in asked.args
-    stride, block = degree * asked.block_size, asked.block_size
+    stride = degree * asked.block_size
     step, threshold = min(asked.max_num_batched_tokens, asked.max_model_len), asked.args.get(THRESHOLD, 0)
     uneven = step % stride or threshold % stride
-    interleave = asked.args.get("dcp_kv_cache_interleave_size") or block
-    spread = "kv_connector" in asked.transfer and interleave != block
-    return not fits or beside or bool(uneven) or spread or connector != "NeuronNixlConnector"
+    return not fits or beside or bool(uneven) or connector != "NeuronNixlConnector"
+
+
+def _interleave(asked: NativeConfiguration) -> bool:
+    """A cache of several ranks that is transferred (neuron_model_runner.py, __init__). vLLM's default is 1."""
+    spread = asked.args.get("decode_context_parallel_size", 1) > 1 and bool(asked.transfer)
+    return spread and asked.args.get("cp_kv_cache_interleave_size", 1) != asked.block_size
+
+
+def _buffer(asked: NativeConfiguration) -> bool:
+    """platform.py, get_nixl_supported_devices. vLLM's default is the platform's device, neuron."""
+    nixl = asked.transfer.get("kv_connector") in ("NeuronNixlConnector", "NixlConnector")
+    return nixl and asked.transfer.get("kv_buffer_device", "neuron") != "cuda"
 
 
 def _weights_compressed(asked: NativeConfiguration) -> bool:
@@ -206,6 +216,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("groups", P.WORKER, _groups),
     Rule("rotary-embedding", P.WORKER, _rotary, NotImplementedError),
+    Rule("kv-buffer", P.WORKER, _buffer, R),
+    Rule("interleave", P.RUNNER, _interleave, AssertionError),
     Rule("degrees", P.RUNNER, lambda asked: any(asked.neuron.get(name, 1) < 1 for name in DEGREES)),
     Rule("buckets", P.RUNNER, _buckets),
     Rule("async-on-cpu", P.RUNNER, lambda asked: asked.async_scheduling and not asked.on_device, R),
