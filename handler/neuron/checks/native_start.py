@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json, mapping, whole_number, whole_numbers
+from handler.json_value import Json, mapping, whole_numbers
 from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
 from handler.neuron.checks.start_values import MODEL_TYPES
@@ -187,7 +187,8 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
         elif value > 1 and engines % value:
             why = f"{key} {value} does not divide the {engines} engines (data_parallel_size)"
             yield error("degree", context.key(key), why, "Use a degree that divides them, or remove it.")
-    sampling = whole_number(mapping(context.draft.override.get(SAMPLING)).get(SAMPLING_DEGREE)) or 1
+    text = str(mapping(context.draft.override.get(SAMPLING)).get(SAMPLING_DEGREE, 1)).strip()  # the plugin reads texts
+    sampling = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 1
     if sampling > 1 and tensor % sampling:
         why = f"{SAMPLING_DEGREE} {sampling} does not divide the {tensor} ranks of tensor_parallel_size"
         yield error("degree", f"{context.key(SAMPLING)}.{SAMPLING_DEGREE}", why, "Use a divisor, or remove it.")

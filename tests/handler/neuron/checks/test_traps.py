@@ -336,6 +336,18 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     (args(decode_context_parallel_size=0), "decode-context-parallel", "decode_context_parallel_size"),
     (args(data_parallel_size_local=4), "several-engines", "data_parallel_size_local"),
     (args(mamba_block_size=0), "mamba-block", "mamba_block_size"),
+    (args(device_ids="0,1"), "visible-cores", "device_ids"),
+    (args(device_ids="0,1,2,3,4,5,6,7", data_parallel_size=2), "visible-cores", "device_ids"),
+    (
+        {**args(data_parallel_size=2), **variables(NEURON_VISIBLE_DEVICES="0-7,8-15")},
+        "visible-cores",
+        "NEURON_VISIBLE_DEVICES",
+    ),
+    (
+        keys(on_device_sampling_config={"sampling_dp_degree": "3"}),
+        "degree",
+        "on_device_sampling_config.sampling_dp_degree",
+    ),
     (args(device_ids="0,x"), "device-ids", "device_ids"),
     (args(device_ids="1,1"), "device-ids", "device_ids"),
     (args(kv_transfer_config={"kv_buffer_device": "cpu"}), "not-on-native", "kv_transfer_config.kv_connector"),
@@ -432,6 +444,22 @@ def test_the_drafts_of_the_native_plugin(draft: dict[str, Any], lines: tuple[str
     for line in ("native-0.24", "native-0.29"):
         codes = {finding.code for finding in outcome(line, tensor_parallel_size=8, **settings).findings}
         assert ("draft-architecture" not in codes) is (line in lines)
+
+
+@pytest.mark.parametrize("line", ["native-0.29", "native-0.24"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        variables(NEURON_VISIBLE_DEVICES="0-3,8-11"),
+        {**args(data_parallel_size=2), **variables(NEURON_VISIBLE_DEVICES="0-15")},
+        args(device_ids="0,1,2,3,4,5,6,7"),
+        args(device_ids=",".join(map(str, range(16))), data_parallel_size=2),
+        keys(on_device_sampling_config={"max_top_k": "64", "sampling_dp_degree": "4"}),
+    ],
+)
+def test_the_native_plugin_starts_with_it(settings: dict[str, Any], line: str) -> None:
+    result = outcome(line, facts=llama(), tensor_parallel_size=8, instance=TRN2, **settings)
+    assert not result.errors, result.errors
 
 
 SPREAD: dict[str, Any] = {"tensor_parallel_size": 16, "instance": TRN2, "facts": llama(), "disaggregation": "decode"}

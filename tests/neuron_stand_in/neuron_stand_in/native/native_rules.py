@@ -80,7 +80,7 @@ def _component_parallel(asked: NativeConfiguration) -> bool:
 def _groups(asked: NativeConfiguration) -> bool:
     """Ranks in groups of one size (neuron_parallel_state.py, _create_neuron_groups)."""
     engines = asked.args.get("data_parallel_size", 1)
-    sampling = (asked.neuron.get("on_device_sampling_config") or {}).get("sampling_dp_degree", 1)
+    sampling = int((asked.neuron.get("on_device_sampling_config") or {}).get("sampling_dp_degree", 1))
     sizes = [asked.neuron.get(name, 1) for name in DEGREES[1:]]
     return any(size > 1 and engines % size for size in sizes) or asked.tensor_parallel_size % max(sampling, 1) > 0
 
@@ -137,12 +137,16 @@ def _too_long(asked: NativeConfiguration) -> bool:
 
 def _devices(asked: NativeConfiguration) -> bool:
     """As many as ranks of all engines here: vLLM gives each its part (neuron_worker.py, _get_visible_devices)."""
-    text = asked.environment.get("NEURON_VISIBLE_DEVICES")
+    text, engines = asked.environment.get("NEURON_VISIBLE_DEVICES"), asked.args.get("data_parallel_size", 1)
+    ranks, chosen = asked.tensor_parallel_size * engines, asked.args.get("device_ids")
+    if chosen:
+        return len(chosen) < ranks or (len(chosen) > ranks and engines == 1)
     if text is None:
         return False
-    first, dash, last = text.partition("-")
-    count = int(last) - int(first) + 1 if dash else len(text.split(","))
-    return count != asked.tensor_parallel_size * asked.args.get("data_parallel_size", 1)
+    bounds = [part.partition("-") for part in text.split(",")]
+    if engines > 1 and "-" in text and len(bounds) > 1:
+        return True  # platform.py, device_id_to_physical_device_id
+    return sum(int(last or first) - int(first) + 1 for first, _, last in bounds) != ranks
 
 
 def _rotary(asked: NativeConfiguration) -> bool:
