@@ -39,6 +39,7 @@ FEATURES: Final = frozenset(
         Feature.BLOCKS,
         Feature.FP8,
         Feature.MXFP,
+        Feature.UNQUANTIZED_MODULES,
         Feature.KV_CACHE_QUANT,
         Feature.ON_DEVICE_SAMPLING,
         Feature.CPU_SAMPLING,
@@ -66,6 +67,7 @@ EXECUTORS: Final = ("mp", "uni")
 EAGER: Final = "enforce_eager"
 SEQUENCE_BUCKETS: Final = "num_seqs_buckets"
 QUANTIZATION: Final = native_key("quantization")
+UNQUANTIZED: Final = native_key("modules_to_not_convert")
 # The multimodal section of `additional_config`, by line.
 VISION_SECTIONS: Final = {"native-0.29": "encoder_neuron_config"}
 VISION_SECTION: Final = "vision_neuron_config"
@@ -134,6 +136,8 @@ def _spell_keys(draft: PlanDraft) -> None:
         keys[PREFILL_BUCKETS] = ("context_encoding_buckets", [*config.context_encoding_buckets])
     if config.token_generation_buckets is not None:
         keys[DECODE_BUCKETS] = ("token_generation_buckets", [*config.token_generation_buckets])
+    if config.modules_to_not_convert is not None:
+        keys[UNQUANTIZED] = ("modules_to_not_convert", [*config.modules_to_not_convert])
     if config.enable_bucketing is False:
         tokens, length = draft.number(TOKENS), draft.number("max_model_len")
         if tokens is not None and length is not None and SEGMENTS not in draft.raw:

@@ -336,6 +336,13 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     (args(decode_context_parallel_size=0), "decode-context-parallel", "decode_context_parallel_size"),
     (args(data_parallel_size_local=4), "several-engines", "data_parallel_size_local"),
     (args(mamba_block_size=0), "mamba-block", "mamba_block_size"),
+    ({"kv_cache_quant": True, **args(kv_cache_dtype="bfloat16")}, "conflicting-settings", "kv_cache_dtype"),
+    ({"kv_cache_quant": False, **args(kv_cache_dtype="fp8")}, "conflicting-settings", "kv_cache_dtype"),
+    (
+        {"modules_to_not_convert": ("lm_head",), **keys(modules_to_not_convert=["embed_tokens"])},
+        "invalid-setting",
+        "modules_to_not_convert",
+    ),
     (args(device_ids="0,1"), "visible-cores", "device_ids"),
     (args(device_ids="0,1,2,3,4,5,6,7", data_parallel_size=2), "visible-cores", "device_ids"),
     (
@@ -455,6 +462,9 @@ def test_the_drafts_of_the_native_plugin(draft: dict[str, Any], lines: tuple[str
         args(device_ids="0,1,2,3,4,5,6,7"),
         args(device_ids=",".join(map(str, range(16))), data_parallel_size=2),
         keys(on_device_sampling_config={"max_top_k": "64", "sampling_dp_degree": "4"}),
+        {"kv_cache_quant": True, **args(kv_cache_dtype="fp8_e4m3")},
+        {"kv_cache_quant": True, **args(kv_cache_dtype="auto")},
+        {"kv_cache_quant": False, **args(kv_cache_dtype="bfloat16")},
     ],
 )
 def test_the_native_plugin_starts_with_it(settings: dict[str, Any], line: str) -> None:

@@ -370,6 +370,18 @@ SPELLINGS: dict[str, Spelled] = {
             },
         ),
     ),
+    "native modules that are not quantized": spelled(
+        "native-0.24",
+        {
+            "quantization": "mxfp8",
+            "modules_to_not_convert": ("lm_head",),
+            "engine_args": {"kv_cache_dtype": "fp8_e4m3"},
+        },
+        native(
+            {"fp8_packed_kv": True, "quantization": "mxfp8", "modules_to_not_convert": ["lm_head"]},
+            kv_cache_dtype="fp8_e4m3",
+        ),
+    ),
     "native connector of one's own": spelled(
         "native-0.24",
         {"engine_args": {"kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}}},
