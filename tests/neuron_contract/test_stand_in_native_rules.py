@@ -38,7 +38,12 @@ def model(**given: Any) -> dict[str, Any]:
     return {"model": {**LLAMA, **given}}
 
 
-COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}
+def compressed(**group: Any) -> dict[str, Any]:
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"], **group}}}
+
+
+COMPRESSED = compressed(weights={"num_bits": 8})
+CACHE = compressed(targets=["LlamaAttention"], input_activations={"num_bits": 8})
 # rule -> what breaks it.
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("buckets", {"max_model_len": 2048}),  # prefix caching without segments: vLLM's own defaults
@@ -79,6 +84,9 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("visible-devices", args(device_ids=[0, 1])),
     ("v2-runner", {"environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}),
     ("compressed-weights", model(quantization_config=COMPRESSED)),
+    ("compressed-weights", model(quantization_config=compressed(output_activations={"num_bits": 8}))),
+    ("compressed-weights", model(quantization_config=compressed(input_activations={"num_bits": 8}))),
+    ("model-quantization", {**neuron(quantization="fp8"), **model(architectures=["Qwen3ForCausalLM"])}),
     ("quantization-method", model(quantization_config={"quant_method": "mxfp4"})),
     ("decode-context-parallelism", args(decode_context_parallel_size=2)),
     (
@@ -145,6 +153,7 @@ def test_every_rule_is_broken_once() -> None:
         {**args(decode_context_parallel_size=2), "tensor_parallel_size": 16},
         {**args(**SPREAD, cp_kv_cache_interleave_size=32), "tensor_parallel_size": 16},
         {**neuron(quantization="mxfp8"), **model(quantization_config=COMPRESSED)},
+        model(quantization_config=CACHE),
         args(speculative_config={"method": "eagle3"}, distributed_executor_backend="ray"),
         {"environment": {"NEURON_VISIBLE_DEVICES": "0-7"}},
         {"environment": {"NEURON_VISIBLE_DEVICES": "0-3,8-11"}},

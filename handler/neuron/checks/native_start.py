@@ -20,6 +20,7 @@ from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import (
     BUFFER,
+    CONVERTED,
     INTERLEAVE,
     NIXL,
     OLDER_INTERLEAVE,
@@ -28,6 +29,7 @@ from handler.neuron.lines.native.native_lines import (
     TRANSFERS,
     VISION_SECTION,
     VISION_SECTIONS,
+    conversions,
 )
 from handler.neuron.lines.native.native_prefill import TOKENS
 from handler.neuron.lines.native.native_sampling import pools
@@ -86,9 +88,8 @@ PARALLEL_DRAFT, PARALLEL_LINE = "peagle", "native-0.29"
 ROTARY: Final = {"LlamaForCausalLM": (("llama3",), True), "Qwen3ForCausalLM": ((), False)}
 # Methods of a checkpoint's quantization_config that vLLM accepts on Neuron.
 QUANTIZATIONS: Final = ("neuron_quant", "compressed-tensors", "modelopt")
-# Spellings of the setting that mean a checkpoint's own, and the start of those that the worker converts to.
+# Spellings of the plain setting that mean a checkpoint's own.
 FROM_CHECKPOINT: Final = ("", "fp8", "f8e4m3", "int8", "s8", *QUANTIZATIONS)
-CONVERTED: Final = ("mx", "bf16", "bfloat16")
 # vLLM Neuron, "KV cache quantization".
 CACHE_DTYPES: Final = (None, "auto", "bfloat16", "float16", "float32", "fp8", "fp8_e4m3")
 BACKENDS: Final = ("neuron_native", "neuron", "xla")
@@ -323,11 +324,19 @@ def _on_nxdi(context: CheckContext) -> bool:
 def quantization(context: CheckContext) -> Iterator[Finding]:
     """The checkpoint's own quantization, as vLLM and the plugin read it."""
     chosen = context.draft.override.get(QUANTIZATION)
-    for setting, text in (("quantization", context.config.quantization), (context.key(QUANTIZATION), chosen)):
-        asked = text.lower() if isinstance(text, str) else ""
-        if asked not in FROM_CHECKPOINT and not asked.startswith(CONVERTED):
-            why = f"the plugin has no quantization {asked[:40]}"
+    plain = (context.config.quantization or "").lower()
+    for setting, text, known in (
+        ("quantization", plain, (*FROM_CHECKPOINT, *CONVERTED, "bfloat16")),
+        (context.key(QUANTIZATION), chosen, (None, *CONVERTED)),
+    ):
+        if text not in known:
+            why = f"the plugin has no quantization {str(text)[:40]}"
             yield error("not-on-native", setting, why, "Use mxfp4, mxfp8 or bf16, or remove it.")
+    names = context.facts.architectures if context.facts else ()
+    had = conversions(context.line.name, names)
+    if chosen in CONVERTED and chosen != "mxfp4" and chosen not in had:
+        why = f"the plugin does not convert weights of {names[0][:60]} to {chosen}, and starts without it or not at all"
+        yield error("model-quantization", context.key(QUANTIZATION), why, f"Use {' or '.join(had)}, or remove it.")
     if chosen == "mxfp4":
         other = context.instance is not None and context.instance.platform != "trn3"
         model = context.facts is not None and context.facts.model_type != "gpt_oss"
@@ -342,15 +351,21 @@ def quantization(context: CheckContext) -> Iterator[Finding]:
     if method not in QUANTIZATIONS:
         why = f"the checkpoint is quantized by {str(method)[:40]}, and Neuron has {', '.join(QUANTIZATIONS)}"
         yield error("checkpoint-quantization", setting, why, "Use an unquantized checkpoint, or one of those methods.")
-    groups = own.get("config_groups")
-    weights = (
-        any(isinstance(group, dict) and group.get("weights") for group in (groups or {}).values())
-        if (isinstance(groups, dict))
-        else False
-    )
-    if method == "compressed-tensors" and weights and chosen != "mxfp8":
-        why = "compressed-tensors weights are read as MXFP8 only"
-        yield error("checkpoint-quantization", setting, why, "Set quantization to mxfp8, or use another checkpoint.")
+    groups = [mapping(group) for group in mapping(own.get("config_groups")).values()]
+    quantized = next((part for group in groups for part in _quantized(group)), None)
+    if method == "compressed-tensors" and quantized and chosen != "mxfp8":
+        why = f"compressed-tensors {quantized} are read as MXFP8 only"
+        fix = "Set quantization to mxfp8, or use another checkpoint." if "mxfp8" in had else "Use another checkpoint."
+        yield error("checkpoint-quantization", setting, why, fix)
+
+
+def _quantized(group: Mapping[str, Json]) -> Iterator[str]:
+    """What a group of a compressed-tensors checkpoint quantizes, beside the KV cache (plugin, vllm/platform.py)."""
+    targets = group.get("targets")
+    attention = isinstance(targets, list) and any("Attention" in str(target) for target in targets)
+    for part in ("weights", "output_activations", *(() if attention else ("input_activations",))):
+        if group.get(part):
+            yield part.replace("_", " ")
 
 
 def language_only(context: CheckContext) -> Iterator[Finding]:

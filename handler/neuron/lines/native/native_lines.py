@@ -7,6 +7,7 @@ vllm_neuron/vllm/platform.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from handler.config.fields import native_key
@@ -67,6 +68,17 @@ EXECUTORS: Final = ("mp", "uni")
 EAGER: Final = "enforce_eager"
 SEQUENCE_BUCKETS: Final = "num_seqs_buckets"
 QUANTIZATION: Final = native_key("quantization")
+# What the plugin converts weights to, as it spells it. `bfloat16` is another spelling of the plain setting alone.
+CONVERTED: Final = ("mxfp4", "mxfp8", "bf16")
+# Model -> those that it has. The others fail (Qwen3), or are ignored (vllm-neuron 0.24.0.1.1.0, model/*/factory.py and
+# model/llama3/quantization.py). Later lines have more (AWS Neuron documentation 2.33, "Qwen3-32B Model Recipe").
+CONVERSIONS: Final = {
+    "LlamaForCausalLM": ("bf16",),
+    "GptOssForCausalLM": ("mxfp4", "bf16"),
+    "Qwen3ForCausalLM": ("bf16",),
+    "Qwen3VLForConditionalGeneration": ("mxfp8", "bf16"),
+}
+LATER_CONVERSIONS: Final = {"native-0.29": {"Qwen3ForCausalLM": ("mxfp8", "bf16")}}
 UNQUANTIZED: Final = native_key("modules_to_not_convert")
 # The multimodal section of `additional_config`, by line.
 VISION_SECTIONS: Final = {"native-0.29": "encoder_neuron_config"}
@@ -100,6 +112,12 @@ def spell(draft: PlanDraft) -> None:
     if config.vision_neuron_config is not None:
         draft.additional[section] = dict(config.vision_neuron_config)
     draft.args["additional_config"] = dict(draft.additional)
+
+
+def conversions(line: str | None, architectures: Sequence[str]) -> Sequence[str]:
+    """What weights of a model can be converted to. All that there is for a model that is not known."""
+    table = {**CONVERSIONS, **LATER_CONVERSIONS.get(line or "", {})}
+    return next((table[name] for name in architectures if name in table), CONVERTED)
 
 
 def _complete_environment(draft: PlanDraft) -> None:
@@ -143,9 +161,9 @@ def _spell_keys(draft: PlanDraft) -> None:
         if tokens is not None and length is not None and SEGMENTS not in draft.raw:
             keys.setdefault(PREFILL_BUCKETS, ("enable_bucketing", [min(tokens, length)]))
         keys[SEQUENCE_BUCKETS] = ("enable_bucketing", [draft.args.get("max_num_seqs")])
-    quantization = (config.quantization or "").lower()
-    if quantization.startswith(("mx", "bf16", "bfloat16")):
-        keys[QUANTIZATION] = ("quantization", quantization.replace("bfloat", "bf"))
+    quantization = (config.quantization or "").lower().replace("bfloat", "bf")
+    if quantization in CONVERTED:
+        keys[QUANTIZATION] = ("quantization", quantization)
     elif quantization:
         code = "quantization-from-checkpoint"
         why = "the native plugin reads FP8 from the checkpoint's own quantization_config, not from a setting"

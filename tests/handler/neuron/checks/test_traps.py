@@ -229,6 +229,11 @@ def test_a_value_that_cannot_be_read_is_rejected_with_its_setting(settings: dict
     assert finding.fix
 
 
+def _compressed(targets: str = "Linear", **group: Any) -> dict[str, Any]:
+    groups = {"group_0": {"targets": [targets], **group}}
+    return {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": groups}}
+
+
 # vLLM has a model of this name, and the plugin has not.
 LATE_NAME = llama(architectures=("LlamaForCausalLMEagle3",))
 NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
@@ -284,6 +289,17 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
         "context_encoding_buckets",
     ),
     (keys(quantization="int4"), "not-on-native", "quantization"),
+    (keys(quantization="MXFP8"), "not-on-native", "quantization"),
+    ({"quantization": "mxfp6"}, "not-on-native", "quantization"),
+    ({"quantization": "mxfp8"}, "model-quantization", "quantization"),
+    (
+        {"facts": llama(architectures=("GptOssForCausalLM",), model_type="gpt_oss"), "quantization": "mxfp8"},
+        "model-quantization",
+        "quantization",
+    ),
+    ({"facts": llama(config=_compressed(weights={"num_bits": 8}))}, "checkpoint-quantization", "model"),
+    ({"facts": llama(config=_compressed(output_activations={"num_bits": 8}))}, "checkpoint-quantization", "model"),
+    ({"facts": llama(config=_compressed(input_activations={"num_bits": 8}))}, "checkpoint-quantization", "model"),
     (variables(NEURON_LIBTORCH_REMOTE_CACHE="s3://bucket/cache"), "cache-directory", "NEURON_LIBTORCH_REMOTE_CACHE"),
     (
         {**variables(NEURON_LIBTORCH_CACHE_ROOT="/fsx/cache"), "artifact_store": "s3://bucket/store"},
@@ -462,14 +478,24 @@ def test_the_drafts_of_the_native_plugin(draft: dict[str, Any], lines: tuple[str
         args(device_ids="0,1,2,3,4,5,6,7"),
         args(device_ids=",".join(map(str, range(16))), data_parallel_size=2),
         keys(on_device_sampling_config={"max_top_k": "64", "sampling_dp_degree": "4"}),
+        {"facts": llama(config=_compressed("LlamaAttention", input_activations={"num_bits": 8}))},
+        {"facts": llama(architectures=("Qwen3VLForConditionalGeneration",)), "quantization": "MXFP8"},
+        {"quantization": "bfloat16"},
         {"kv_cache_quant": True, **args(kv_cache_dtype="fp8_e4m3")},
         {"kv_cache_quant": True, **args(kv_cache_dtype="auto")},
         {"kv_cache_quant": False, **args(kv_cache_dtype="bfloat16")},
     ],
 )
 def test_the_native_plugin_starts_with_it(settings: dict[str, Any], line: str) -> None:
-    result = outcome(line, facts=llama(), tensor_parallel_size=8, instance=TRN2, **settings)
+    result = outcome(line, **{"facts": llama(), "tensor_parallel_size": 8, "instance": TRN2, **settings})
     assert not result.errors, result.errors
+
+
+@pytest.mark.parametrize(("line", "starts"), [("native-0.24", False), ("native-0.29", True)])
+def test_qwen3_in_mxfp8_is_of_a_later_line(line: str, starts: bool) -> None:
+    facts = llama(architectures=("Qwen3ForCausalLM",), model_type="qwen3")
+    result = outcome(line, facts=facts, tensor_parallel_size=8, quantization="mxfp8")
+    assert [finding.code for finding in result.errors] == ([] if starts else ["model-quantization"])
 
 
 SPREAD: dict[str, Any] = {"tensor_parallel_size": 16, "instance": TRN2, "facts": llama(), "disaggregation": "decode"}

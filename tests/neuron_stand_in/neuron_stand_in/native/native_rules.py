@@ -114,9 +114,21 @@ def _buffer(asked: NativeConfiguration) -> bool:
 
 def _weights_compressed(asked: NativeConfiguration) -> bool:
     own = asked.model.get("quantization_config") or {}
-    groups = own.get("config_groups") or {}
-    weights = any(group.get("weights") for group in groups.values())
-    return own.get("quant_method") == "compressed-tensors" and weights and asked.neuron.get("quantization") != "mxfp8"
+    groups = (own.get("config_groups") or {}).values()
+    beside = any(
+        group.get("weights")
+        or group.get("output_activations")
+        or (group.get("input_activations") and not any("Attention" in target for target in group.get("targets", ())))
+        for group in groups
+    )
+    return own.get("quant_method") == "compressed-tensors" and beside and asked.neuron.get("quantization") != "mxfp8"
+
+
+def _conversion(asked: NativeConfiguration) -> bool:
+    """model/qwen3/factory.py of 0.24 has bf16 alone, that of 0.29 mxfp8 too; model/qwen3_vl/factory.py."""
+    names = asked.model.get("architectures") or ()
+    qwen = {"Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"} & set(names)
+    return bool(qwen) and asked.neuron.get("quantization") not in (None, "bf16", "mxfp8")
 
 
 def _quantized_otherwise(asked: NativeConfiguration) -> bool:
@@ -218,6 +230,7 @@ RULES: tuple[Rule, ...] = (
             and (asked.target != "trn3" or asked.model.get("model_type") != "gpt_oss")
         ),
     ),
+    Rule("model-quantization", P.WORKER, _conversion),
     Rule("groups", P.WORKER, _groups),
     Rule("rotary-embedding", P.WORKER, _rotary, NotImplementedError),
     Rule("kv-buffer", P.WORKER, _buffer, R),
