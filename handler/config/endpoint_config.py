@@ -262,7 +262,9 @@ class EndpointConfig:
         None, "quantization scales: per_tensor_symmetric or per_channel_symmetric", nxd=COPIED
     )
     quantized_checkpoints_path: str | None = model_place(None, "directory of the quantized weights", nxd=COPIED)
-    modules_to_not_convert: tuple[str, ...] | None = model_data(None, "modules that are not quantized", nxd=COPIED)
+    modules_to_not_convert: tuple[str, ...] | None = model_data(
+        None, "modules that are not quantized", nxd=COPIED, native="modules_to_not_convert"
+    )
     kv_cache_quant: bool | None = model_data(None, "store the KV cache in FP8", nxd=COPIED)
 
     # Sampling.

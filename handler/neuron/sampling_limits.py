@@ -144,11 +144,11 @@ def _native(keys: Mapping[str, Json], synchronous: bool, speculates: bool) -> Sa
     if not isinstance(sampling, dict):
         on_cpu = SPECULATION_ON_CPU if speculates else NATIVE_ON_CPU
         return SamplingLimits(False, None, on_cpu | extra, settings=settings)
-    most = sampling.get("max_top_k", MOST)
+    most = str(sampling.get("max_top_k", MOST)).strip()  # the plugin calls `int` on it
     greedy = str(sampling.get("all_greedy", False)).lower() in ("true", "1", "yes")
     supported = frozenset() if greedy else SUPPORTED
-    most = most if isinstance(most, int) else MOST
-    return SamplingLimits(True, most, supported | extra, settings=settings, greedy=greedy)
+    limit = int(most) if most.isascii() and most.isdigit() and len(most) < 8 else MOST
+    return SamplingLimits(True, limit, supported | extra, settings=settings, greedy=greedy)
 
 
 def _optimum(exported: Mapping[str, Json]) -> SamplingLimits:

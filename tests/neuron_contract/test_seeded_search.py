@@ -52,7 +52,8 @@ SILENT = (
 )
 # The same on the native line: what vLLM's own worker uses, and the plugin has a worker of its own (vllm-neuron,
 # platform.py, check_and_update_config); and what asynchronous scheduling leaves out: log probabilities, embeddings.
-UNUSED = ("cpu_offload_gb", "calculate_kv_scales", "needs-synchronous-scheduling")
+# Some of its models ignore a quantization that they do not have.
+UNUSED = ("cpu_offload_gb", "calculate_kv_scales", "needs-synchronous-scheduling", "model-quantization")
 # The judge of nxdi loads no weights: it has no memory, and sees none of what NxD Inference raises then.
 AT_LOAD = "when the model is loaded"
 AT_LOAD_CODES = (

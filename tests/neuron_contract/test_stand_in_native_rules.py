@@ -20,6 +20,8 @@ LLAMA = {
 }
 STARTS = NativeConfiguration(max_model_len=4096, tensor_parallel_size=8, model=LLAMA)
 CONSUMER = {"kv_role": "kv_both"}
+NIXL = {"kv_connector": "NeuronNixlConnector", "kv_buffer_device": "cuda"}
+SPREAD = {"decode_context_parallel_size": 2, "kv_transfer_config": NIXL}
 CPU: dict[str, Any] = {"on_device_sampling_config": None}
 SINGLE: dict[str, Any] = {"max_num_batched_tokens": 4096, "prefix_caching": False}
 
@@ -36,7 +38,12 @@ def model(**given: Any) -> dict[str, Any]:
     return {"model": {**LLAMA, **given}}
 
 
-COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}
+def compressed(**group: Any) -> dict[str, Any]:
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"], **group}}}
+
+
+COMPRESSED = compressed(weights={"num_bits": 8})
+CACHE = compressed(targets=["LlamaAttention"], input_activations={"num_bits": 8})
 # rule -> what breaks it.
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("buckets", {"max_model_len": 2048}),  # prefix caching without segments: vLLM's own defaults
@@ -73,8 +80,13 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("visible-cores", {"environment": {"NEURON_RT_VISIBLE_CORES": "0-7"}}),
     ("visible-devices", {"environment": {"NEURON_VISIBLE_DEVICES": "0-2"}}),
     ("visible-devices", {"environment": {"NEURON_VISIBLE_DEVICES": "0-7"}, **args(data_parallel_size=2)}),
+    ("visible-devices", {"environment": {"NEURON_VISIBLE_DEVICES": "0-7,8-15"}, **args(data_parallel_size=2)}),
+    ("visible-devices", args(device_ids=[0, 1])),
     ("v2-runner", {"environment": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}),
     ("compressed-weights", model(quantization_config=COMPRESSED)),
+    ("compressed-weights", model(quantization_config=compressed(output_activations={"num_bits": 8}))),
+    ("compressed-weights", model(quantization_config=compressed(input_activations={"num_bits": 8}))),
+    ("model-quantization", {**neuron(quantization="fp8"), **model(architectures=["Qwen3ForCausalLM"])}),
     ("quantization-method", model(quantization_config={"quant_method": "mxfp4"})),
     ("decode-context-parallelism", args(decode_context_parallel_size=2)),
     (
@@ -84,6 +96,10 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
             "tensor_parallel_size": 32,
         },
     ),
+    ("interleave", {**args(**SPREAD), "tensor_parallel_size": 16}),
+    ("interleave", {**args(**SPREAD, dcp_kv_cache_interleave_size=32), "tensor_parallel_size": 16}),
+    ("kv-buffer", args(kv_transfer_config={"kv_connector": "NeuronNixlConnector"})),
+    ("kv-buffer", args(kv_transfer_config={**NIXL, "kv_buffer_device": "cpu"})),
     ("model", model(architectures=["MixtralForCausalLM"])),
     ("mxfp4", neuron(quantization="mxfp4")),
     ("lora", args(enable_lora=True)),
@@ -132,12 +148,17 @@ def test_every_rule_is_broken_once() -> None:
         {"max_num_seqs": 8, **neuron(num_seqs_buckets=[1, 8], decode_context_length_buckets=[128, 1024])},
         {**neuron(attention_dp_size=2), **args(kv_transfer_config=CONSUMER, data_parallel_size=2)},
         neuron(on_device_sampling_config={"sampling_dp_degree": 4}),
+        neuron(on_device_sampling_config={"sampling_dp_degree": "4"}),
         model(rope_scaling={"rope_type": "llama3", "factor": 8.0}),
         {**args(decode_context_parallel_size=2), "tensor_parallel_size": 16},
+        {**args(**SPREAD, cp_kv_cache_interleave_size=32), "tensor_parallel_size": 16},
         {**neuron(quantization="mxfp8"), **model(quantization_config=COMPRESSED)},
+        model(quantization_config=CACHE),
         args(speculative_config={"method": "eagle3"}, distributed_executor_backend="ray"),
         {"environment": {"NEURON_VISIBLE_DEVICES": "0-7"}},
+        {"environment": {"NEURON_VISIBLE_DEVICES": "0-3,8-11"}},
         {"environment": {"NEURON_VISIBLE_DEVICES": "0-15"}, **args(data_parallel_size=2)},
+        args(device_ids=[*range(8)]),
     ],
 )
 def test_what_keeps_the_rules_starts(change: dict[str, Any]) -> None:

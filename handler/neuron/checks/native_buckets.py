@@ -12,6 +12,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.json_value import whole_numbers
 from handler.neuron.checks.check_context import CheckContext, error
+from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
 from handler.neuron.lines.native.native_prefill import (
@@ -25,8 +26,6 @@ from handler.neuron.lines.native.native_prefill import (
 )
 from handler.neuron.neuron_config.keys import DECODE_STEP
 
-# The plugin's own default, in tokens.
-PLUGIN_BLOCK: Final = 32
 SIZES: Final = ", ".join(map(str, SEGMENT_SIZES))
 
 
@@ -47,7 +46,7 @@ def _ascend(sizes: list[int]) -> bool:
 def segments(context: CheckContext) -> Iterator[Finding]:
     """A segment is one size, and the scheduler's step too."""
     sizes, tokens = whole_numbers(context.draft.override.get(SEGMENTS)), context.draft.number(TOKENS)
-    block = max(context.draft.number("block_size") or PLUGIN_BLOCK, 1)
+    block = max(context.draft.number("block_size") or NATIVE_BLOCK, 1)
     wrong = [size for size in sizes if size not in SEGMENT_SIZES or size % block]
     if wrong:
         why = f"{wrong[0]} is not allowed: a segment size is one of {SIZES}, and a multiple of block_size ({block})"

@@ -11,16 +11,29 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.json_value import Json, mapping, whole_number, whole_numbers
-from handler.neuron.checkpoint.model_facts import text_part
+from handler.json_value import Json, mapping, whole_numbers
+from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
 from handler.neuron.checks.start_values import MODEL_TYPES
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
+from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.lines.line import ConfigKeys
-from handler.neuron.lines.native.native_lines import QUANTIZATION, VISION_SECTION, VISION_SECTIONS
+from handler.neuron.lines.native.native_lines import (
+    BUFFER,
+    CONVERTED,
+    INTERLEAVE,
+    NIXL,
+    OLDER_INTERLEAVE,
+    QUANTIZATION,
+    TRANSFER,
+    TRANSFERS,
+    VISION_SECTION,
+    VISION_SECTIONS,
+    conversions,
+)
 from handler.neuron.lines.native.native_prefill import TOKENS
 from handler.neuron.lines.native.native_sampling import pools
-from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE, NATIVE_BLOCK
+from handler.neuron.memory.memory_shape import CAP_VARIABLE, MINIMUM_VARIABLE
 from handler.neuron.neuron_config.keys import DEGREES
 
 LATER: Final = "Compile on the Neuron instance: `compile --on` with its type."
@@ -61,23 +74,26 @@ ARCHITECTURES: Final = (
     "Qwen3VLForConditionalGeneration",
     "Eagle3LlamaForCausalLM",
 )
-# The one EAGLE3 draft that the registry has, and its other names: the plugin writes "Eagle3" before a name, and vLLM
-# reads drafts of the speculators library as it (plugin, vllm/spec_decode/eagle.py; vLLM 0.24,
-# transformers_utils/configs/speculators/algos.py).
+# The one EAGLE3 draft that the registry has, and its other name: the plugin writes "Eagle3" before a name (plugin,
+# vllm/spec_decode/eagle.py).
 DRAFT: Final = "Eagle3LlamaForCausalLM"
-DRAFTS: Final = (DRAFT, DRAFT.removeprefix("Eagle3"), "Eagle3Speculator", "Eagle3DraftModel")
+DRAFTS: Final = (DRAFT, DRAFT.removeprefix("Eagle3"))
+# Method of a draft of the speculators library -> the start of the name that vLLM gives to it by its layers (vLLM 0.24
+# and 0.29, transformers_utils/configs/speculators/algos.py).
+SPECULATORS: Final = {"eagle3": "Eagle3", "peagle": "Peagle"}
+# P-EAGLE, and the line that has it (AWS Neuron documentation, SDK 2.33, features guide).
+PARALLEL_DRAFT, PARALLEL_LINE = "peagle", "native-0.29"
 # Model -> the scaled rotary embeddings that it has, and whether it fails at another (plugin, model/llama3/model.py) or
 # ignores it (model/qwen3/model.py).
 ROTARY: Final = {"LlamaForCausalLM": (("llama3",), True), "Qwen3ForCausalLM": ((), False)}
 # Methods of a checkpoint's quantization_config that vLLM accepts on Neuron.
 QUANTIZATIONS: Final = ("neuron_quant", "compressed-tensors", "modelopt")
-# Spellings of the setting that mean a checkpoint's own, and the start of those that the worker converts to.
+# Spellings of the plain setting that mean a checkpoint's own.
 FROM_CHECKPOINT: Final = ("", "fp8", "f8e4m3", "int8", "s8", *QUANTIZATIONS)
-CONVERTED: Final = ("mx", "bf16", "bfloat16")
 # vLLM Neuron, "KV cache quantization".
 CACHE_DTYPES: Final = (None, "auto", "bfloat16", "float16", "float32", "fp8", "fp8_e4m3")
 BACKENDS: Final = ("neuron_native", "neuron", "xla")
-CONNECTORS: Final = ("NeuronNixlConnector", "NixlConnector", "NeuronDecodeBenchConnector")
+CONNECTORS: Final = (*NIXL, "NeuronDecodeBenchConnector")
 # Tokens of the encoder's attention block, if it is not given.
 VISION_BLOCK: Final = 2048
 LANGUAGE_ONLY: Final = "mm_language_model_only"
@@ -132,14 +148,17 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if pools(context.draft.args) and str(context.draft.args.get("kv_cache_dtype")).startswith("fp8"):
         why = "the plugin makes embeddings without an FP8 KV cache"
         yield error("not-on-native", "kv_cache_dtype", why, "Remove it.")
-    connector = context.draft.nested("kv_transfer_config").get("kv_connector")
-    if connector is None and context.draft.args.get("kv_transfer_config") is not None:
-        setting = f"{context.setting('kv_transfer_config')}.kv_connector"
-        yield error("not-on-native", setting, "vLLM does not start without a connector", f"Use {CONNECTORS[0]}.")
+    transfer, setting = context.draft.nested(TRANSFERS), context.setting(TRANSFERS)
+    connector, device = transfer.get("kv_connector"), transfer.get(BUFFER)
+    if connector is None and context.draft.args.get(TRANSFERS) is not None:
+        why = "vLLM does not start without a connector"
+        yield error("not-on-native", f"{setting}.kv_connector", why, f"Use {CONNECTORS[0]}.")
     if connector is not None and connector not in CONNECTORS:
         why = f"{str(connector)[:60]} does not run on Neuron, where the cache moves between devices only"
-        setting = f"{context.setting('kv_transfer_config')}.kv_connector"
-        yield error("not-on-native", setting, why, f"Use {CONNECTORS[0]}.")
+        yield error("not-on-native", f"{setting}.kv_connector", why, f"Use {CONNECTORS[0]}.")
+    if connector in NIXL and device != TRANSFER[BUFFER]:
+        why = f"{connector} moves the cache between devices only, which the plugin calls cuda, not {str(device)[:40]}"
+        yield error("not-on-native", f"{setting}.{BUFFER}", why, "Set it to cuda, or remove it.")
 
 
 def degrees(context: CheckContext) -> Iterator[Finding]:
@@ -161,7 +180,7 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
     if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
         why = "the model has no experts, and vLLM does not start with expert parallelism"
         yield error("degree", "enable_expert_parallel", why, "Remove it.")
-    role = context.draft.nested("kv_transfer_config").get("kv_role")
+    role = context.draft.nested(TRANSFERS).get("kv_role")
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):
             why = f"{key} works on a decode server with a data_parallel_size of 2 or more"
@@ -169,7 +188,8 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
         elif value > 1 and engines % value:
             why = f"{key} {value} does not divide the {engines} engines (data_parallel_size)"
             yield error("degree", context.key(key), why, "Use a degree that divides them, or remove it.")
-    sampling = whole_number(mapping(context.draft.override.get(SAMPLING)).get(SAMPLING_DEGREE)) or 1
+    text = str(mapping(context.draft.override.get(SAMPLING)).get(SAMPLING_DEGREE, 1)).strip()  # the plugin reads texts
+    sampling = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 1
     if sampling > 1 and tensor % sampling:
         why = f"{SAMPLING_DEGREE} {sampling} does not divide the {tensor} ranks of tensor_parallel_size"
         yield error("degree", f"{context.key(SAMPLING)}.{SAMPLING_DEGREE}", why, "Use a divisor, or remove it.")
@@ -181,7 +201,7 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
     degree = draft.number(name)
     if degree is None or degree <= 1:
         return
-    transfer = draft.nested("kv_transfer_config")
+    transfer = draft.nested(TRANSFERS)
     connector = transfer.get("kv_connector", CONNECTORS[0])
     block = draft.number("block_size") or NATIVE_BLOCK
     step = min(draft.number(TOKENS) or 0, draft.number("max_model_len") or 0)
@@ -193,12 +213,14 @@ def decode_context_parallel(context: CheckContext) -> Iterator[Finding]:
         f"the longest prefill step and long_prefill_token_threshold must be multiples of {stride} (with the block)": (
             bool(step % stride or threshold % stride)
         ),
-        f"with {connector} dcp_kv_cache_interleave_size must be the block size ({block})": (
-            "kv_connector" in transfer and (draft.number("dcp_kv_cache_interleave_size") or block) != block
-        ),
     }
     for why in (why for why, is_broken in broken.items() if is_broken):
         yield error("decode-context-parallel", name, f"{name} is {degree}: {why}", "Remove it.")
+    for key in (INTERLEAVE, OLDER_INTERLEAVE) if transfer else ():
+        size = draft.number(key)
+        if size is not None and size != block and not (key == OLDER_INTERLEAVE and size <= 1):  # vLLM reads none then
+            why = f"{name} is {degree}: with a connector the interleave size must be the block size ({block})"
+            yield error("decode-context-parallel", key, why, f"Set it to {block}, or remove it.")
 
 
 def variables(context: CheckContext) -> Iterator[Finding]:
@@ -246,12 +268,31 @@ def architecture(context: CheckContext) -> Iterator[Finding]:
 
 
 def eagle_draft(context: CheckContext) -> Iterator[Finding]:
-    """The plugin has one EAGLE3 draft, and looks for it when the model has been loaded."""
-    named = context.draft_model.architectures if context.draft_model else ()
-    if named and not set(named) & set(DRAFTS) and "speculative_config" in context.draft.args:
-        why = f"the plugin has no EAGLE3 draft {named[0][:60]}, and fails when the model has been loaded"
+    """The plugin has one EAGLE3 draft, and 0.29 has P-EAGLE too. It looks for the draft when the model is loaded."""
+    draft = context.draft_model
+    if draft is None or "speculative_config" not in context.draft.args:
+        return
+    named = _draft_names(draft)
+    parallel = any(name.lower().startswith(PARALLEL_DRAFT) for name in named)
+    if not named or set(named) & set(DRAFTS) or (parallel and context.line.name == PARALLEL_LINE):
+        return
+    why = f"the plugin has no EAGLE3 draft {named[0][:60]}, and fails when the model has been loaded"
+    if parallel:
+        fix = f"Set ENDPOINT_LINE to {PARALLEL_LINE}, which has P-EAGLE, or use another draft."
+    elif named != draft.architectures:
+        fix = "Use a draft with Llama's layers."
+    else:
         fix = f"If it is a Llama-style EAGLE3 draft, write {DRAFT} into architectures of its config.json."
-        yield error("draft-architecture", "speculative_model", why, fix)
+    yield error("draft-architecture", "speculative_model", why, fix)
+
+
+def _draft_names(draft: ModelFacts) -> tuple[str, ...]:
+    """The draft's architectures as vLLM reads them."""
+    method = draft.config.get("speculators_model_type")
+    if not isinstance(method, str) or method not in SPECULATORS:
+        return draft.architectures
+    layers = mapping(draft.config.get("transformer_layer_config")).get("model_type", "llama")
+    return (f"{SPECULATORS[method]}{str(layers)[:40].capitalize()}ForCausalLM",)
 
 
 def rotary_embedding(context: CheckContext) -> Iterator[Finding]:
@@ -283,11 +324,19 @@ def _on_nxdi(context: CheckContext) -> bool:
 def quantization(context: CheckContext) -> Iterator[Finding]:
     """The checkpoint's own quantization, as vLLM and the plugin read it."""
     chosen = context.draft.override.get(QUANTIZATION)
-    for setting, text in (("quantization", context.config.quantization), (context.key(QUANTIZATION), chosen)):
-        asked = text.lower() if isinstance(text, str) else ""
-        if asked not in FROM_CHECKPOINT and not asked.startswith(CONVERTED):
-            why = f"the plugin has no quantization {asked[:40]}"
+    plain = (context.config.quantization or "").lower()
+    for setting, text, known in (
+        ("quantization", plain, (*FROM_CHECKPOINT, *CONVERTED, "bfloat16")),
+        (context.key(QUANTIZATION), chosen, (None, *CONVERTED)),
+    ):
+        if text not in known:
+            why = f"the plugin has no quantization {str(text)[:40]}"
             yield error("not-on-native", setting, why, "Use mxfp4, mxfp8 or bf16, or remove it.")
+    names = context.facts.architectures if context.facts else ()
+    had = conversions(context.line.name, names)
+    if chosen in CONVERTED and chosen != "mxfp4" and chosen not in had:
+        why = f"the plugin does not convert weights of {names[0][:60]} to {chosen}, and starts without it or not at all"
+        yield error("model-quantization", context.key(QUANTIZATION), why, f"Use {' or '.join(had)}, or remove it.")
     if chosen == "mxfp4":
         other = context.instance is not None and context.instance.platform != "trn3"
         model = context.facts is not None and context.facts.model_type != "gpt_oss"
@@ -302,15 +351,21 @@ def quantization(context: CheckContext) -> Iterator[Finding]:
     if method not in QUANTIZATIONS:
         why = f"the checkpoint is quantized by {str(method)[:40]}, and Neuron has {', '.join(QUANTIZATIONS)}"
         yield error("checkpoint-quantization", setting, why, "Use an unquantized checkpoint, or one of those methods.")
-    groups = own.get("config_groups")
-    weights = (
-        any(isinstance(group, dict) and group.get("weights") for group in (groups or {}).values())
-        if (isinstance(groups, dict))
-        else False
-    )
-    if method == "compressed-tensors" and weights and chosen != "mxfp8":
-        why = "compressed-tensors weights are read as MXFP8 only"
-        yield error("checkpoint-quantization", setting, why, "Set quantization to mxfp8, or use another checkpoint.")
+    groups = [mapping(group) for group in mapping(own.get("config_groups")).values()]
+    quantized = next((part for group in groups for part in _quantized(group)), None)
+    if method == "compressed-tensors" and quantized and chosen != "mxfp8":
+        why = f"compressed-tensors {quantized} are read as MXFP8 only"
+        fix = "Set quantization to mxfp8, or use another checkpoint." if "mxfp8" in had else "Use another checkpoint."
+        yield error("checkpoint-quantization", setting, why, fix)
+
+
+def _quantized(group: Mapping[str, Json]) -> Iterator[str]:
+    """What a group of a compressed-tensors checkpoint quantizes, beside the KV cache (plugin, vllm/platform.py)."""
+    targets = group.get("targets")
+    attention = isinstance(targets, list) and any("Attention" in str(target) for target in targets)
+    for part in ("weights", "output_activations", *(() if attention else ("input_activations",))):
+        if group.get(part):
+            yield part.replace("_", " ")
 
 
 def language_only(context: CheckContext) -> Iterator[Finding]:

@@ -126,6 +126,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
             why = f"tensor parallel degree {degree} is not among those listed for {context.instance.platform}"
             yield warning("unusual-degree", setting, why, f"Use one of {usual}.")
     yield from _visible(context, degree)
+    yield from _chosen(context, degree)
     yield from _counted(context, degree)
 
 
@@ -165,17 +166,15 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
     text = context.draft.env.get(name)
     if text is None:
         return
-    count, ranks, named = 0, degree, "tensor_parallel_size"
-    alone = context.draft.args.get("data_parallel_rank") is not None
-    engines = context.number("data_parallel_size_local", 1 if alone else context.number("data_parallel_size"))
-    if native and engines > 1:  # vLLM gives each engine its part of the variable (0.24, v1/engine/utils.py)
-        ranks, named = degree * engines, f"{named} x {engines} engines"
-    # The native plugin reads one range or a list, and no list of ranges.
-    for part in [text] if native and "-" in text else text.split(","):
+    count, (ranks, named) = 0, _ranks(context, degree) if native else (degree, "tensor_parallel_size")
+    # Of several engines, the native plugin reads one range or a list, and no list of ranges (vllm_neuron/vllm/
+    # platform.py, device_id_to_physical_device_id).
+    whole = native and "-" in text and context.number("data_parallel_size") > 1
+    for part in [text] if whole else text.split(","):
         first, _, last = part.strip().partition("-")
         last = last or first
         if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit() and len(first + last) < 12):
-            why = f"'{text[:40]}' is not a list of cores"
+            why = f"'{text[:40]}' is not a list of cores{' that several engines can be given' * whole}"
             yield error("visible-cores", name, why, "Write a range (0-15) or a list (0,1,2,3).")
             return
         count += int(last) - int(first) + 1
@@ -185,6 +184,33 @@ def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
     if count < ranks:
         why = f"{count} cores are visible, and there are {ranks} ranks ({named})"
         yield error("visible-cores", name, why, f"Make {ranks} visible, or lower tensor_parallel_size.")
+
+
+def _ranks(context: CheckContext, degree: int) -> tuple[int, str]:
+    """The native plugin's processes here: vLLM gives each engine its part of the cores (0.24, v1/engine/utils.py).
+
+    :return: their number, and how a finding names it.
+    """
+    alone = context.draft.args.get("data_parallel_rank") is not None
+    engines = context.number("data_parallel_size_local", 1 if alone else context.number("data_parallel_size"))
+    named = "tensor_parallel_size"
+    return (degree * engines, f"{named} x {engines} engines") if engines > 1 else (degree, named)
+
+
+def _chosen(context: CheckContext, degree: int) -> Iterator[Finding]:
+    """vLLM's argument for the same. A number too many is left over if vLLM divides them among several engines.
+
+    Source: vLLM 0.24 and 0.29, v1/engine/utils.py, get_physical_gpu_ids_for_local_dp_rank; vllm-neuron 0.24.0.1.1.0,
+    vllm/worker/neuron_worker.py, _get_visible_devices.
+    """
+    given: Json = context.draft.args.get("device_ids")
+    if context.line.keys is not ConfigKeys.NATIVE or not given:
+        return
+    count = len(given if isinstance(given, list) else str(given).split(","))
+    ranks, named = _ranks(context, degree)
+    if count < ranks or (count > ranks and context.number("data_parallel_size") <= 1):
+        why = f"it names {count} cores, and the plugin wants one for each of {ranks} ranks ({named})"
+        yield error("visible-cores", "device_ids", why, f"Name {ranks} cores, or remove it.")
 
 
 def _counted(context: CheckContext, degree: int) -> Iterator[Finding]:

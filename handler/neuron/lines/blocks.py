@@ -13,6 +13,8 @@ from typing import Final
 from handler.neuron.lines.plan_draft import PlanDraft, agree
 
 DEFAULT_BLOCK: Final = 32
+# The native plugin's own block size, in tokens.
+NATIVE_BLOCK: Final = 32
 
 
 def spell_prefix_caching(draft: PlanDraft) -> None:

@@ -29,6 +29,7 @@ class Feature(StrEnum):
     FP8 = "FP8 weights"
     MXFP = "MXFP4 or MXFP8 weights"
     QUANTIZED_CHECKPOINT = "a separate quantized checkpoint"
+    UNQUANTIZED_MODULES = "modules that are not quantized"
     KV_CACHE_QUANT = "KV cache quantization"
     ON_DEVICE_SAMPLING = "on-device sampling"
     CPU_SAMPLING = "CPU sampling"
@@ -104,7 +105,7 @@ RULES: Final[dict[str, FeatureRule]] = {
     "quantization": _quantization,
     "quantization_type": _set(Feature.QUANTIZED_CHECKPOINT),
     "quantized_checkpoints_path": _set(Feature.QUANTIZED_CHECKPOINT),
-    "modules_to_not_convert": _set(Feature.QUANTIZED_CHECKPOINT),
+    "modules_to_not_convert": _set(Feature.UNQUANTIZED_MODULES),
     "kv_cache_quant": _set(Feature.KV_CACHE_QUANT),
     "on_device_sampling": _either(Feature.ON_DEVICE_SAMPLING, Feature.CPU_SAMPLING),
     "global_topk": _set(Feature.GLOBAL_TOPK),

@@ -10,8 +10,9 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, core_memory
+from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.memory import overhead
-from handler.neuron.memory.memory_shape import NATIVE_BLOCK, MemoryShape, memory_shape
+from handler.neuron.memory.memory_shape import MemoryShape, memory_shape
 from handler.neuron.memory.rank_tensors import cache_bytes, weight_bytes
 from handler.neuron.memory.rank_weights import stage_facts
 

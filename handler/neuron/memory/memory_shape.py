@@ -10,12 +10,11 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts, number
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
-from handler.neuron.lines.blocks import DEFAULT_BLOCK
+from handler.neuron.lines.blocks import DEFAULT_BLOCK, NATIVE_BLOCK
+from handler.neuron.lines.native.native_lines import conversions
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length
 from handler.neuron.neuron_config.model_rules import generated_buckets
 
-# The native plugin's own block size, in tokens.
-NATIVE_BLOCK: Final = 32
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 # The start of safetensors' data types of one byte.
 NARROW: Final = ("F8", "I8", "U8")
@@ -162,13 +161,13 @@ def _quantized_by_nxd(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
 
 
 def _quantized_by_native(config: EndpointConfig, raw: Mapping[str, Json], facts: ModelFacts) -> bool:
-    """The plugin converts weights to MXFP, and to bfloat16. Otherwise they are as the checkpoint stores them.
+    """The plugin converts weights to what a model has. Otherwise they are as the checkpoint stores them.
 
     The plan has the weights of gpt-oss converted to bfloat16.
     """
-    asked = str(raw.get("quantization") or config.quantization or "").lower()
-    if asked.startswith(("mx", "bf16", "bfloat16")):
-        return asked.startswith("mx")
+    asked = raw.get("quantization") or (config.quantization or "").lower().replace("bfloat", "bf")
+    if asked in conversions(config.line, facts.architectures):
+        return asked != "bf16"
     # A checkpoint may quantize its KV cache alone.
     stored = not facts.dtypes or any(dtype.startswith(NARROW) for dtype in facts.dtypes)
     return facts.quantized and stored and facts.model_type != "gpt_oss"

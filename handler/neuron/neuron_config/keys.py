@@ -180,9 +180,10 @@ KEYS_021: Final[dict[str, ConfigKey]] = {
     **_unset("bool", "apply_prefill_dcp"),
     **_unset("list", "prefill_sequence_buckets decode_batch_buckets"),
 }
+# The plugin calls `int` on the last two.
 NATIVE_SAMPLING_KEYS: Final[dict[str, ConfigKey]] = {
     **_unset("any", "all_greedy deterministic capture_topk"),
-    **_unset("int", "max_top_k sampling_dp_degree"),
+    **_unset("digits", "max_top_k sampling_dp_degree"),
 }
 # Keys of the documentation's examples that the plugin takes and never reads.
 SWALLOWED: Final = ("temperature", "top_k", "top_p")

@@ -61,6 +61,11 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
             {"neuron_config": {"on_device_sampling_config": {"max_top_k": 64}}},
             SamplingLimits(True, 64, SUPPORTED),
         ),
+        (
+            "native-0.24",
+            {"neuron_config": {"on_device_sampling_config": {"max_top_k": "64"}}},
+            SamplingLimits(True, 64, SUPPORTED),
+        ),
         ("native-0.24", {"on_device_sampling": True}, SamplingLimits(True, 256, SUPPORTED)),
         ("native-0.24", EAGLE3, SamplingLimits(True, 256, SUPPORTED)),
         ("native-0.29", {**EAGLE3, "async_mode": False}, SamplingLimits(True, 256, SUPPORTED)),

@@ -7,11 +7,13 @@ vllm_neuron/vllm/platform.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from handler.config.fields import native_key
 from handler.json_value import Json
 from handler.neuron.engine_plan import TARGET, compiles_only
+from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.native.native_prefill import (
     DECODE_BUCKETS,
@@ -38,6 +40,7 @@ FEATURES: Final = frozenset(
         Feature.BLOCKS,
         Feature.FP8,
         Feature.MXFP,
+        Feature.UNQUANTIZED_MODULES,
         Feature.KV_CACHE_QUANT,
         Feature.ON_DEVICE_SAMPLING,
         Feature.CPU_SAMPLING,
@@ -55,11 +58,28 @@ TRANSFER: Final[dict[str, Json]] = {
     "kv_buffer_device": "cuda",
     "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
 }
+TRANSFERS: Final = "kv_transfer_config"
+NIXL: Final = ("NeuronNixlConnector", "NixlConnector")
+BUFFER: Final = "kv_buffer_device"
+# Interleave size of a KV cache over several ranks. The second is an older name.
+INTERLEAVE, OLDER_INTERLEAVE = "cp_kv_cache_interleave_size", "dcp_kv_cache_interleave_size"
 EXECUTOR: Final = "distributed_executor_backend"
 EXECUTORS: Final = ("mp", "uni")
 EAGER: Final = "enforce_eager"
 SEQUENCE_BUCKETS: Final = "num_seqs_buckets"
 QUANTIZATION: Final = native_key("quantization")
+# What the plugin converts weights to, as it spells it. `bfloat16` is another spelling of the plain setting alone.
+CONVERTED: Final = ("mxfp4", "mxfp8", "bf16")
+# Model -> those that it has. The others fail (Qwen3), or are ignored (vllm-neuron 0.24.0.1.1.0, model/*/factory.py and
+# model/llama3/quantization.py). Later lines have more (AWS Neuron documentation 2.33, "Qwen3-32B Model Recipe").
+CONVERSIONS: Final = {
+    "LlamaForCausalLM": ("bf16",),
+    "GptOssForCausalLM": ("mxfp4", "bf16"),
+    "Qwen3ForCausalLM": ("bf16",),
+    "Qwen3VLForConditionalGeneration": ("mxfp8", "bf16"),
+}
+LATER_CONVERSIONS: Final = {"native-0.29": {"Qwen3ForCausalLM": ("mxfp8", "bf16")}}
+UNQUANTIZED: Final = native_key("modules_to_not_convert")
 # The multimodal section of `additional_config`, by line.
 VISION_SECTIONS: Final = {"native-0.29": "encoder_neuron_config"}
 VISION_SECTION: Final = "vision_neuron_config"
@@ -85,11 +105,19 @@ def spell(draft: PlanDraft) -> None:
     _spell_gpt_oss(draft)
     _spell_speculation(draft)
     spell_transfer(draft, TRANSFER)
+    _spell_buffer(draft)
+    _spell_interleave(draft)
     draft.additional["neuron_config"] = dict(draft.override)
     section = VISION_SECTIONS.get(draft.line, VISION_SECTION)
     if config.vision_neuron_config is not None:
         draft.additional[section] = dict(config.vision_neuron_config)
     draft.args["additional_config"] = dict(draft.additional)
+
+
+def conversions(line: str | None, architectures: Sequence[str]) -> Sequence[str]:
+    """What weights of a model can be converted to. All that there is for a model that is not known."""
+    table = {**CONVERSIONS, **LATER_CONVERSIONS.get(line or "", {})}
+    return next((table[name] for name in architectures if name in table), CONVERTED)
 
 
 def _complete_environment(draft: PlanDraft) -> None:
@@ -126,14 +154,16 @@ def _spell_keys(draft: PlanDraft) -> None:
         keys[PREFILL_BUCKETS] = ("context_encoding_buckets", [*config.context_encoding_buckets])
     if config.token_generation_buckets is not None:
         keys[DECODE_BUCKETS] = ("token_generation_buckets", [*config.token_generation_buckets])
+    if config.modules_to_not_convert is not None:
+        keys[UNQUANTIZED] = ("modules_to_not_convert", [*config.modules_to_not_convert])
     if config.enable_bucketing is False:
         tokens, length = draft.number(TOKENS), draft.number("max_model_len")
         if tokens is not None and length is not None and SEGMENTS not in draft.raw:
             keys.setdefault(PREFILL_BUCKETS, ("enable_bucketing", [min(tokens, length)]))
         keys[SEQUENCE_BUCKETS] = ("enable_bucketing", [draft.args.get("max_num_seqs")])
-    quantization = (config.quantization or "").lower()
-    if quantization.startswith(("mx", "bf16", "bfloat16")):
-        keys[QUANTIZATION] = ("quantization", quantization.replace("bfloat", "bf"))
+    quantization = (config.quantization or "").lower().replace("bfloat", "bf")
+    if quantization in CONVERTED:
+        keys[QUANTIZATION] = ("quantization", quantization)
     elif quantization:
         code = "quantization-from-checkpoint"
         why = "the native plugin reads FP8 from the checkpoint's own quantization_config, not from a setting"
@@ -184,6 +214,34 @@ def _spell_speculation(draft: PlanDraft) -> None:
     if draft.config.logprobs:
         why = "a step that verifies a draft's tokens returns no log probabilities"
         draft.error("speculation-with-logprobs", "logprobs", why, "Remove it, or the draft model.")
+
+
+def _spell_buffer(draft: PlanDraft) -> None:
+    """Names the device that NIXL moves the cache between. vLLM's default is `neuron`, on which it does not start.
+
+    Source: vllm-neuron 0.24.0.1.1.0, vllm/platform.py, get_nixl_supported_devices; vLLM 0.24 and 0.29,
+    config/kv_transfer.py and kv_connector/v1/nixl/base_worker.py.
+    """
+    own = draft.nested(TRANSFERS)
+    if own.get("kv_connector") in NIXL and own.get(BUFFER) is None:
+        value: Json = {**own, BUFFER: TRANSFER[BUFFER]}
+        draft.complete(TRANSFERS, value, f"NIXL needs a {BUFFER}, and the plugin calls its device cuda")
+
+
+def _spell_interleave(draft: PlanDraft) -> None:
+    """Sets the interleave size of a cache that is transferred to the block size. vLLM's default is 1.
+
+    The plugin compares the two before vLLM asks it for its own block size, so that the plan names both (vllm-neuron
+    0.24.0.1.1.0, vllm/worker/neuron_model_runner.py, __init__; vLLM 0.24 and 0.29, v1/executor/multiproc_executor.py).
+    """
+    if (draft.number("decode_context_parallel_size") or 1) < 2 or not draft.nested(TRANSFERS):
+        return
+    given = max(draft.number(name) or 1 for name in (INTERLEAVE, OLDER_INTERLEAVE))
+    why = "with decode context parallelism and a connector, the interleave size must be the block size"
+    if draft.args.get("block_size") is None:
+        draft.complete("block_size", given if given > 1 else NATIVE_BLOCK, why)
+    if draft.args.get(INTERLEAVE) is None:
+        draft.complete(INTERLEAVE, draft.args["block_size"], why)
 
 
 PLATFORMS: Final = ("trn2", "trn3")

@@ -26,6 +26,7 @@ SEGMENTS: Final = "kv_segment_size_buckets"
 PREFILL_BUCKETS: Final = native_key("context_encoding_buckets")
 DECODE_BUCKETS: Final = native_key("token_generation_buckets")
 PACKED: Final = "fp8_packed_kv"
+CACHE_DTYPE: Final = "kv_cache_dtype"
 
 
 def spell_prefill(draft: PlanDraft) -> None:
@@ -45,9 +46,12 @@ def spell_prefill(draft: PlanDraft) -> None:
     if draft.args.get("enable_prefix_caching") is None:
         why = "prefill has segments" if segmented else "prefix caching needs segments, and prefill has none"
         draft.complete("enable_prefix_caching", segmented, why)
-    if config.kv_cache_quant:
-        draft.args["kv_cache_dtype"] = "fp8"
-    if segmented and PACKED not in draft.raw and str(draft.args.get("kv_cache_dtype", "")).startswith("fp8"):
+    dtype = str(draft.args.get(CACHE_DTYPE) or "auto")
+    if config.kv_cache_quant and dtype == "auto":
+        draft.args[CACHE_DTYPE] = dtype = "fp8"
+    elif config.kv_cache_quant is not None and dtype != "auto" and config.kv_cache_quant != dtype.startswith("fp8"):
+        draft.conflict(CACHE_DTYPE, dtype, "kv_cache_quant", config.kv_cache_quant)
+    if segmented and PACKED not in draft.raw and dtype.startswith("fp8"):
         draft.override[PACKED] = True
         why = "segments read an FP8 cache in its packed layout only"
         draft.inform("completed", PACKED, f"{why}; the plan sets {PACKED} to true", "Set it to choose yourself.")

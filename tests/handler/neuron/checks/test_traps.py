@@ -229,6 +229,11 @@ def test_a_value_that_cannot_be_read_is_rejected_with_its_setting(settings: dict
     assert finding.fix
 
 
+def _compressed(targets: str = "Linear", **group: Any) -> dict[str, Any]:
+    groups = {"group_0": {"targets": [targets], **group}}
+    return {"quantization_config": {"quant_method": "compressed-tensors", "config_groups": groups}}
+
+
 # vLLM has a model of this name, and the plugin has not.
 LATE_NAME = llama(architectures=("LlamaForCausalLMEagle3",))
 NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
@@ -284,6 +289,17 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
         "context_encoding_buckets",
     ),
     (keys(quantization="int4"), "not-on-native", "quantization"),
+    (keys(quantization="MXFP8"), "not-on-native", "quantization"),
+    ({"quantization": "mxfp6"}, "not-on-native", "quantization"),
+    ({"quantization": "mxfp8"}, "model-quantization", "quantization"),
+    (
+        {"facts": llama(architectures=("GptOssForCausalLM",), model_type="gpt_oss"), "quantization": "mxfp8"},
+        "model-quantization",
+        "quantization",
+    ),
+    ({"facts": llama(config=_compressed(weights={"num_bits": 8}))}, "checkpoint-quantization", "model"),
+    ({"facts": llama(config=_compressed(output_activations={"num_bits": 8}))}, "checkpoint-quantization", "model"),
+    ({"facts": llama(config=_compressed(input_activations={"num_bits": 8}))}, "checkpoint-quantization", "model"),
     (variables(NEURON_LIBTORCH_REMOTE_CACHE="s3://bucket/cache"), "cache-directory", "NEURON_LIBTORCH_REMOTE_CACHE"),
     (
         {**variables(NEURON_LIBTORCH_CACHE_ROOT="/fsx/cache"), "artifact_store": "s3://bucket/store"},
@@ -336,9 +352,33 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     (args(decode_context_parallel_size=0), "decode-context-parallel", "decode_context_parallel_size"),
     (args(data_parallel_size_local=4), "several-engines", "data_parallel_size_local"),
     (args(mamba_block_size=0), "mamba-block", "mamba_block_size"),
+    ({"kv_cache_quant": True, **args(kv_cache_dtype="bfloat16")}, "conflicting-settings", "kv_cache_dtype"),
+    ({"kv_cache_quant": False, **args(kv_cache_dtype="fp8")}, "conflicting-settings", "kv_cache_dtype"),
+    (
+        {"modules_to_not_convert": ("lm_head",), **keys(modules_to_not_convert=["embed_tokens"])},
+        "invalid-setting",
+        "modules_to_not_convert",
+    ),
+    (args(device_ids="0,1"), "visible-cores", "device_ids"),
+    (args(device_ids="0,1,2,3,4,5,6,7", data_parallel_size=2), "visible-cores", "device_ids"),
+    (
+        {**args(data_parallel_size=2), **variables(NEURON_VISIBLE_DEVICES="0-7,8-15")},
+        "visible-cores",
+        "NEURON_VISIBLE_DEVICES",
+    ),
+    (
+        keys(on_device_sampling_config={"sampling_dp_degree": "3"}),
+        "degree",
+        "on_device_sampling_config.sampling_dp_degree",
+    ),
     (args(device_ids="0,x"), "device-ids", "device_ids"),
     (args(device_ids="1,1"), "device-ids", "device_ids"),
     (args(kv_transfer_config={"kv_buffer_device": "cpu"}), "not-on-native", "kv_transfer_config.kv_connector"),
+    (
+        args(kv_transfer_config={"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}),
+        "not-on-native",
+        "kv_transfer_config.kv_buffer_device",
+    ),
     (args(data_parallel_size_local=-2), "rejected-by-vllm", "data_parallel_size_local"),
     (args(attention_config={"flash_attn_version": "2"}), "rejected-by-vllm", "attention_config.flash_attn_version"),
     (args(compilation_config={"cudagraph_mode": "1"}), "rejected-by-vllm", "compilation_config.cudagraph_mode"),
@@ -401,6 +441,89 @@ def test_a_gpt_oss_checkpoint_starts_as_it_is() -> None:
     additional = result.plan.engine_args["additional_config"]
     assert isinstance(additional, dict)
     assert additional["neuron_config"] == {"on_device_sampling_config": {"all_greedy": False}, "quantization": "bf16"}
+
+
+def _speculator(method: str, layers: str) -> dict[str, Any]:
+    config = {"speculators_model_type": method, "transformer_layer_config": {"model_type": layers}}
+    return {"architectures": ("Eagle3Speculator",), "config": config}
+
+
+@pytest.mark.parametrize(
+    ("draft", "lines"),
+    [
+        ({"architectures": ("LlamaForCausalLM",)}, ("native-0.24", "native-0.29")),
+        ({"architectures": ("Eagle3LlamaForCausalLM",)}, ("native-0.24", "native-0.29")),
+        ({"architectures": ("Qwen2ForCausalLM",)}, ()),
+        ({"architectures": ("PEagleDraftModel",)}, ("native-0.29",)),
+        ({"architectures": ("PeagleLlamaForCausalLM",)}, ("native-0.29",)),
+        (_speculator("eagle3", "llama"), ("native-0.24", "native-0.29")),
+        (_speculator("eagle3", "qwen3"), ()),
+        (_speculator("peagle", "llama"), ("native-0.29",)),
+    ],
+)
+def test_the_drafts_of_the_native_plugin(draft: dict[str, Any], lines: tuple[str, ...]) -> None:
+    """Drafts of the speculators library are of the architecture of their layers."""
+    settings = {**DRAFT, "speculation": "eagle3", "draft_model": llama(**draft), "facts": llama()}
+    for line in ("native-0.24", "native-0.29"):
+        codes = {finding.code for finding in outcome(line, tensor_parallel_size=8, **settings).findings}
+        assert ("draft-architecture" not in codes) is (line in lines)
+
+
+@pytest.mark.parametrize("line", ["native-0.29", "native-0.24"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        variables(NEURON_VISIBLE_DEVICES="0-3,8-11"),
+        {**args(data_parallel_size=2), **variables(NEURON_VISIBLE_DEVICES="0-15")},
+        args(device_ids="0,1,2,3,4,5,6,7"),
+        args(device_ids=",".join(map(str, range(16))), data_parallel_size=2),
+        keys(on_device_sampling_config={"max_top_k": "64", "sampling_dp_degree": "4"}),
+        {"facts": llama(config=_compressed("LlamaAttention", input_activations={"num_bits": 8}))},
+        {"facts": llama(architectures=("Qwen3VLForConditionalGeneration",)), "quantization": "MXFP8"},
+        {"quantization": "bfloat16"},
+        {"kv_cache_quant": True, **args(kv_cache_dtype="fp8_e4m3")},
+        {"kv_cache_quant": True, **args(kv_cache_dtype="auto")},
+        {"kv_cache_quant": False, **args(kv_cache_dtype="bfloat16")},
+    ],
+)
+def test_the_native_plugin_starts_with_it(settings: dict[str, Any], line: str) -> None:
+    result = outcome(line, **{"facts": llama(), "tensor_parallel_size": 8, "instance": TRN2, **settings})
+    assert not result.errors, result.errors
+
+
+@pytest.mark.parametrize(("line", "starts"), [("native-0.24", False), ("native-0.29", True)])
+def test_qwen3_in_mxfp8_is_of_a_later_line(line: str, starts: bool) -> None:
+    facts = llama(architectures=("Qwen3ForCausalLM",), model_type="qwen3")
+    result = outcome(line, facts=facts, tensor_parallel_size=8, quantization="mxfp8")
+    assert [finding.code for finding in result.errors] == ([] if starts else ["model-quantization"])
+
+
+SPREAD: dict[str, Any] = {"tensor_parallel_size": 16, "instance": TRN2, "facts": llama(), "disaggregation": "decode"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({}, None),
+        ({"cp_kv_cache_interleave_size": 32}, None),
+        ({"cp_kv_cache_interleave_size": 16}, None),  # the plan takes it for the block size
+        ({"cp_kv_cache_interleave_size": 16, "block_size": 16}, None),
+        ({"dcp_kv_cache_interleave_size": 32}, None),
+        ({"dcp_kv_cache_interleave_size": 1}, None),
+        ({"cp_kv_cache_interleave_size": 16, "block_size": 32}, "cp_kv_cache_interleave_size"),
+        ({"cp_kv_cache_interleave_size": 1}, "cp_kv_cache_interleave_size"),
+        ({"dcp_kv_cache_interleave_size": 16, "block_size": 32}, "dcp_kv_cache_interleave_size"),
+    ],
+)
+@pytest.mark.parametrize("line", ["native-0.29", "native-0.24"])
+def test_a_transferred_cache_of_several_ranks_is_interleaved_by_blocks(
+    line: str, arguments: dict[str, Any], named: str | None
+) -> None:
+    result = outcome(line, **SPREAD, engine_args={"decode_context_parallel_size": 2, **arguments})
+    assert [finding.setting for finding in result.errors] == ([named] if named else [])
+    if result.plan is not None:
+        args = result.plan.engine_args
+        assert args["cp_kv_cache_interleave_size"] == args["block_size"]
 
 
 CONFLICT = ("conflicting-settings", "invalid-setting")  # the second is the loader's

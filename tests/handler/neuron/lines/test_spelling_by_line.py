@@ -355,6 +355,40 @@ SPELLINGS: dict[str, Spelled] = {
             }
         ),
     ),
+    "native decode server of several ranks to a sequence": spelled(
+        "native-0.24",
+        {"disaggregation": "decode", "engine_args": {"decode_context_parallel_size": 2}},
+        native(
+            decode_context_parallel_size=2,
+            block_size=32,
+            cp_kv_cache_interleave_size=32,
+            kv_transfer_config={
+                "kv_connector": "NeuronNixlConnector",
+                "kv_role": "kv_consumer",
+                "kv_buffer_device": "cuda",
+                "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
+            },
+        ),
+    ),
+    "native modules that are not quantized": spelled(
+        "native-0.24",
+        {
+            "quantization": "mxfp8",
+            "modules_to_not_convert": ("lm_head",),
+            "engine_args": {"kv_cache_dtype": "fp8_e4m3"},
+        },
+        native(
+            {"fp8_packed_kv": True, "quantization": "mxfp8", "modules_to_not_convert": ["lm_head"]},
+            kv_cache_dtype="fp8_e4m3",
+        ),
+    ),
+    "native connector of one's own": spelled(
+        "native-0.24",
+        {"engine_args": {"kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}}},
+        native(
+            kv_transfer_config={"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cuda"},
+        ),
+    ),
     "optimum": spelled(
         "optimum",
         {},

@@ -94,7 +94,7 @@ def test_fp8_weights_take_a_byte_where_they_are_converted() -> None:
         (None, "modelopt", {}, 1),
         (None, "modelopt", {"BF16": 1, "F8_E4M3": 1}, 1),
         (None, "modelopt", {"BF16": 1}, 2),  # its KV cache alone
-        ("mxfp8", None, {}, 1),
+        ("mxfp8", None, {}, 2),  # Llama has no MXFP8
         ("bf16", "modelopt", {}, 2),
     ],
 )
@@ -111,6 +111,27 @@ def test_on_the_native_lines_the_checkpoint_quantizes(
     linear = 126 * (2 * 16384 * 512 + 2 * 16384 * 128 + 3 * 16384 * 1664)
     assert part(estimated, "weights") // linear == bytes_each
     assert (estimated.verdict is Verdict.DOES_NOT_FIT) is (bytes_each == 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "line", "narrow"),
+    [
+        ("Qwen3VLForConditionalGeneration", {"quantization": "mxfp8"}, "native-0.24", True),
+        ("Qwen3VLForConditionalGeneration", {"neuron_config": {"quantization": "MXFP8"}}, "native-0.24", False),
+        ("Qwen3ForCausalLM", {"quantization": "mxfp8"}, "native-0.29", True),
+        ("Qwen3ForCausalLM", {"quantization": "mxfp8"}, "native-0.24", False),
+        ("GptOssForCausalLM", {"quantization": "mxfp4"}, "native-0.24", True),
+        ("GptOssForCausalLM", {"quantization": "mxfp8"}, "native-0.24", False),
+        ("OtherForCausalLM", {"quantization": "mxfp8"}, "native-0.24", True),
+    ],
+)
+def test_weights_are_narrow_where_the_model_has_it(
+    name: str, settings: dict[str, Any], line: str, narrow: bool
+) -> None:
+    facts = replace(facts_from(MODELS[LLAMA_8B]["config"], "m", False), architectures=(name,))
+    estimated = estimate(facts, EndpointConfig(line=line, **settings), find("trn2.48xlarge"))
+    assert estimated is not None
+    assert estimated.shape.quantized is narrow
 
 
 def test_an_fp8_cache_takes_half() -> None:

@@ -85,7 +85,6 @@ class NativeConfiguration:
         scheduler, parallel = vllm_config.scheduler_config, vllm_config.parallel_config
         speculative, transfer = vllm_config.speculative_config, vllm_config.kv_transfer_config
         additional = dict(vllm_config.additional_config or {})
-        interleave = parallel.dcp_kv_cache_interleave_size
         asynchronous = additional.pop(ASYNC, scheduler.async_scheduling)
         args = {
             "enforce_eager": model.enforce_eager,
@@ -94,8 +93,7 @@ class NativeConfiguration:
             "data_parallel_size": parallel.data_parallel_size,
             "enable_expert_parallel": parallel.enable_expert_parallel,
             "decode_context_parallel_size": parallel.decode_context_parallel_size,
-            # In place of vLLM's default, 1, the plugin takes the block size.
-            "dcp_kv_cache_interleave_size": interleave if interleave != 1 else None,
+            "cp_kv_cache_interleave_size": parallel.cp_kv_cache_interleave_size,
             "long_prefill_token_threshold": scheduler.long_prefill_token_threshold,
             "enable_lora": vllm_config.lora_config is not None,
             "enable_sleep_mode": model.enable_sleep_mode,
@@ -103,7 +101,7 @@ class NativeConfiguration:
             "speculative_config": None if speculative is None else {"method": speculative.method},
             "kv_transfer_config": None
             if transfer is None
-            else {"kv_connector": transfer.kv_connector, "kv_role": transfer.kv_role},
+            else {name: getattr(transfer, name) for name in ("kv_connector", "kv_role", "kv_buffer_device")},
         }
         return cls(
             max_model_len=model.max_model_len,

@@ -80,7 +80,7 @@ def _component_parallel(asked: NativeConfiguration) -> bool:
 def _groups(asked: NativeConfiguration) -> bool:
     """Ranks in groups of one size (neuron_parallel_state.py, _create_neuron_groups)."""
     engines = asked.args.get("data_parallel_size", 1)
-    sampling = (asked.neuron.get("on_device_sampling_config") or {}).get("sampling_dp_degree", 1)
+    sampling = int((asked.neuron.get("on_device_sampling_config") or {}).get("sampling_dp_degree", 1))
     sizes = [asked.neuron.get(name, 1) for name in DEGREES[1:]]
     return any(size > 1 and engines % size for size in sizes) or asked.tensor_parallel_size % max(sampling, 1) > 0
 
@@ -94,19 +94,41 @@ def _context_parallel(asked: NativeConfiguration) -> bool:
     connector = asked.transfer.get("kv_connector", "NeuronNixlConnector")
     fits = ranks >= degree * kv_heads and ranks % degree == 0 and (heads // kv_heads) % degree == 0
     beside = str(asked.args.get("kv_cache_dtype", "auto")).startswith("fp8") or "speculative_config" in asked.args
-    stride, block = degree * asked.block_size, asked.block_size
+    stride = degree * asked.block_size
     step, threshold = min(asked.max_num_batched_tokens, asked.max_model_len), asked.args.get(THRESHOLD, 0)
     uneven = step % stride or threshold % stride
-    interleave = asked.args.get("dcp_kv_cache_interleave_size") or block
-    spread = "kv_connector" in asked.transfer and interleave != block
-    return not fits or beside or bool(uneven) or spread or connector != "NeuronNixlConnector"
+    return not fits or beside or bool(uneven) or connector != "NeuronNixlConnector"
+
+
+def _interleave(asked: NativeConfiguration) -> bool:
+    """A cache of several ranks that is transferred (neuron_model_runner.py, __init__). vLLM's default is 1."""
+    spread = asked.args.get("decode_context_parallel_size", 1) > 1 and bool(asked.transfer)
+    return spread and asked.args.get("cp_kv_cache_interleave_size", 1) != asked.block_size
+
+
+def _buffer(asked: NativeConfiguration) -> bool:
+    """platform.py, get_nixl_supported_devices. vLLM's default is the platform's device, neuron."""
+    nixl = asked.transfer.get("kv_connector") in ("NeuronNixlConnector", "NixlConnector")
+    return nixl and asked.transfer.get("kv_buffer_device", "neuron") != "cuda"
 
 
 def _weights_compressed(asked: NativeConfiguration) -> bool:
     own = asked.model.get("quantization_config") or {}
-    groups = own.get("config_groups") or {}
-    weights = any(group.get("weights") for group in groups.values())
-    return own.get("quant_method") == "compressed-tensors" and weights and asked.neuron.get("quantization") != "mxfp8"
+    groups = (own.get("config_groups") or {}).values()
+    beside = any(
+        group.get("weights")
+        or group.get("output_activations")
+        or (group.get("input_activations") and not any("Attention" in target for target in group.get("targets", ())))
+        for group in groups
+    )
+    return own.get("quant_method") == "compressed-tensors" and beside and asked.neuron.get("quantization") != "mxfp8"
+
+
+def _conversion(asked: NativeConfiguration) -> bool:
+    """model/qwen3/factory.py of 0.24 has bf16 alone, that of 0.29 mxfp8 too; model/qwen3_vl/factory.py."""
+    names = asked.model.get("architectures") or ()
+    qwen = {"Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"} & set(names)
+    return bool(qwen) and asked.neuron.get("quantization") not in (None, "bf16", "mxfp8")
 
 
 def _quantized_otherwise(asked: NativeConfiguration) -> bool:
@@ -127,12 +149,16 @@ def _too_long(asked: NativeConfiguration) -> bool:
 
 def _devices(asked: NativeConfiguration) -> bool:
     """As many as ranks of all engines here: vLLM gives each its part (neuron_worker.py, _get_visible_devices)."""
-    text = asked.environment.get("NEURON_VISIBLE_DEVICES")
+    text, engines = asked.environment.get("NEURON_VISIBLE_DEVICES"), asked.args.get("data_parallel_size", 1)
+    ranks, chosen = asked.tensor_parallel_size * engines, asked.args.get("device_ids")
+    if chosen:
+        return len(chosen) < ranks or (len(chosen) > ranks and engines == 1)
     if text is None:
         return False
-    first, dash, last = text.partition("-")
-    count = int(last) - int(first) + 1 if dash else len(text.split(","))
-    return count != asked.tensor_parallel_size * asked.args.get("data_parallel_size", 1)
+    bounds = [part.partition("-") for part in text.split(",")]
+    if engines > 1 and "-" in text and len(bounds) > 1:
+        return True  # platform.py, device_id_to_physical_device_id
+    return sum(int(last or first) - int(first) + 1 for first, _, last in bounds) != ranks
 
 
 def _rotary(asked: NativeConfiguration) -> bool:
@@ -204,8 +230,11 @@ RULES: tuple[Rule, ...] = (
             and (asked.target != "trn3" or asked.model.get("model_type") != "gpt_oss")
         ),
     ),
+    Rule("model-quantization", P.WORKER, _conversion),
     Rule("groups", P.WORKER, _groups),
     Rule("rotary-embedding", P.WORKER, _rotary, NotImplementedError),
+    Rule("kv-buffer", P.WORKER, _buffer, R),
+    Rule("interleave", P.RUNNER, _interleave, AssertionError),
     Rule("degrees", P.RUNNER, lambda asked: any(asked.neuron.get(name, 1) < 1 for name in DEGREES)),
     Rule("buckets", P.RUNNER, _buckets),
     Rule("async-on-cpu", P.RUNNER, lambda asked: asked.async_scheduling and not asked.on_device, R),
