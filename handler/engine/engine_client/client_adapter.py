@@ -23,9 +23,10 @@ from vllm.sampling_params import RequestOutputKind
 from handler.engine.contract import EngineFacts, EngineSettings, Serving
 from handler.engine.engine_client.client_error import PROBLEM, REFUSALS, as_invalid_field, rejected
 from handler.engine.engine_client.client_queue import ClientQueue
+from handler.engine.engine_client.deferred_positions import DeferredPositions
 from handler.engine.engine_client.input_gate import InputGate
 from handler.engine.engine_client.processes.engine_processes import EngineProcesses
-from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, StageListener
+from handler.engine.generation.generation import Generation, Grammar, Sampling, StageListener
 from handler.engine.generation.request_cost import COST, RequestCost
 from handler.engine.generation.token_pieces import token_pieces
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
@@ -171,9 +172,8 @@ class ClientAdapter:
         prompt, place = output.prompt_logprobs, 0
         for number, (text, tokens) in enumerate(parts, 1):
             if generation.scores is not None:
-                entries = (completion.logprobs or ())[place : place + len(tokens)]
-                of_prompt = None if not prompt else [None if entry is None else _position(entry) for entry in prompt]
-                generation.scores([_position(entry) for entry in entries], of_prompt)
+                entries = DeferredPositions(completion.logprobs or (), slice(place, place + len(tokens)))
+                generation.scores(entries, DeferredPositions(prompt, slice(None)) if prompt else None)
                 prompt, place = None, place + len(tokens)
             ended = (completion.finish_reason, completion.stop_reason) if number == len(parts) else (None, None)
             sink.push(text, tokens, *ended)
@@ -243,11 +243,6 @@ class ClientAdapter:
         except Exception as error:
             text = str(error).partition("method failed:")[2].strip() or type(error).__name__
             raise ValueError(text.splitlines()[0].rstrip(".")[:300]) from None
-
-
-def _position(entry: Mapping[int, Any]) -> Position:
-    """vLLM's first entry for a position is its token (vllm/logprobs.py)."""
-    return [Score(token, score.logprob, score.decoded_token or "") for token, score in entry.items()]
 
 
 def _template(model: Any, tokenizer: Any, settings: EngineSettings) -> tuple[str | None, bool]:

@@ -71,7 +71,8 @@ Position = Sequence[Score]
 
 
 # Receives the scores of the tokens that the sink gets next, before it gets them, on the engine's loop. The second
-# argument has those of the prompt. It is given once, and the first token has none. Must not block or raise.
+# argument has those of the prompt. It is given once, and the first token has none. Both may be made when they are first
+# read: those of a whole reply take long, so read them in a thread. Must not block or raise.
 Scores = Callable[[Sequence[Position], Sequence[Position | None] | None], None]
 # Receives when a generation was queued and scheduled, and when its first and last token were made. Monotonic seconds.
 # Called once, before the sink gets the end, on the engine's loop, if the core reports them. Must not block or raise.

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("vllm")
 from handler.engine.engine_client.client_adapter import SAMPLING_DEFAULTS, ClientAdapter
 from handler.engine.engine_client.client_error import client_error
-from handler.engine.generation.generation import Generation, Grammar, Sampling
+from handler.engine.generation.generation import Generation, Grammar, Sampling, Score
 from handler.engine.generation.request_cost import COST, RequestCost
 from handler.errors import InvalidField
 
@@ -97,3 +97,36 @@ def test_a_request_without_a_number_of_tokens_is_open_ended_unless_it_is_part_of
     failure(client, Sampling())
     COST.reset(outer)
     assert client.cost is shared
+
+
+class Entries(list[Any]):
+    """vLLM's entries, which note that they are read."""
+
+    read = False
+
+    def __getitem__(self, place: Any) -> Any:
+        self.read = True
+        return super().__getitem__(place)
+
+
+def entry(token: int, *others: int) -> dict[int, Any]:
+    return {each: SimpleNamespace(logprob=-each, decoded_token=None) for each in (token, *others)}
+
+
+def test_the_loop_makes_no_scores_of_a_whole_reply() -> None:
+    """Those of 262,144 entries took seconds. The thread that builds the reply makes them."""
+    entries, prompt, received = Entries([entry(5, 6), entry(7)]), Entries([None, entry(8)]), list[Any]()
+    completion = SimpleNamespace(text="a", token_ids=[5, 7], logprobs=entries, finish_reason="stop", stop_reason=None)
+    output: Any = SimpleNamespace(outputs=[completion], prompt_logprobs=prompt)
+    sink: Any = SimpleNamespace(push=lambda *pushed: received.append(pushed))
+    generation = Generation(
+        "r", [1], Sampling(), stream=False, scores=lambda tokens, of_prompt: received.append((tokens, of_prompt))
+    )
+    PlainAdapter()._push(output, generation, sink)
+    (tokens, of_prompt), pushed = received
+    assert pushed == ("a", [5, 7], "stop", None)
+    assert not entries.read
+    assert not prompt.read
+    assert [*tokens] == [[Score(5, -5, ""), Score(6, -6, "")], [Score(7, -7, "")]]
+    assert [*of_prompt] == [None, [Score(8, -8, "")]]
+    assert (len(tokens), tokens[1][0].token_id, len(of_prompt)) == (2, 7, 2)
