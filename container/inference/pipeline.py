@@ -123,7 +123,7 @@ class Pipeline:
             try:
                 call.begin(limit.remaining(), limit.error())
             except Exception as error:
-                call.fail(unexpected(error))  # the other lines go on
+                call.end(unexpected(error))  # the other lines go on
 
         GROUP.set(RequestGroup())  # in the context of the task that answers this request
         batch = Batch(engine, parse, engine.slots, limit.remaining, limit.error(), begin, self.threads.run)

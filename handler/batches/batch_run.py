@@ -218,7 +218,7 @@ def _begin_call(call: RunningCall, group: RequestGroup) -> None:
     try:
         call.begin()
     except Exception as error:
-        call.fail(unexpected(error))
+        call.end(unexpected(error))
 
 
 def unexpected(error: Exception) -> GenerationFailed:

@@ -82,7 +82,7 @@ class RunningGenerations:
             self.reply.outputs = self.outputs
             self.sink.push("", (), "stop", None)
 
-    def fail(self, error: EndpointError) -> None:
+    def end(self, error: EndpointError) -> None:
         if not self.ended:
             self.cancel()
             self.sink.fail(error)
@@ -105,4 +105,4 @@ class GenerationPart:
         self.running.push(self.place, (text, token_ids, finish_reason, stop_reason))
 
     def fail(self, error: EndpointError) -> None:
-        self.running.fail(error)
+        self.running.end(error)
