@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Final
 
-from handler.config.dialects.neuron_variables import TRANSLATED
+from handler.config.dialects import neuron_variables as neuron
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.problems import SettingErrors
@@ -20,6 +20,7 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import find_line, installed_line
 from handler.neuron.planning.examination import examine_config
+from handler.processes import current_environment
 
 logger = logging.getLogger(__name__)
 # By which vLLM finds a platform that it does not have itself (vLLM 0.16, vllm/plugins/__init__.py).
@@ -31,13 +32,21 @@ LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Seve
 # all variables meanwhile, as botocore does for proxies, fails with a KeyError.
 OF_NUMPY: Final = ("OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE")
 
+# Which plugins vLLM loads: none if it is empty, all if it is not set (vllm/envs.py).
+PLUGINS: Final = "VLLM_PLUGINS"
+
 
 def use_environment(plan: EnginePlan) -> None:
     """Sets the environment variables that vLLM and the Neuron software read when they are imported.
 
     A variable that became a setting, and that the plan spells in another way, is removed: the plugin would read it too.
+    So is an empty one, which counts as not set: they would make a number of it, or end because it is there (vLLM 0.24,
+    vllm/envs.py; vllm-neuron 0.24.0.1.1.0, vllm_neuron/envs.py and vllm/worker/neuron_worker.py).
     """
-    for name in TRANSLATED.keys() - plan.env.keys() if plan.line != "cpu" else ():
+    for name, value in current_environment().items():
+        if not value.strip() and (neuron.reads(name) or name.startswith("VLLM_")) and name != PLUGINS:
+            os.environ.pop(name, None)
+    for name in neuron.TRANSLATED.keys() - plan.env.keys() if plan.line != "cpu" else ():
         os.environ.pop(name, None)
     os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host must not redirect to another one
     for name in OF_NUMPY:

@@ -102,6 +102,7 @@ class Loader:
     exports: bool = False  # it loads what optimum-neuron has exported
     cpu: bool = False  # vLLM's own methods of quantization
     built: bool = False  # the model is built from what vLLM has read, with hf_overrides
+    native: bool = False  # it reads *.safetensors, whatever load_format says
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:
@@ -204,6 +205,9 @@ def weight_findings(
     elif any(name.startswith("consolidated") for name in safetensors):
         yield not_checked("weights", "weights in Mistral's own format")
     elif not names and any(holds_weights(name) for name in sizes):
+        if loader.native:  # vllm-neuron 0.24.0.1.1.0, vllm_neuron/utils/checkpoints.py, SafetensorsCheckpoint
+            yield error("weights", "the native plugin reads *.safetensors only", "Convert the weights to safetensors.")
+            return
         yield not_checked("weights", "weights that are not safetensors")
     elif not names:
         yield error("weights", "there are no files with weights", "Upload the *.safetensors files.")

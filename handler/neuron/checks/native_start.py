@@ -14,6 +14,7 @@ from handler.config.finding import Finding
 from handler.json_value import Json, mapping, whole_numbers
 from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
 from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
+from handler.neuron.checks.model_checks import from_hub
 from handler.neuron.checks.start_values import MODEL_TYPES
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
 from handler.neuron.lines.blocks import NATIVE_BLOCK
@@ -316,6 +317,21 @@ def rotary_embedding(context: CheckContext) -> Iterator[Finding]:
         yield warning("rotary-embedding", setting, why, fix)
 
 
+def weights(context: CheckContext) -> Iterator[Finding]:
+    """Where the plugin reads weights: the *.safetensors of a directory, or of the hub's main revision.
+
+    Source: vllm-neuron 0.24.0.1.1.0, vllm/worker/neuron_model_runner.py, load_model, and utils/checkpoints.py.
+    """
+    form = context.draft.args.get("load_format")
+    if form not in (None, "auto", "safetensors"):
+        why = f"the plugin loads *.safetensors, whatever it is ({str(form)[:40]})"
+        yield warning("load-format-unread", "load_format", why, "Remove it.")
+    revision = context.draft.args.get("revision")
+    if revision not in (None, "main") and from_hub(context.config.model):
+        why = f"the plugin loads the weights of the main revision, and config.json is that of {str(revision)[:60]}"
+        yield warning("revision-unread", "revision", why, "Download that revision, and set model to its directory.")
+
+
 def _on_nxdi(context: CheckContext) -> bool:
     kind = context.facts.model_type.removesuffix("_text") if context.facts else ""
     return kind in MODEL_TYPES and kind != "mllama"  # the legacy fork only
@@ -408,7 +424,7 @@ def native_start(context: CheckContext) -> Iterator[Finding]:
     """Runs these checks on the native plugin only."""
     if context.line.keys is ConfigKeys.NATIVE:
         checks = (arguments, degrees, decode_context_parallel, variables, architecture, eagle_draft, rotary_embedding)
-        for check in (*checks, quantization, language_only, vision):
+        for check in (*checks, weights, quantization, language_only, vision):
             yield from check(context)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from handler.config.loading.config_loader import load
+from handler.neuron.engine_plan import EnginePlan
 from handler.startup.checked_plan import checked_plan, use_environment
 
 
@@ -55,6 +56,28 @@ def test_a_variable_that_the_plan_spells_as_a_key_is_not_left_for_the_plugin(
     use_environment(plan)
     assert name not in os.environ
     assert key in str(plan.engine_args["additional_config"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("NEURON_RT_VISIBLE_CORES", "", False),
+        ("NEURON_VISIBLE_DEVICES", " ", False),
+        ("VLLM_NEURON_CPU_MODE", "", False),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "", False),
+        ("VLLM_CPU_KVCACHE_SPACE", "", False),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "900", True),
+        ("VLLM_PLUGINS", "", True),
+        ("OTHER", "", True),
+    ],
+)
+@pytest.mark.parametrize("line", ["native-0.29", "cpu"])
+def test_a_variable_that_a_template_left_empty_is_not_left_for_the_engine(
+    line: str, name: str, value: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    use_environment(EnginePlan(line, {}))
+    assert (name in os.environ) is kept
 
 
 @pytest.mark.parametrize(("prepared", "deleted"), [(True, []), (False, ["OPENBLAS_MAIN_FREE", "GOTOBLAS_MAIN_FREE"])])

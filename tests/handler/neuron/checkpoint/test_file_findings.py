@@ -416,6 +416,22 @@ def test_shards_without_an_index_are_read_by_vllm_and_not_by_nxd_inference(model
     assert (status, "model.safetensors.index.json" in findings) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("line", "variables", "severity"),
+    [
+        ("native-0.29", {}, "error"),
+        ("native-0.24", {"SM_VLLM_LOAD_FORMAT": "pt"}, "error"),
+        ("nxdi-0.16", {}, "info"),
+    ],
+)
+def test_the_native_plugin_reads_safetensors_only(
+    model: Path, line: str, variables: dict[str, str], severity: str
+) -> None:
+    renamed("model.safetensors", "pytorch_model.bin")(model)
+    _, findings = check(model, ENDPOINT_LINE=line, ENDPOINT_INSTANCE="ml.trn2.48xlarge", **variables)
+    assert findings["weights"]["severity"] == severity
+
+
 def test_what_could_not_be_looked_at_has_a_status_of_its_own(tmp_path: Path, model: Path) -> None:
     edited("config.json", quantization_config={"quant_method": "awq"})(model)
     status, findings = check(model)

@@ -164,6 +164,8 @@ TRAPS: dict[str, Trap] = {
         WARNING,
         "distributed_executor_backend",
     ),
+    "load-format-unread": ("native-0.24", args(load_format="dummy"), WARNING, "load_format"),
+    "revision-unread": ("native-0.29", {"model": "org/name", **args(revision="v1.0")}, WARNING, "revision"),
     "sampling-key-unread": (
         "native-0.24",
         keys(on_device_sampling_config={"temperature": "0"}),
@@ -197,6 +199,20 @@ def test_a_trap_is_found_with_a_fix_that_works(code: str) -> None:
     assert finding.why
     assert finding.fix
     assert (result.plan is None) is bool(result.errors)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        args(load_format="safetensors"),
+        args(load_format="auto"),
+        args(revision="v1.0"),  # of a directory
+        {"model": "org/name", **args(revision="main")},
+    ],
+)
+def test_weights_that_the_native_plugin_loads_as_they_are_asked_for(settings: dict[str, Any]) -> None:
+    codes = {finding.code for finding in outcome("native-0.29", facts=llama(), **settings).findings}
+    assert not codes & {"load-format-unread", "revision-unread"}
 
 
 def test_fp8_of_a_checkpoint_that_has_it_is_nothing_to_warn_of() -> None:
