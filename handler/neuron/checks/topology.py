@@ -203,10 +203,10 @@ def _chosen(context: CheckContext, degree: int) -> Iterator[Finding]:
     Source: vLLM 0.24 and 0.29, v1/engine/utils.py, get_physical_gpu_ids_for_local_dp_rank; vllm-neuron 0.24.0.1.1.0,
     vllm/worker/neuron_worker.py, _get_visible_devices.
     """
-    given: Json = context.draft.args.get("device_ids")
-    if context.line.keys is not ConfigKeys.NATIVE or not given:
+    cores: Json = context.draft.args.get("device_ids")
+    if context.line.keys is not ConfigKeys.NATIVE or not cores:
         return
-    count = len(given if isinstance(given, list) else str(given).split(","))
+    count = len(cores if isinstance(cores, list) else str(cores).split(","))
     ranks, named = _ranks(context, degree)
     if count < ranks or (count > ranks and context.number("data_parallel_size") <= 1):
         why = f"it names {count} cores, and the plugin wants one for each of {ranks} ranks ({named})"

@@ -236,10 +236,10 @@ def _spell_interleave(draft: PlanDraft) -> None:
     """
     if (draft.number("decode_context_parallel_size") or 1) < 2 or not draft.nested(TRANSFERS):
         return
-    given = max(draft.number(name) or 1 for name in (INTERLEAVE, OLDER_INTERLEAVE))
+    interleave = max(draft.number(name) or 1 for name in (INTERLEAVE, OLDER_INTERLEAVE))
     why = "with decode context parallelism and a connector, the interleave size must be the block size"
     if draft.args.get("block_size") is None:
-        draft.complete("block_size", given if given > 1 else NATIVE_BLOCK, why)
+        draft.complete("block_size", interleave if interleave > 1 else NATIVE_BLOCK, why)
     if draft.args.get(INTERLEAVE) is None:
         draft.complete(INTERLEAVE, draft.args["block_size"], why)
 
