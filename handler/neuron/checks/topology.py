@@ -203,10 +203,10 @@ def _chosen(context: CheckContext, degree: int) -> Iterator[Finding]:
     Source: vLLM 0.24 and 0.29, v1/engine/utils.py, get_physical_gpu_ids_for_local_dp_rank; vllm-neuron 0.24.0.1.1.0,
     vllm/worker/neuron_worker.py, _get_visible_devices.
     """
-    cores: Json = context.draft.args.get("device_ids")
-    if context.line.keys is not ConfigKeys.NATIVE or not cores:
+    device_ids: Json = context.draft.args.get("device_ids")
+    if context.line.keys is not ConfigKeys.NATIVE or not device_ids:
         return
-    count = len(cores if isinstance(cores, list) else str(cores).split(","))
+    count = len(device_ids if isinstance(device_ids, list) else str(device_ids).split(","))
     ranks, named = _ranks(context, degree)
     if count < ranks or (count > ranks and context.number("data_parallel_size") <= 1):
         why = f"it names {count} cores, and the plugin wants one for each of {ranks} ranks ({named})"
