@@ -25,6 +25,8 @@ CREDENTIAL_CODES = {
     "RequestTimeTooSkewed",
     "RequestExpired",
 }
+# A RuntimeError of botocore (credentials.py): the role's new credentials are old, or this machine's clock is ahead.
+EXPIRED = "refreshed credentials are still expired"
 REGION_CODES = {
     "PermanentRedirect",
     "AuthorizationHeaderMalformed",
@@ -54,6 +56,10 @@ def translated(where: str, permission: str) -> Iterator[None]:
         raise storage_errors.BucketMissing(where, str(error).replace("\n", " ")) from error
     except (exceptions.BotoCoreError, HTTPError) as error:
         raise storage_errors.StoreUnavailable(where, f"{type(error).__name__}: {error}") from error
+    except RuntimeError as error:
+        if EXPIRED not in str(error):
+            raise
+        raise storage_errors.CredentialsRefused(where, str(error)) from error
 
 
 def _from_reply(error: ClientError, where: str, permission: str) -> storage_errors.ArtifactError:

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from handler.artifacts.compile_caches.neff_store import NEURONX_CC, CacheLayout, NeffStore, StoredModule
 from handler.artifacts.lease.lease import RealClock
-from handler.storage.storage_errors import ArtifactError
+from handler.errors import EndpointError
 from handler.storage.transfer.download_directory import free
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ class NeffCache:
         try:
             self.clean()
             _log("restored", self.bring())
-        except (ArtifactError, OSError, ValueError) as error:
+        except (EndpointError, OSError, ValueError) as error:
             logger.warning("no compiled graphs could be restored: %s", error)
         cancel = RealClock().every(SAVE_EVERY, self._save_now)
         try:
@@ -178,7 +178,7 @@ class NeffCache:
     def _save_now(self) -> None:
         try:
             _log("saved", self.save())
-        except (ArtifactError, OSError, ValueError) as error:
+        except (EndpointError, OSError, ValueError) as error:
             logger.warning("no compiled graphs could be saved: %s", error)
 
     def finished(self) -> list[Path]:
@@ -226,7 +226,7 @@ def _try(call: Callable[[], T]) -> T | str:
     """Returns the result of a call, or its error message: a failing cache must not end a start."""
     try:
         return call()
-    except ArtifactError as error:
+    except EndpointError as error:  # of the store, or of the key that signs
         return error.message
     except OSError as error:
         return f"{error.filename}: {error.strerror}"

@@ -80,6 +80,10 @@ def weights_key(inputs: KeyInputs) -> ArtifactKey:
     content: dict[str, Json] = {"model": digest(inputs.checkpoint.content)}
     if inputs.adapters:
         content["adapters"] = {name: digest(adapter.content) for name, adapter in inputs.adapters.items()}
+    if len(inputs.adapters) > 1:
+        # NxD Inference shards them into slots in this order, and finds a name's slot by the order of the next start
+        # (modules/lora_serving/lora_checkpoint.py).
+        content["adapter_order"] = list(inputs.adapters)
     for name, other in _others(inputs).items():
         content[name] = digest(other.content)
     return _key("weights", {**_graph_fields(inputs), "content": content})
@@ -105,10 +109,11 @@ def _key(kind: str, fields: dict[str, Json]) -> ArtifactKey:
 
 
 def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
+    planned, excluded_names = inputs.plan.engine_args, set(key_exclusions.ENGINE_ARGS)
+    if inputs.plan.line.startswith("native") and planned.get("num_gpu_blocks_override") is None:
+        excluded_names.remove(key_exclusions.SIZES_NATIVE_CACHE)
     arguments = {
-        name: normal(value)
-        for name, value in inputs.plan.engine_args.items()
-        if name not in key_exclusions.ENGINE_ARGS and value is not None
+        name: normal(value) for name, value in planned.items() if name not in excluded_names and value is not None
     }
     fields: dict[str, Json] = {
         "line": inputs.plan.line,

@@ -44,6 +44,9 @@ ENGINE_ARGS = _by_name(
         "is a share of memory; the number of blocks (num_gpu_blocks_override) is in the key": "gpu_memory_utilization",
     }
 )
+# What decides the number of blocks on the native lines, unless the plan has one. The KV cache's shape is part of each
+# of their graphs (AWS Neuron documentation, vLLM Neuron, "determine_available_memory").
+SIZES_NATIVE_CACHE = "gpu_memory_utilization"
 # The draft model's location inside `speculative_config`. Its other fields are part of the key.
 SPECULATIVE = _by_name({_WHERE: "model revision code_revision"})
 # The peers inside `kv_transfer_config`.
@@ -58,7 +61,8 @@ EVENTS = _by_name(
 # NeuronConfig (neuronx-distributed-inference, models/config.py).
 NEURON_CONFIG = _by_name(
     {
-        _WHERE: "quantized_checkpoints_path lora_ckpt_json lora_ckpt_paths lora_ckpt_paths_cpu draft_model_path",
+        _WHERE: "quantized_checkpoints_path lora_ckpt_json lora_ckpt_paths lora_ckpt_paths_cpu lora_modules "
+        "draft_model_path",
         "only controls whether each graph runs once after loading": "skip_warmup",
     }
 )

@@ -15,9 +15,9 @@ from handler.artifacts.lease.lease import Clock, Lease
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
+from handler.errors import EndpointError
 from handler.json_value import Json
 from handler.processes import alive
-from handler.storage.storage_errors import ArtifactError
 
 # Compiles on one instance while the compiler crashes.
 ATTEMPTS = 2
@@ -84,7 +84,7 @@ class LeasedCompile:
                 if manifest.machine.get("holder") != self.lease.holder:
                     raise self.lease.lost()  # another instance published first, so the store's entry is not this one
                 self.emit({"event": "artifact_published", "key": key.digest, "seconds": seconds})
-        except ArtifactError as error:
+        except EndpointError as error:  # of the store, the lease, or the key that signs
             self.emit({"event": "artifact_not_published", "code": error.code, "problem": error.message})
             return False
         return True
@@ -100,7 +100,7 @@ class LeasedCompile:
         try:
             self.lease.confirm()
             self.failures.write(key, error, " ".join(self.machine.values()))
-        except ArtifactError as store_error:
+        except EndpointError as store_error:
             event = {"event": "artifact_failure_not_stored", "code": store_error.code, "problem": store_error.message}
             self.emit(event)
 

@@ -100,6 +100,7 @@ def test_a_renewal_without_a_reply_is_sent_again_before_its_lease_is_lost(
         UnauthorizedSSOTokenError(),
         TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed"),
         ProfileNotFound(profile="modle"),
+        RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
         ClientError(
             {"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}},  # type: ignore[typeddict-item]  # the rest is not read
             "AssumeRoleWithWebIdentity",

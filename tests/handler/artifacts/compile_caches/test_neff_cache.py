@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from handler.artifacts.compile_caches.neff_cache import ModuleState, NeffCache, environment
 from handler.artifacts.compile_caches.neff_store import NeffStore
 from handler.artifacts.store.manifest_signature import SecretSigner
+from handler.errors import SettingError
 from handler.storage.object_store import ObjectStore
 
 COMPILER = "2.21.18209.0+043b1bf7"
@@ -129,6 +131,21 @@ def test_with_a_key_only_signed_modules_are_brought(
     brought = NeffCache(there, NeffStore(objects, signer)).bring(COMPILER)
     assert names(there) == {"MODULE_2+a"}
     assert "not signed" in brought.refused[0]
+
+
+class DisabledKey(SecretSigner):
+    """As a KMS key that is disabled."""
+
+    def sign(self, *arguments: Any, **named: Any) -> Any:
+        raise SettingError("ENDPOINT_ARTIFACT_SIGNING_KEY", "cannot be used (DisabledException)", "Enable it.")
+
+
+def test_a_key_that_cannot_sign_does_not_end_a_start_that_has_compiled(
+    objects: ObjectStore, here: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with NeffCache(here, NeffStore(objects, DisabledKey(b"0123456789abcdef")), COMPILER).shared():
+        module(here)
+    assert "DisabledException" in caplog.text
 
 
 def _unsigned(objects: ObjectStore) -> None:

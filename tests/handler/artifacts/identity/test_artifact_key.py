@@ -260,6 +260,25 @@ def test_instances_that_differ_in_their_addresses_and_cores_have_the_same_settin
     assert settings_digest(change(INPUTS, path, "10.0.0.77")) == settings_digest(INPUTS)
 
 
+@pytest.mark.parametrize(
+    ("line", "blocks", "same"), [("native-0.29", None, False), ("native-0.29", 512, True), ("nxdi-0.16", None, True)]
+)
+def test_the_share_of_memory_sizes_the_cache_in_a_native_graph(line: str, blocks: int | None, same: bool) -> None:
+    inputs = change(INPUTS, ("plan", "line"), line)
+    inputs = change(inputs, ("plan", "engine_args", "num_gpu_blocks_override"), blocks)
+    other = change(inputs, ("plan", "engine_args", "gpu_memory_utilization"), 0.65)
+    assert (keys(inputs) == keys(other)) is same
+
+
+def test_the_order_of_adapters_is_part_of_the_weights_and_not_of_the_graph() -> None:
+    """The shards have them in slots of that order."""
+    adapters = {name: CheckpointIdentity({"r": 16}, "7" * 64, {"a.safetensors": f"blake3:{name}"}) for name in "ab"}
+    graph, weights = keys(change(INPUTS, ("adapters",), adapters))
+    other_graph, other_weights = keys(change(INPUTS, ("adapters",), dict(reversed(adapters.items()))))
+    assert graph == other_graph
+    assert weights != other_weights
+
+
 def test_every_change_makes_a_key_of_its_own() -> None:
     made = [graph_key(change(INPUTS, path, new)).digest for path, new in DIFFERENT]
     assert len(set(made)) == len(made)

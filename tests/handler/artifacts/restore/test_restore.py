@@ -263,6 +263,23 @@ class Stubborn(DirectoryReader):
         self.gone.set()
 
 
+class Measured(DirectoryReader):
+    """Notes the most that a read was asked for. A read of a connection returns when it has all of it."""
+
+    most = 0
+
+    def readinto(self, buffer: memoryview) -> int:
+        Measured.most = max(Measured.most, len(buffer))
+        return super().readinto(buffer)
+
+
+def test_a_slow_connection_shows_that_it_moves_long_before_it_counts_as_stalled(entry: Entry, target: Path) -> None:
+    source = DirectorySource(entry.in_directory)
+    source.reader = lambda: Measured(source)  # type: ignore[method-assign]
+    restore([entry.manifest], source, target)
+    assert 0 < Measured.most <= 64 * 1024
+
+
 def test_the_deadline_ends_a_restore_that_stands_still(entry: Entry, target: Path) -> None:
     source = DirectorySource(entry.in_directory)
     source.reader = lambda: Stubborn(source)  # type: ignore[method-assign]
