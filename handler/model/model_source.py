@@ -13,7 +13,7 @@ from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.regular_files import exists
-from handler.storage.s3_download import download_prefix
+from handler.storage.s3_download import download_prefix, download_version
 from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 
@@ -62,9 +62,21 @@ def download(uri: str, config: EndpointConfig, setting: str, progress: ByteProgr
     :raises SettingError: there is nothing, or a key would leave the directory.
     :raises StartFailed: S3 denied access or the download failed.
     """
-    target = config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
+    target = _directory(uri, config)
     download_prefix(uri, target, setting, progress)
     return target
+
+
+def download_latest(uri: str, config: EndpointConfig, setting: str) -> Path:
+    """As `download`, for what S3 has now: a running endpoint is told to load it, perhaps in place of an older version.
+
+    :raises SettingError, StartFailed: as `download`.
+    """
+    return download_version(uri, _directory(uri, config), setting, ignore_bytes)
+
+
+def _directory(uri: str, config: EndpointConfig) -> Path:
+    return config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
 
 
 def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model:

@@ -9,7 +9,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.network_isolation import VARIABLE, is_remote
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField, SettingError
-from handler.model.model_source import download
+from handler.model.model_source import download_latest
 from handler.neuron.checkpoint.adapter_files import model_modules
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import BASE_ADAPTER, base_adapter_directory
@@ -28,8 +28,9 @@ def load_adapters(
     if engine.facts.adapters is None:
         return
     directory = config.scratch / "adapters"
+    fetched = dict(moved)
     adapters = engine.with_adapters(
-        directory, config.max_adapters, lambda source: bring(moved.get(source, source), config)
+        directory, config.max_adapters, lambda source: bring(fetched.get(source, source), config)
     )
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
     stage("load adapters")
@@ -48,6 +49,7 @@ def load_adapters(
         except EndpointError as error:
             fix = "Fix the adapter, or remove it from the setting."
             raise SettingError(setting, error.message.rstrip("."), fix) from None
+    fetched.clear()  # who loads one later wants what is there then
     if plan.line != "cpu":
         adapters.fixed = AT_THE_START_ONLY
 
@@ -62,7 +64,7 @@ def bring(source: str, config: EndpointConfig, field: str = "src") -> Path:
         raise InvalidField(field, f"it is not on this machine, and {VARIABLE} forbids fetching it")
     try:
         if source.startswith("s3://"):
-            return download(source, config, field)
+            return download_latest(source, config, field)
         Path(source).stat()
     except FileNotFoundError:
         pass  # whoever reads it says what is missing

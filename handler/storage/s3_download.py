@@ -15,6 +15,7 @@ import glob
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -67,8 +68,23 @@ def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress
     :raises SettingError: there are no objects, or a key would leave the target.
     :raises StartFailed: S3 refused the request or the connection broke.
     """
-    if target.is_dir():
-        return
+    if not target.is_dir():
+        _download(uri, lambda files: target, setting, progress, retry)
+
+
+def download_version(uri: str, target: Path, setting: str, progress: ByteProgress, retry: Retry = DOWNLOADS) -> Path:
+    """As `download_prefix`, for what S3 has now. Each version has a directory, whose name begins with `target`'s."""
+
+    def of_version(files: list[RemoteFile]) -> Path:
+        version = sha256("\n".join(f"{file.path}\0{file.digest}" for file in files).encode()).hexdigest()
+        return target.with_name(f"{target.name}-{version[:16]}")
+
+    return _download(uri, of_version, setting, progress, retry)
+
+
+def _download(
+    uri: str, target_of: Callable[[list[RemoteFile]], Path], setting: str, progress: ByteProgress, retry: Retry
+) -> Path:
     bucket, prefix = split_uri(uri, setting)
     try:
         with translated(uri, "s3:ListBucket and s3:GetObject"):
@@ -76,10 +92,13 @@ def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress
             files = list_files(client, bucket, prefix, setting)
         if not files:
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
-        with full_disk_named(SCRATCH, target.parent):
-            _ModelFetch(client, bucket, files, target, progress).run(retry)
+        target = target_of(files)
+        if not target.is_dir():
+            with full_disk_named(SCRATCH, target.parent):
+                _ModelFetch(client, bucket, files, target, progress).run(retry)
     except ArtifactError as error:
         raise StartFailed(STAGE, error.message) from error
+    return target
 
 
 def split_uri(uri: str, setting: str) -> tuple[str, str]:

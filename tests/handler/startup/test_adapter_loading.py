@@ -1,7 +1,8 @@
-"""On a Neuron line the adapters of the start are listed, and no other is taken."""
+"""On a Neuron line the adapters of the start are listed, and no other is taken. On a CPU one is updated from S3."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.engine.adapters.adapter_errors import AdapterRequired, AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapters
 from handler.neuron.engine_plan import EnginePlan
+from handler.startup import adapter_loading
 from handler.startup.adapter_loading import load_adapters
 
 LORA = SimpleNamespace(max_loras=2, max_lora_rank=16)
@@ -25,8 +27,10 @@ class ScriptedEngine:
         self.facts = SimpleNamespace(adapters=(2, 16))
         self._llm = SimpleNamespace(facts=self.facts, lora_request=lambda *named: None)
         self.adapters: Any = None
+        self.bring: Any = None
 
     def with_adapters(self, directory: Path, limit: int, bring: Any) -> Adapters:
+        self.bring = bring
         adapters = Adapters(self._llm, SimpleNamespace(), ("model",), directory, limit, bring)  # type: ignore[arg-type]
         self.adapters = adapters
         return adapters
@@ -48,3 +52,21 @@ def test_a_neuron_line_has_the_adapters_of_its_start(line: str, tmp_path: Path) 
             change()
         assert caught.value.status == 501
     assert engine.adapters.names() == ("sql",)
+
+
+def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start has fetched the same address before, and another address too."""
+    source, config, brought = "s3://bucket/sql", EndpointConfig(scratch=tmp_path), list[Path]()
+
+    def load(adapters: Adapters, name: str, source: str) -> None:
+        brought.append(engine.bring(source))
+
+    monkeypatch.setattr(adapter_loading, "download_latest", lambda uri, config, field: tmp_path / "latest")
+    monkeypatch.setattr(adapter_loading, "model_modules", lambda model: None)
+    monkeypatch.setattr(Adapters, "load_empty", lambda *arguments: None)
+    monkeypatch.setattr(Adapters, "load", load)
+    engine, moved = ScriptedEngine(), {source: str(tmp_path)}
+    config = replace(config, lora_modules={"sql": source})
+    load_adapters(engine, EnginePlan("cpu", {"model": "m"}), config, moved, lambda stage: None)  # type: ignore[arg-type]
+    brought.append(engine.bring(source))
+    assert brought == [tmp_path, tmp_path / "latest"]

@@ -13,8 +13,9 @@ import pytest
 
 from handler.errors import SettingError, StartFailed
 from handler.storage.retry import Retry
-from handler.storage.s3_download import PART, download_prefix, split_uri
+from handler.storage.s3_download import PART, download_prefix, download_version, split_uri
 from handler.storage.transfer.download_directory import NoSpace
+from handler.storage.transfer.transfer_progress import ignore_bytes
 from tests.aws_keys import KEYS
 from tests.handler.artifacts.small_disk import full_disk
 from tests.handler.storage.scripted_s3 import ScriptedS3
@@ -123,6 +124,21 @@ def test_a_second_call_does_not_fetch_again(
     fetch(model_uri, tmp_path / "model")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert fetch(model_uri, tmp_path / "model") == []
+
+
+def test_a_version_is_fetched_once_and_another_one_beside_it(s3: Any, bucket: str, tmp_path: Path) -> None:
+    """An adapter that was updated, or a model that is loaded again."""
+
+    def version() -> Path:
+        return download_version(f"s3://{bucket}/m", tmp_path / "model", SETTING, ignore_bytes)
+
+    put(s3, bucket, {"m/adapter.bin": b"one"})
+    first = version()
+    (first / "mark").touch()
+    assert (version(), (first / "mark").exists()) == (first, True)
+    put(s3, bucket, {"m/adapter.bin": b"two"})
+    second = version()
+    assert [(path / "adapter.bin").read_bytes() for path in (first, second)] == [b"one", b"two"]
 
 
 def test_two_at_once_end_with_one_whole_model(s3: Any, model_uri: str, tmp_path: Path) -> None:
