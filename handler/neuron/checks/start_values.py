@@ -10,7 +10,8 @@ from typing import Final
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
 from handler.json_value import mapping
-from handler.neuron.checks.check_context import CheckContext, error, unsupported_model, warning
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checks.check_context import CheckContext, Rejected, error, rejected, unsupported_model, warning
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
@@ -141,8 +142,37 @@ def model_type(context: CheckContext) -> Iterator[Finding]:
     elif kind not in MODEL_TYPES:
         why = f"NxD Inference does not support models of type '{kind[:40]}'"
         yield unsupported_model(context, why, f"Supported: {', '.join(MODEL_TYPES)}.")
+    elif context.plugin:
+        yield from _architecture(context, context.facts)
 
 
+def _architecture(context: CheckContext, facts: ModelFacts) -> Iterator[Finding]:
+    """The plugin's loader finds its class by the first architecture (plugin 0.5.0, _get_model_configs and
+    _get_neuron_model_cls), which vLLM may have set."""
+    override = mapping(context.draft.args.get("hf_overrides")).get("architectures")
+    names = override if isinstance(override, list) else [*facts.architectures]
+    if not names:
+        return
+    name = str(names[0])
+    tower = mapping(facts.config.get("vision_config")).get("model_type") if facts.config else "pixtral"
+    if name == "Gemma3ForConditionalGeneration":
+        why = "the plugin does not find num_key_value_heads in the configuration of a Gemma 3 with images"
+        yield unsupported_model(context, why, "Use another model, or a text-only checkpoint (Gemma3ForCausalLM).")
+    elif name == "LlavaForConditionalGeneration" and tower != "pixtral":
+        # models/pixtral/modeling_pixtral.py:111 requires vision_config.rope_theta.
+        why = "of the Llava models, NxD Inference has those with Pixtral's vision model only"
+        yield unsupported_model(context, why, "Use a model whose vision_config is of type pixtral.")
+    elif name.lower() not in {each.lower() for each in ARCHITECTURES}:
+        why = f"the plugin has no class for the architecture '{name[:60]}'"
+        yield unsupported_model(context, why, f"Supported: {', '.join(ARCHITECTURES)}.")
+
+
+ARCHITECTURES: Final = (
+    *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "DbrxForCausalLM", "Gemma3ForCausalLM"),
+    *("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM"),
+    *("LlavaForConditionalGeneration", "Llama4ForConditionalGeneration"),
+    *("Qwen2VLForConditionalGeneration", "Qwen3VLForConditionalGeneration"),
+)
 MODEL_TYPES: Final = (
     "gpt_oss",
     "llama",
@@ -160,6 +190,15 @@ MODEL_TYPES: Final = (
     "gemma3",
     "qwen3_vl",
 )
+
+
+def runner(context: CheckContext) -> Iterator[Finding]:
+    """The plugin's worker samples tokens, and has no classes that return anything else (NxDI, utils/constants.py)."""
+    if context.plugin:
+        yield from rejected(context, "not-on-nxdi", REJECTED)
+
+
+REJECTED: Final[Rejected] = {"runner": ((None, "auto", "generate"), "NxD Inference generates only")}
 
 
 def step(context: CheckContext) -> Iterator[Finding]:
@@ -198,5 +237,6 @@ START: Final = (
     framework,
     numeric_variables,
     model_type,
+    runner,
     step,
 )
