@@ -13,6 +13,7 @@ from handler.json_value import mapping
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import CheckContext, Rejected, error, rejected, unsupported_model, warning
 from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.fork import FORK_091
 from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
 from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES
@@ -142,18 +143,18 @@ def model_type(context: CheckContext) -> Iterator[Finding]:
     elif kind not in MODEL_TYPES:
         why = f"NxD Inference does not support models of type '{kind[:40]}'"
         yield unsupported_model(context, why, f"Supported: {', '.join(MODEL_TYPES)}.")
-    elif context.plugin:
-        yield from _architecture(context, context.facts)
+    else:
+        override = mapping(context.draft.args.get("hf_overrides")).get("architectures")  # vLLM has set it by then
+        names = [str(name) for name in override] if isinstance(override, list) else [*context.facts.architectures]
+        if names and context.plugin:
+            yield from _on_plugin(context, context.facts, names[0])
+        elif names and context.line.name == FORK_091.name and not set(names) & set(FORK_ARCHITECTURES):
+            yield _not_on_fork(context, kind, names[0])
 
 
-def _architecture(context: CheckContext, facts: ModelFacts) -> Iterator[Finding]:
+def _on_plugin(context: CheckContext, facts: ModelFacts, name: str) -> Iterator[Finding]:
     """The plugin's loader finds its class by the first architecture (plugin 0.5.0, _get_model_configs and
-    _get_neuron_model_cls), which vLLM may have set."""
-    override = mapping(context.draft.args.get("hf_overrides")).get("architectures")
-    names = override if isinstance(override, list) else [*facts.architectures]
-    if not names:
-        return
-    name = str(names[0])
+    _get_neuron_model_cls)."""
     tower = mapping(facts.config.get("vision_config")).get("model_type") if facts.config else "pixtral"
     if name == "Gemma3ForConditionalGeneration":
         why = "the plugin does not find num_key_value_heads in the configuration of a Gemma 3 with images"
@@ -167,6 +168,23 @@ def _architecture(context: CheckContext, facts: ModelFacts) -> Iterator[Finding]
         yield unsupported_model(context, why, f"Supported: {', '.join(ARCHITECTURES)}.")
 
 
+def _not_on_fork(context: CheckContext, kind: str, name: str) -> Finding:
+    """vLLM 0.9.1, model_loader/neuronx_distributed.py, _get_model_architecture. AWS's fork has more classes: those of
+    NxD Inference at the time."""
+    why = f"the loader of vLLM 0.9.1 has no class for the architecture '{name[:60]}'"
+    if kind in AFTER_FORK or name not in ARCHITECTURES:
+        fix = f"Supported: {', '.join(FORK_ARCHITECTURES)}. Line {NXDI_016.name} has more (ENDPOINT_LINE)."
+        return unsupported_model(context, why, fix)
+    fix = f"Set ENDPOINT_LINE to {NXDI_016.name}, unless the image holds a fork with the model."
+    return warning("unsupported-model", "model", f"{why}; a later version of AWS's fork may have one", fix)
+
+
+FORK_ARCHITECTURES: Final = (
+    *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "DbrxForCausalLM"),
+    "MllamaForConditionalGeneration",
+)
+# Model types that NxD Inference of SDK 2.26 does not have (its commit e07f056, utils/constants.py).
+AFTER_FORK: Final = ("gpt_oss", "gemma3", "qwen2_vl", "qwen3_vl")
 ARCHITECTURES: Final = (
     *("LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "DbrxForCausalLM", "Gemma3ForCausalLM"),
     *("Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM"),

@@ -62,3 +62,27 @@ def test_the_architecture_that_vllm_sets_is_the_one_that_counts() -> None:
 def test_the_plugin_generates_only(runner: str, starts: bool) -> None:
     made = severities(PLUGIN, "not-on-nxdi", facts=shape(), engine_args={"runner": runner})
     assert made == (set() if starts else {ERROR})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "severity"),
+    [
+        ("llama", f"Llama{CAUSAL}", None),
+        ("mistral", f"Mistral{CAUSAL}", None),
+        ("mixtral", f"Mixtral{CAUSAL}", None),
+        ("dbrx", f"Dbrx{CAUSAL}", None),
+        ("mllama", f"Mllama{IMAGES}", None),
+        ("qwen2", f"Qwen2{CAUSAL}", WARNING),
+        ("qwen3", f"Qwen3{CAUSAL}", WARNING),
+        ("qwen3_moe", f"Qwen3Moe{CAUSAL}", WARNING),
+        ("llama4", f"Llama4{IMAGES}", WARNING),
+        ("qwen3", "Qwen3ForSequenceClassification", ERROR),
+        ("gpt_oss", f"GptOss{CAUSAL}", ERROR),
+        ("gemma3_text", f"Gemma3{CAUSAL}", ERROR),
+        ("qwen2_vl", f"Qwen2VL{IMAGES}", ERROR),
+        ("qwen3_vl", f"Qwen3VL{IMAGES}", ERROR),
+    ],
+)
+def test_the_fork_has_fewer_classes(kind: str, name: str, severity: Severity | None) -> None:
+    facts = shape(model_type=kind, architectures=(name,))
+    assert severities(FORK, "unsupported-model", facts=facts) == ({severity} if severity else set())
