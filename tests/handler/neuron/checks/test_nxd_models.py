@@ -86,3 +86,72 @@ def test_the_plugin_generates_only(runner: str, starts: bool) -> None:
 def test_the_fork_has_fewer_classes(kind: str, name: str, severity: Severity | None) -> None:
     facts = shape(model_type=kind, architectures=(name,))
     assert severities(FORK, "unsupported-model", facts=facts) == ({severity} if severity else set())
+
+
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("config", "starts"),
+    [
+        ({"vocab_size": 262208, "rope_scaling": LINEAR}, True),
+        ({"rope_scaling": LINEAR}, True),
+        ({"vocab_size": 262144, "rope_scaling": LINEAR}, False),
+        ({"vocab_size": 262208, "rope_scaling": None}, False),
+    ],
+)
+def test_every_gemma_3_is_built_alike(config: dict[str, Any], starts: bool) -> None:
+    facts = shape(model_type="gemma3_text", architectures=(f"Gemma3{CAUSAL}",), config=config)
+    assert severities(PLUGIN, "unsupported-model", facts=facts) == (set() if starts else {ERROR})
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "head_dim", "starts"),
+    [
+        (PLUGIN, f"Mistral{CAUSAL}", 128, False),
+        (PLUGIN, f"Mistral{CAUSAL}", 160, True),
+        (PLUGIN, f"Mixtral{CAUSAL}", 128, False),
+        (PLUGIN, f"Qwen2{CAUSAL}", 128, False),
+        (PLUGIN, f"Qwen3{CAUSAL}", 128, True),
+        (PLUGIN, f"Llama{CAUSAL}", 128, True),
+        (FORK, f"Mistral{CAUSAL}", 128, True),
+    ],
+)
+def test_heads_that_are_not_the_width_divided(line: str, name: str, head_dim: int, starts: bool) -> None:
+    facts = shape(model_type="mistral", architectures=(name,), hidden_size=5120, head_dim=head_dim)
+    assert severities(line, "unsupported-model", facts=facts) == (set() if starts else {ERROR})
+
+
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+
+
+@pytest.mark.parametrize(
+    ("name", "rope", "warned"),
+    [
+        (f"Qwen2{CAUSAL}", YARN, True),
+        (f"Qwen3{CAUSAL}", YARN, True),
+        (f"Qwen3Moe{CAUSAL}", YARN, True),
+        (f"Mistral{CAUSAL}", LINEAR, True),
+        (f"Mixtral{CAUSAL}", LINEAR, True),
+        (f"Qwen2{CAUSAL}", None, False),
+        (f"Qwen2{CAUSAL}", {"rope_type": "default"}, False),
+        (f"Llama{CAUSAL}", YARN, False),
+    ],
+)
+def test_a_rotary_scaling_that_a_class_ignores(name: str, rope: dict[str, Any] | None, warned: bool) -> None:
+    facts = shape(model_type="qwen2", architectures=(name,), config={"rope_scaling": rope})
+    assert severities(PLUGIN, "rope-ignored", facts=facts) == ({WARNING} if warned else set())
+
+
+@pytest.mark.parametrize(
+    ("line", "overrides", "warned"),
+    [
+        (PLUGIN, {"rope_scaling": YARN}, True),
+        (FORK, {"rope_theta": 5e5}, True),
+        (PLUGIN, {"architectures": ["LlamaForCausalLM"], "quantization_config": {}}, False),
+        ("native-0.29", {"rope_theta": 5e5}, False),
+    ],
+)
+def test_overrides_that_do_not_reach_the_graph(line: str, overrides: dict[str, Any], warned: bool) -> None:
+    made = severities(line, "hf-overrides-unread", facts=shape(), engine_args={"hf_overrides": overrides})
+    assert made == ({WARNING} if warned else set())
