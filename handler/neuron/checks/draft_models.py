@@ -13,12 +13,14 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.checks.model_checks import from_hub
+from handler.neuron.checks.start_values import ARCHITECTURES
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.plan_draft import speculative_keys
 
 FLAGS: Final = ("enable_fused_speculation", "enable_eagle_speculation")
 MODEL: Final = "speculative_model"
 DEGREE: Final = "draft_tensor_parallel_size"
+EAGLE_CLASSES: Final = ("LlamaForCausalLM", "Llama4ForConditionalGeneration", "GptOssForCausalLM")
 EAGLE_PATHS: Final = ("eagle-", "eagle3-")
 
 
@@ -58,6 +60,18 @@ def unlike_target(context: CheckContext) -> Iterator[Finding]:
     if (draft.weight_bytes or 0) > (facts.weight_bytes or draft.weight_bytes or 0):
         why = "the draft has more weights than the model, so speculation is slower than none"
         yield warning("draft-larger", setting, why, "Use a smaller draft, or exchange the two.")
+
+
+def eagle_layer(context: CheckContext) -> Iterator[Finding]:
+    """An EAGLE draft is built by the class of its own architecture, or else of the model's. Few classes have the layer
+    that joins its two inputs (NxDI, `fc` in models/: llama, llama4 and gpt_oss)."""
+    draft = context.draft_model
+    if not context.plugin or not context.values.eagle or draft is None:
+        return
+    names = [name for name in (*draft.architectures[:1], *context.architectures[:1]) if name in ARCHITECTURES]
+    if names and names[0] not in EAGLE_CLASSES:
+        why = f"NxD Inference has no EAGLE draft of the architecture {names[0]}"
+        yield error("draft-architecture", MODEL, why, "Use a draft model without EAGLE, or another model.")
 
 
 def eagle_lm_head(context: CheckContext) -> Iterator[Finding]:
@@ -135,6 +149,7 @@ DRAFTS: Final = (
     flags_without_draft,
     token_tree,
     unlike_target,
+    eagle_layer,
     eagle_lm_head,
     length_on_fork,
     legacy_block_manager,

@@ -94,6 +94,17 @@ def kernel_dtype(context: CheckContext) -> Iterator[Finding]:
             )
 
 
+def fused_qkv(context: CheckContext) -> Iterator[Finding]:
+    """The sharding looks for fused weights (NxDI, modules/attention/gqa.py:682), which these classes do not make from
+    those of the checkpoint (models/mistral, models/mixtral)."""
+    if context.plugin and context.values.flag("fused_qkv") and context.architectures[:1] in NEVER_FUSED:
+        why = f"NxD Inference does not fuse the weights of {context.architectures[0]}, and would not find them"
+        yield error("fused-qkv", context.key("fused_qkv"), why, "Remove it, and the QKV kernels.")
+
+
+NEVER_FUSED: Final = (("MistralForCausalLM",), ("MixtralForCausalLM",))
+
+
 def kernels_on_older_platforms(context: CheckContext) -> Iterator[Finding]:
     """NxD Inference removed NKI kernels on trn1 and inf2 in Neuron 2.29 (release notes)."""
     instance = context.instance
@@ -131,6 +142,7 @@ GRAPH: Final = (
     quantized_checkpoint,
     quantized_mlp,
     kernel_dtype,
+    fused_qkv,
     kernels_on_older_platforms,
     automatic_flash_attention,
     prefix_caching_batch,

@@ -15,6 +15,7 @@ from handler.neuron.neuron_config.config_values import BrokenRule, ConfigRule, C
 # The shortest bucket that is generated, without and with prefix caching (modules/autobucketing.py:198 and :190).
 SHORTEST: Final = (128, 512)
 FLASH_DECODING_MODELS: Final = ("llama", "llama4", "llava", "pixtral", "gpt_oss", "qwen3_vl")
+UNFUSED: Final = ("mistral", "mixtral")  # see `fused_qkv` in checks/graph.py
 IMAGE_MODELS: Final = ("llama4", "llava", "pixtral", "qwen2_vl", "qwen3_vl")
 
 
@@ -54,7 +55,8 @@ def qkv_kernel_weights(values: ConfigValues) -> BrokenRule | None:
     kernel = next((key for key in ("qkv_kernel_enabled", "qkv_nki_kernel_enabled") if values.flag(key)), None)
     if kernel is None or values.flag("fused_qkv"):
         return None
-    return BrokenRule(kernel, "the QKV kernel needs fused QKV weights", "Set fused_qkv to true, or remove it.")
+    fix = "Remove it." if values.model.get("model_type") in UNFUSED else "Set fused_qkv to true, or remove it."
+    return BrokenRule(kernel, "the QKV kernel needs fused QKV weights", fix)
 
 
 def _kv_heads(values: ConfigValues) -> int:

@@ -155,3 +155,38 @@ def test_a_rotary_scaling_that_a_class_ignores(name: str, rope: dict[str, Any] |
 def test_overrides_that_do_not_reach_the_graph(line: str, overrides: dict[str, Any], warned: bool) -> None:
     made = severities(line, "hf-overrides-unread", facts=shape(), engine_args={"hf_overrides": overrides})
     assert made == ({WARNING} if warned else set())
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "starts"),
+    [
+        (f"Qwen2{CAUSAL}", f"Qwen2{CAUSAL}", False),
+        (f"Qwen3{CAUSAL}", "EagleQwen3Model", False),
+        (f"Llama{CAUSAL}", f"Qwen2{CAUSAL}", False),
+        (f"Llama{CAUSAL}", f"Llama{CAUSAL}", True),
+        (f"Llama{CAUSAL}", f"Llama{CAUSAL}Eagle", True),
+        (f"GptOss{CAUSAL}", f"GptOss{CAUSAL}", True),
+    ],
+)
+def test_the_class_of_an_eagle_draft_has_the_layer(target: str, draft: str, starts: bool) -> None:
+    eagle = {"speculation": "eagle", "speculative_model": "/models/draft", "num_speculative_tokens": 4}
+    models = {"facts": shape(architectures=(target,)), "draft_model": shape(architectures=(draft,))}
+    assert severities(PLUGIN, "draft-architecture", **models, **eagle) == (set() if starts else {ERROR})
+    plain = {**eagle, "speculation": "draft_model"}
+    assert severities(PLUGIN, "draft-architecture", **models, **plain) == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "starts"),
+    [
+        (PLUGIN, f"Mistral{CAUSAL}", False),
+        (PLUGIN, f"Mixtral{CAUSAL}", False),
+        (PLUGIN, f"Llama{CAUSAL}", True),
+        (PLUGIN, f"Qwen2{CAUSAL}", True),
+        (FORK, f"Mistral{CAUSAL}", True),
+    ],
+)
+def test_a_class_that_fuses_no_weights(line: str, name: str, starts: bool) -> None:
+    facts = shape(architectures=(name,), model_type="mistral")
+    assert severities(line, "fused-qkv", facts=facts, fused_qkv=True) == (set() if starts else {ERROR})
+    assert severities(line, "fused-qkv", facts=facts) == set()
