@@ -10,7 +10,9 @@ from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding
 from handler.config.loading.model_file_rules import MOUNT
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
+from handler.neuron.lines.fork import FORK_091
 from handler.neuron.lines.line import ConfigKeys, Feature
+from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.lines.plan_draft import speculative_keys
 
@@ -49,6 +51,28 @@ def draft_model(context: CheckContext) -> Iterator[Finding]:
         why = "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same"
         fix = "Measure the speed before you rely on it, or use EAGLE."
         yield info("draft-model-undocumented", "speculative_model", why, fix)
+
+
+def other_weights(context: CheckContext) -> Iterator[Finding]:
+    """NxD Inference reads the files of a directory, or of the hub's main revision (plugin 0.5.0 and vLLM 0.9.1,
+    _save_pretrained_model; NxDI, utils/hf_adapter.py, load_pretrained_config)."""
+    form, revision = context.draft.args.get("load_format"), context.draft.args.get("revision")
+    if context.nxd and form not in (None, "auto", "hf", "safetensors"):
+        why = f"NxD Inference loads the weights of the checkpoint, whatever it is ({str(form)[:40]})"
+        yield warning("load-format-unread", "load_format", why, "Remove it.")
+    if context.nxd and revision not in (None, "main") and from_hub(context.config.model):
+        why = f"NxD Inference loads the weights and config.json of the main revision, not of {str(revision)[:60]}"
+        yield warning("revision-unread", "revision", why, "Download that revision, and set model to its directory.")
+
+
+def adapters_of_fork(context: CheckContext) -> Iterator[Finding]:
+    """vLLM 0.9.1 (model_loader/neuronx_distributed.py:606) passes the adapters by a name that NeuronConfig of SDK 2.26
+    (NxDI e07f056, models/config.py:288 and :471) only logs as unexpected. AWS's fork may pass them otherwise."""
+    lora = context.config.enable_lora or bool(context.config.lora_modules)
+    if lora and context.line.name == FORK_091.name:
+        why = "vLLM 0.9.1 gives NxD Inference the adapters by a name that it ignores: answers may be the base model's"
+        fix = f"Compare answers with and without an adapter, or set ENDPOINT_LINE to {NXDI_016.name}."
+        yield warning("lora-maybe-unread", "enable_lora", why, fix)
 
 
 def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:
@@ -148,6 +172,8 @@ MODELS: Final = (
     speculative_edge,
     other_method,
     draft_model,
+    other_weights,
+    adapters_of_fork,
     speculation_with_lora,
     adapters,
     adapters_at_run_time,

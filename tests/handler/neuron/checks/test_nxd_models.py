@@ -190,3 +190,57 @@ def test_a_class_that_fuses_no_weights(line: str, name: str, starts: bool) -> No
     facts = shape(architectures=(name,), model_type="mistral")
     assert severities(line, "fused-qkv", facts=facts, fused_qkv=True) == (set() if starts else {ERROR})
     assert severities(line, "fused-qkv", facts=facts) == set()
+
+
+@pytest.mark.parametrize("line", [PLUGIN, FORK])
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"load_format": "dummy"}, "load-format-unread"),
+        ({"load_format": "runai_streamer"}, "load-format-unread"),
+        ({"revision": "v1.0"}, "revision-unread"),
+        ({"load_format": "safetensors", "revision": "main"}, None),
+        ({}, None),
+    ],
+)
+def test_where_the_weights_come_from(line: str, settings: dict[str, Any], code: str | None) -> None:
+    result = outcome(line, model="org/name", facts=shape(local=False), tensor_parallel_size=8, engine_args=settings)
+    codes = {finding.code for finding in result.findings if finding.severity is WARNING}
+    assert codes & {"load-format-unread", "revision-unread"} == ({code} if code else set())
+    local = outcome(line, facts=shape(), tensor_parallel_size=8, engine_args={"revision": "v1.0"})
+    assert "revision-unread" not in {finding.code for finding in local.findings}
+
+
+@pytest.mark.parametrize(("line", "warned"), [(FORK, True), (PLUGIN, False)])
+def test_adapters_that_may_not_reach_the_graph(line: str, warned: bool) -> None:
+    adapters = {"lora_modules": {"sql": "/adapters/sql"}, "lora_target_modules": ("q_proj",)}
+    assert severities(line, "lora-maybe-unread", facts=shape(), **adapters) == ({WARNING} if warned else set())
+    assert severities(line, "lora-maybe-unread", facts=shape()) == set()
+
+
+@pytest.mark.parametrize("line", [PLUGIN, FORK])
+@pytest.mark.parametrize(("kind", "dtype", "starts"), [("gemma3", "half", False), ("gemma3", "bfloat16", True)])
+def test_vllm_runs_no_gemma_in_float16(line: str, kind: str, dtype: str, starts: bool) -> None:
+    made = severities(line, "dtype-of-model", facts=shape(model_type=kind), engine_args={"dtype": dtype})
+    assert made == (set() if starts else {ERROR})
+
+
+@pytest.mark.parametrize(
+    ("line", "degree", "length", "more", "starts"),
+    [
+        (FORK, 24, 4096, {}, False),
+        (FORK, 8, 4100, {}, False),
+        (FORK, 32, 1000, {}, False),
+        (FORK, 32, 4096, {}, True),
+        (FORK, 24, 4096, {"sequence_parallel_enabled": False}, True),
+        (FORK, 24, 4096, {"speculative_model": "/models/draft", "num_speculative_tokens": 4}, True),
+        (FORK, 24, 4080, {"context_encoding_buckets": [240, 4080]}, True),
+        (PLUGIN, 24, 4096, {}, True),
+    ],
+)
+def test_the_fork_divides_prompts_among_ranks(
+    line: str, degree: int, length: int, more: dict[str, Any], starts: bool
+) -> None:
+    settings = {"tensor_parallel_size": degree, "max_model_len": length, **more}
+    made = severities(line, "sequence-parallel-lengths", facts=shape(heads=48, kv_heads=8), **settings)
+    assert made == (set() if starts else {ERROR})
