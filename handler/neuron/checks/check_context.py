@@ -13,6 +13,7 @@ from handler.json_value import Json, mapping
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import text_keys
 from handler.neuron.hardware.instance_catalogue import InstanceType
+from handler.neuron.lines.fork import FORK_091
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
@@ -160,6 +161,8 @@ def _defaults(draft: PlanDraft) -> dict[str, Json]:
         keys.update(enable_fused_speculation=True, speculation_length=tokens)
         if draft.config.speculation == "eagle":
             keys["enable_eagle_speculation"] = True
+    elif draft.line == FORK_091.name:  # vLLM 0.9.1, model_loader/neuronx_distributed.py:605
+        keys["sequence_parallel_enabled"] = True
     return keys
 
 

@@ -158,6 +158,7 @@ def mixtral_width(values: ConfigValues) -> BrokenRule | None:
     return BrokenRule("tp_degree", f"Mixtral's width of {width} is not divisible by {degree}", "Use a power of two.")
 
 
+SEQUENCE_PARALLEL: Final = ConfigRule("sequence-parallel-lengths", sequence_parallel_lengths)
 MODEL_RULES: Final = (
     # modules/autobucketing.py:56.
     rule(
@@ -188,7 +189,7 @@ MODEL_RULES: Final = (
         "the block KV layout works with prefix caching or chunked prefill only, and both are off",
         "Remove it, or set enable_prefix_caching to true.",
     ),
-    ConfigRule("sequence-parallel-lengths", sequence_parallel_lengths),
+    SEQUENCE_PARALLEL,
     ConfigRule("qkv-kernel-weights", qkv_kernel_weights),
     ConfigRule("flash-decoding-heads", flash_decoding_heads),
     ConfigRule("attention-dp-heads", attention_dp_heads),
