@@ -244,3 +244,37 @@ def test_the_fork_divides_prompts_among_ranks(
     settings = {"tensor_parallel_size": degree, "max_model_len": length, **more}
     made = severities(line, "sequence-parallel-lengths", facts=shape(heads=48, kv_heads=8), **settings)
     assert made == (set() if starts else {ERROR})
+
+
+@pytest.mark.parametrize(
+    ("line", "draft", "speculation", "severity"),
+    [
+        (PLUGIN, {}, "draft_model", WARNING),
+        (PLUGIN, {"vocab_size": 32000}, "draft_model", ERROR),
+        (PLUGIN, {"architectures": ("PhiForCausalLM",)}, "draft_model", ERROR),
+        (PLUGIN, {"model_type": "qwen3_moe"}, "draft_model", None),
+        (PLUGIN, {}, "eagle", ERROR),
+        (FORK, {}, "draft_model", ERROR),
+    ],
+)
+def test_a_draft_of_another_type(line: str, draft: dict[str, Any], speculation: str, severity: Severity | None) -> None:
+    target = shape(model_type="qwen3_moe", architectures=(f"Qwen3Moe{CAUSAL}",), experts=128)
+    own = shape(**{"model_type": "qwen3", "architectures": (f"Qwen3{CAUSAL}",), **draft})
+    settings = {"speculation": speculation, "speculative_model": "/models/draft", "num_speculative_tokens": 4}
+    made = severities(line, "draft-family", facts=target, draft_model=own, **settings)
+    assert made == ({severity} if severity else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "local", "severity"),
+    [
+        (f"Qwen3Moe{CAUSAL}", {"quant_method": "fp8", "weight_block_size": [128, 128]}, True, WARNING),
+        (f"Qwen3Moe{CAUSAL}", {"quant_method": "fp8", "weight_block_size": [128, 128]}, False, ERROR),
+        (f"Qwen3Moe{CAUSAL}", {"quant_method": "fp8"}, True, ERROR),
+        (f"Qwen3{CAUSAL}", {"quant_method": "fp8", "weight_block_size": [128, 128]}, True, ERROR),
+    ],
+)
+def test_fp8_weights_that_a_class_converts(name: str, stored: dict[str, Any], local: bool, severity: Severity) -> None:
+    config = {"quantization_config": stored}
+    facts = shape(model_type="qwen3_moe", architectures=(name,), config=config, local=local)
+    assert severities(PLUGIN, "quantized-checkpoint", facts=facts) == {severity}
