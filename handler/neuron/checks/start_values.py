@@ -168,10 +168,19 @@ def _on_plugin(context: CheckContext, facts: ModelFacts, name: str) -> Iterator[
         vocabulary, factor = GEMMA3_SHAPE
         why = f"NxD Inference builds each Gemma 3 for a vocabulary of {vocabulary} and a rotary scaling by {factor:g}"
         yield unsupported_model(context, why, "Use another model. Those of 4B parameters and more have both.")
+    elif name == "Qwen3VLForConditionalGeneration" and _rope_type(facts) not in ("default", "mrope"):
+        # models/qwen3_vl/modeling_qwen3_vl_text.py:68
+        why = f"NxD Inference has Qwen3-VL without rope_scaling, and config.json has '{str(_rope_type(facts))[:20]}'"
+        yield unsupported_model(context, why, "Remove rope_scaling's type from config.json, or use another model.")
     elif name in DIVIDED and size != facts.head_dim:
         why = f"NxD Inference builds heads of hidden_size / num_attention_heads ({size}), not of head_dim"
         fix = f"Use another model{' or ENDPOINT_LINE=fork-0.9.1' if name == 'MistralForCausalLM' else ''}."
         yield unsupported_model(context, f"{why} ({facts.head_dim}): the weights do not fit", fix)
+
+
+def _rope_type(facts: ModelFacts) -> Json:
+    rope = mapping(text_part(facts.config).get("rope_scaling"))
+    return rope.get("rope_type", rope.get("type", "default"))
 
 
 def _gemma3_shape(config: Mapping[str, Json]) -> tuple[Json, Json]:
@@ -189,7 +198,7 @@ def rotary_scaling(context: CheckContext) -> Iterator[Finding]:
     """NxD Inference does not scale rotary embeddings in these classes, and reads no `hf_overrides` in any (NxDI,
     utils/hf_adapter.py, load_pretrained_config)."""
     rope = mapping(text_part(context.facts.config).get("rope_scaling")) if context.facts else {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
+    kind = _rope_type(context.facts) if context.facts else "default"
     if context.plugin and context.architectures[:1] and context.architectures[0] in UNSCALED and kind != "default":
         why = f"NxD Inference ignores the rope_scaling '{str(kind)[:20]}' of config.json for {context.architectures[0]}"
         length = rope.get("original_max_position_embeddings")

@@ -116,6 +116,8 @@ def model_with_images(values: ConfigValues) -> BrokenRule | None:
         "is_medusa": values.flag("is_medusa"),
         "enable_fused_speculation": values.flag("enable_fused_speculation") or values.eagle,
     }
+    if kind == "qwen3_vl":  # models/qwen3_vl/modeling_qwen3_vl.py:101
+        clash |= {key: values.degree(key) > 1 for key in ("attention_dp_degree", "cp_degree")}
     key = next((key for key, on in clash.items() if on), None)
     return BrokenRule(key, f"models of type {kind} do not work with {key}", "Remove it.") if key else None
 

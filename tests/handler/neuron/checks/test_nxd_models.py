@@ -8,7 +8,7 @@ import pytest
 
 from handler.config.finding import Severity
 from tests.handler.neuron.neuron_plans import llama as shape
-from tests.handler.neuron.neuron_plans import outcome
+from tests.handler.neuron.neuron_plans import outcome, planned
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 PLUGIN, FORK = "nxdi-0.16", "fork-0.9.1"
@@ -278,3 +278,50 @@ def test_fp8_weights_that_a_class_converts(name: str, stored: dict[str, Any], lo
     config = {"quantization_config": stored}
     facts = shape(model_type="qwen3_moe", architectures=(name,), config=config, local=local)
     assert severities(PLUGIN, "quantized-checkpoint", facts=facts) == {severity}
+
+
+VISION = "vision_neuron_config"
+
+
+@pytest.mark.parametrize(
+    ("vision", "starts"),
+    [
+        ({}, True),
+        ({"skip_warmup": True}, True),
+        ({"buckets": [1, 16]}, True),
+        ({"buckets": [17]}, False),
+        ({"buckets": [17], "default_image_width": 320}, True),
+        ({"fused_qkv": False}, False),
+    ],
+)
+def test_the_vision_model_of_qwen2_vl(vision: dict[str, Any], starts: bool) -> None:
+    facts = shape(model_type="qwen2_vl", architectures=(f"Qwen2VL{IMAGES}",))
+    settings = {"facts": facts, "max_model_len": 4096, **({VISION: vision} if vision else {})}
+    assert severities(PLUGIN, "vision-keys", **settings) == (set() if starts else {ERROR})
+    if starts:
+        args: Any = planned(PLUGIN, tensor_parallel_size=8, **settings).engine_args
+        made = args["additional_config"]["override_neuron_config"][VISION]
+        assert made == {"fused_qkv": True, "buckets": [1], **vision}
+
+
+@pytest.mark.parametrize(
+    ("code", "settings", "starts"),
+    [
+        ("vision-keys", {VISION: {"seq_len": 20000}}, False),
+        ("vision-keys", {VISION: {"seq_len": 16384}}, True),
+        ("model-with-images", {"text_neuron_config": {"cp_degree": 2}}, False),
+        ("model-with-images", {"text_neuron_config": {"attention_dp_degree": 2}}, False),
+        ("model-with-images", {"text_neuron_config": {"cp_degree": 1}}, True),
+    ],
+)
+def test_what_qwen3_vl_does_not_have(code: str, settings: dict[str, Any], starts: bool) -> None:
+    config = {"model_type": "qwen3_vl", "vision_config": {"spatial_merge_size": 2}}
+    facts = shape(model_type="qwen3_vl", architectures=(f"Qwen3VL{IMAGES}",), config=config)
+    assert severities(PLUGIN, code, facts=facts, max_model_len=4096, **settings) == (set() if starts else {ERROR})
+
+
+@pytest.mark.parametrize(("rope", "starts"), [(YARN, False), ({"rope_type": "default"}, True), (None, True)])
+def test_qwen3_vl_has_no_rotary_scaling(rope: dict[str, Any] | None, starts: bool) -> None:
+    config = {"text_config": {"rope_scaling": rope, "hidden_size": 4096}}
+    facts = shape(model_type="qwen3_vl", architectures=(f"Qwen3VL{IMAGES}",), config=config)
+    assert severities(PLUGIN, "unsupported-model", facts=facts) == (set() if starts else {ERROR})
