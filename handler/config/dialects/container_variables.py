@@ -94,7 +94,8 @@ NO_COUNTERPART: Final[Mapping[str, str]] = {
 }
 # They would change every answer, so nobody may take them for granted.
 REJECTED: Final = dict.fromkeys(
-    ("ROPE_SCALING", "ROPE_FACTOR"), "Put rope_scaling into config.json, or set SM_VLLM_HF_OVERRIDES."
+    ("ROPE_SCALING", "ROPE_FACTOR"),
+    "Put rope_scaling into config.json. NxD Inference reads no SM_VLLM_HF_OVERRIDES, other lines do.",
 ) | {
     "KV_CACHE_DTYPE": "Set SM_VLLM_KV_CACHE_DTYPE, or ENDPOINT_KV_CACHE_QUANT on the lines of NxD Inference.",
     "WATERMARK_GAMMA": "Remove it: vLLM has no watermarks.",

@@ -21,6 +21,8 @@ SIZES_WITHOUT_ROUTED_EXPERTS: Final = {"0.24.0": SIZES[:1], "0.29.0": SIZES, "0.
 LATER: Final = ("0.29.0", "0.32.0")
 # Of what no configuration rejects.
 WHEN_LOADED: Final = "when the model is loaded"
+# Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
+WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 EXECUTOR: Final = "distributed_executor_backend"
 
 
@@ -279,6 +281,14 @@ def _skipped_layers(context: CheckContext) -> str | None:
     return f"with {dtype}, vLLM {context.vllm} takes numbers of layers only, not {shown(wrong[0])}" if wrong else None
 
 
+def _float16(context: CheckContext) -> str | None:
+    kind, asked = context.facts.model_type if context.facts else "", context.draft.args.get("dtype")
+    refused = (*WITHOUT_FLOAT16, *(("plamo2",) if context.vllm in ("0.16.0", "0.24.0") else ()))
+    if asked not in ("float16", "half") or kind not in refused:
+        return None
+    return f"vLLM does not run models of type {kind} in float16, in which they are numerically unstable"
+
+
 PAIRS: Final = (
     Pair("kv-events-address", "kv_events_config", _event_address, "Give one such as tcp://*:5557."),
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
@@ -311,5 +321,6 @@ PAIRS: Final = (
     Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),
     Pair("active-sequences", "max_num_active_seqs", _active_sequences, "Lower it, or raise max_num_seqs."),
     Pair("fast-prefill", "kv_sharing_fast_prefill", _fast_prefill),  # vllm/config/vllm.py
+    Pair("dtype-of-model", "dtype", _float16, "Use bfloat16 or float32."),
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
 )

@@ -9,10 +9,11 @@ from typing import Final
 from handler.config.endpoint_config import DTYPES, EndpointConfig
 from handler.config.fields import field_of_key, field_of_native_key
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import text_keys
 from handler.neuron.hardware.instance_catalogue import InstanceType
+from handler.neuron.lines.fork import FORK_091
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
@@ -60,6 +61,14 @@ class CheckContext:
     def plugin(self) -> bool:
         """The line is the NxDI plugin, not the fork."""
         return self.nxd and not self.line.framework
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """The names by which the engine finds the model's class: those that vLLM sets, or config.json's."""
+        override = mapping(self.draft.args.get("hf_overrides")).get("architectures")
+        if isinstance(override, list):
+            return tuple(str(name) for name in override)
+        return self.facts.architectures if self.facts else ()
 
     def setting(self, name: str) -> str:
         return self.config.setting(name)
@@ -152,6 +161,8 @@ def _defaults(draft: PlanDraft) -> dict[str, Json]:
         keys.update(enable_fused_speculation=True, speculation_length=tokens)
         if draft.config.speculation == "eagle":
             keys["enable_eagle_speculation"] = True
+    elif draft.line == FORK_091.name:  # vLLM 0.9.1, model_loader/neuronx_distributed.py:605
+        keys["sequence_parallel_enabled"] = True
     return keys
 
 

@@ -58,8 +58,6 @@ KERNELS_BY_VERSION: Final[Mapping[str, Mapping[str, str | None]]] = {
     "0.29.0": KERNELS,
     "0.32.0": {**KERNELS, "gptq": AVX512},
 }
-# Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
-WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 # Model types whose attention vLLM computes from a compressed cache (model_arch_config_convertor.py, 0.16 and 0.24).
 LATENT_ATTENTION: Final = (
     *("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm4_moe_lite", "glm_moe_dsa"),
@@ -167,14 +165,6 @@ def _deprecated(context: CheckContext) -> str | None:
     return why if old and context.draft.args.get("allow_deprecated_quantization") is not True else None
 
 
-def _float16(context: CheckContext) -> str | None:
-    kind, asked = context.facts.model_type if context.facts else "", context.draft.args.get("dtype")
-    refused = (*WITHOUT_FLOAT16, *(("plamo2",) if context.vllm in ("0.16.0", "0.24.0") else ()))
-    if asked not in ("float16", "half") or kind not in refused:
-        return None
-    return f"vLLM does not run models of type {kind} in float16, in which they are numerically unstable"
-
-
 def _speculation_method(context: CheckContext) -> str | None:
     speculation = context.draft.nested("speculative_config")
     method = str(speculation.get("method"))
@@ -265,7 +255,6 @@ PAIRS: Final = (
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),
     Pair("speculation-method", "speculative_config.method", _speculation_method, "Use another method, or remove it."),
     Pair("deprecated-quantization", "quantization", _deprecated, "Remove it, or set allow_deprecated_quantization."),
-    Pair("dtype-of-model", "dtype", _float16, "Use bfloat16 or float32."),
     Pair("unknown-executor", EXECUTOR, _executor, f"Use {', '.join(BACKENDS)}."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous_speculation, "Remove one of the two."),
 )

@@ -1,8 +1,9 @@
 """Checks the draft model of a speculation against its target.
 
 Sources: guide "Deploying Llama3.1 405B (Trn2)" (EAGLE v1 with a flat draft structure); guide "AWS Neuron" (LM head);
-guide "Transformers NeuronX ... for Continuous Batching" (one model family, a smaller draft). NxD Inference builds the
-draft with the target's model class (plugin 0.5.0, worker/neuronx_distributed_model_loader.py, FusedSpecNeuronConfig).
+guide "Transformers NeuronX ... for Continuous Batching" (one model family, a smaller draft). vLLM 0.9.1 builds a draft
+with the target's model class. Plugin 0.5 takes the class of the draft's own architecture, if there is one
+(worker/neuronx_distributed_model_loader.py, _init_fused_spec_config).
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.checks.model_checks import from_hub
+from handler.neuron.checks.start_values import ARCHITECTURES
 from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.plan_draft import speculative_keys
 
 FLAGS: Final = ("enable_fused_speculation", "enable_eagle_speculation")
 MODEL: Final = "speculative_model"
 DEGREE: Final = "draft_tensor_parallel_size"
+EAGLE_CLASSES: Final = ("LlamaForCausalLM", "Llama4ForConditionalGeneration", "GptOssForCausalLM")
 EAGLE_PATHS: Final = ("eagle-", "eagle3-")
 
 
@@ -47,7 +52,11 @@ def unlike_target(context: CheckContext) -> Iterator[Finding]:
         return
     if draft.model_type != facts.model_type and context.config.speculation != "eagle3":
         why = f"the draft is of type {draft.model_type[:40]}, the model of type {facts.model_type[:40]}"
-        yield error("draft-family", setting, why, "Use a draft of the same model family.")
+        if _own_class(context, draft, facts):
+            why = f"{why}: NxD Inference builds each with its own class, and nobody has tried the two here"
+            yield warning("draft-family", setting, why, "Try it before you rely on it.")
+        else:
+            yield error("draft-family", setting, why, "Use a draft of the same model family.")
     if draft.vocab_size and facts.vocab_size and draft.vocab_size != facts.vocab_size:
         why = f"the draft has a vocabulary of {draft.vocab_size} tokens, the model one of {facts.vocab_size}"
         yield error("draft-vocabulary", setting, why, "Use a draft of the same model family.")
@@ -58,6 +67,26 @@ def unlike_target(context: CheckContext) -> Iterator[Finding]:
     if (draft.weight_bytes or 0) > (facts.weight_bytes or draft.weight_bytes or 0):
         why = "the draft has more weights than the model, so speculation is slower than none"
         yield warning("draft-larger", setting, why, "Use a smaller draft, or exchange the two.")
+
+
+def _own_class(context: CheckContext, draft: ModelFacts, target: ModelFacts) -> bool:
+    """Whether the plugin would build a draft of another type. Both share one NeuronConfig, the target's: one without
+    experts does not fit a draft with them."""
+    plain = context.line.name == NXDI_016.name and not context.values.eagle
+    known = draft.architectures[:1] and draft.architectures[0] in ARCHITECTURES
+    return bool(plain and known and draft.vocab_size == target.vocab_size and (target.experts or not draft.experts))
+
+
+def eagle_layer(context: CheckContext) -> Iterator[Finding]:
+    """An EAGLE draft is built by the class of its own architecture, or else of the model's. Few classes have the layer
+    that joins its two inputs (NxDI, `fc` in models/: llama, llama4 and gpt_oss)."""
+    draft = context.draft_model
+    if not context.plugin or not context.values.eagle or draft is None:
+        return
+    names = [name for name in (*draft.architectures[:1], *context.architectures[:1]) if name in ARCHITECTURES]
+    if names and names[0] not in EAGLE_CLASSES:
+        why = f"NxD Inference has no EAGLE draft of the architecture {names[0]}"
+        yield error("draft-architecture", MODEL, why, "Use a draft model without EAGLE, or another model.")
 
 
 def eagle_lm_head(context: CheckContext) -> Iterator[Finding]:
@@ -135,6 +164,7 @@ DRAFTS: Final = (
     flags_without_draft,
     token_tree,
     unlike_target,
+    eagle_layer,
     eagle_lm_head,
     length_on_fork,
     legacy_block_manager,

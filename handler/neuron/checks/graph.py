@@ -7,6 +7,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import mapping
+from handler.neuron.checkpoint.model_facts import stored_quantization
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.sampling_limits import KEY, MOST
 
@@ -66,7 +67,14 @@ def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
     facts = context.facts
     if not context.nxd or facts is None or not facts.quantized or context.values.flag("quantized"):
         return
-    if facts.model_type != "gpt_oss":  # NxD Inference unpacks its MXFP4 weights itself
+    stored = stored_quantization(facts.config) or {}
+    blocks = stored.get("quant_method") == "fp8" and isinstance(stored.get("weight_block_size"), list)
+    if blocks and context.plugin and context.architectures[:1] == ("Qwen3MoeForCausalLM",) and facts.local:
+        # models/qwen3_moe/modeling_qwen3_moe.py:100, maybe_dequantize_layer
+        why = f"NxD Inference converts the FP8 weights to {context.values.text('torch_dtype')} when it loads them"
+        fix = "Expect twice the memory. If the start fails, use the unquantized checkpoint."
+        yield warning("quantized-checkpoint", "model", why, fix)
+    elif facts.model_type != "gpt_oss":  # NxD Inference unpacks its MXFP4 weights itself
         why = "config.json says that the weights are quantized, and NxD Inference does not read that"
         fix = "Set quantization and quantized_checkpoints_path, or use the unquantized checkpoint."
         yield error("quantized-checkpoint", "model", why, fix)
@@ -92,6 +100,17 @@ def kernel_dtype(context: CheckContext) -> Iterator[Finding]:
             yield error(
                 "kernel-dtype", context.key(key), f"the kernel needs bfloat16, not {dtype}", "Set dtype to bfloat16."
             )
+
+
+def fused_qkv(context: CheckContext) -> Iterator[Finding]:
+    """The sharding looks for fused weights (NxDI, modules/attention/gqa.py:682), which these classes do not make from
+    those of the checkpoint (models/mistral, models/mixtral)."""
+    if context.plugin and context.values.flag("fused_qkv") and context.architectures[:1] in NEVER_FUSED:
+        why = f"NxD Inference does not fuse the weights of {context.architectures[0]}, and would not find them"
+        yield error("fused-qkv", context.key("fused_qkv"), why, "Remove it, and the QKV kernels.")
+
+
+NEVER_FUSED: Final = (("MistralForCausalLM",), ("MixtralForCausalLM",))
 
 
 def kernels_on_older_platforms(context: CheckContext) -> Iterator[Finding]:
@@ -131,6 +150,7 @@ GRAPH: Final = (
     quantized_checkpoint,
     quantized_mlp,
     kernel_dtype,
+    fused_qkv,
     kernels_on_older_platforms,
     automatic_flash_attention,
     prefix_caching_batch,

@@ -9,8 +9,12 @@ from typing import Final
 from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.finding import Finding
 from handler.config.loading.model_file_rules import MOUNT
+from handler.json_value import mapping
+from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
+from handler.neuron.lines.fork import FORK_091
 from handler.neuron.lines.line import ConfigKeys, Feature
+from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
 from handler.neuron.lines.plan_draft import speculative_keys
 
@@ -49,6 +53,56 @@ def draft_model(context: CheckContext) -> Iterator[Finding]:
         why = "draft-model speculation is documented for the legacy fork only; the plugin fuses the draft all the same"
         fix = "Measure the speed before you rely on it, or use EAGLE."
         yield info("draft-model-undocumented", "speculative_model", why, fix)
+
+
+def other_weights(context: CheckContext) -> Iterator[Finding]:
+    """NxD Inference reads the files of a directory, or of the hub's main revision (plugin 0.5.0 and vLLM 0.9.1,
+    _save_pretrained_model; NxDI, utils/hf_adapter.py, load_pretrained_config)."""
+    form, revision = context.draft.args.get("load_format"), context.draft.args.get("revision")
+    if context.nxd and form not in (None, "auto", "hf", "safetensors"):
+        why = f"NxD Inference loads the weights of the checkpoint, whatever it is ({str(form)[:40]})"
+        yield warning("load-format-unread", "load_format", why, "Remove it.")
+    if context.nxd and revision not in (None, "main") and from_hub(context.config.model):
+        why = f"NxD Inference loads the weights and config.json of the main revision, not of {str(revision)[:60]}"
+        yield warning("revision-unread", "revision", why, "Download that revision, and set model to its directory.")
+
+
+def adapters_of_fork(context: CheckContext) -> Iterator[Finding]:
+    """vLLM 0.9.1 (model_loader/neuronx_distributed.py:606) passes the adapters by a name that NeuronConfig of SDK 2.26
+    (NxDI e07f056, models/config.py:288 and :471) only logs as unexpected. AWS's fork may pass them otherwise."""
+    lora = context.config.enable_lora or bool(context.config.lora_modules)
+    if lora and context.line.name == FORK_091.name:
+        why = "vLLM 0.9.1 gives NxD Inference the adapters by a name that it ignores: answers may be the base model's"
+        fix = f"Compare answers with and without an adapter, or set ENDPOINT_LINE to {NXDI_016.name}."
+        yield warning("lora-maybe-unread", "enable_lora", why, fix)
+
+
+def vision_model(context: CheckContext) -> Iterator[Finding]:
+    """What the classes of Qwen2-VL and Qwen3-VL assert of their vision model (NxDI 0.10,
+    models/qwen2_vl/modeling_qwen2_vl.py:134 and models/qwen3_vl/modeling_qwen3_vl.py:136)."""
+    vision, text, setting = context.vision, context.values, context.key("vision_neuron_config")
+    if not context.plugin or vision is None:
+        return
+    if context.architectures[:1] == ("Qwen2VLForConditionalGeneration",):
+        if not vision.flag("fused_qkv"):
+            yield error("vision-keys", f"{setting}.fused_qkv", "Qwen2-VL needs fused QKV weights", "Set it to true.")
+        images = (vision.numbers("buckets") or [vision.number("seq_len")])[-1]
+        width, height = (vision.number(f"default_image_{side}") or size for side, size in QWEN2_IMAGE.items())
+        tokens, room = round(width / 28) * round(height / 28), (text.numbers("buckets") or [text.number("seq_len")])[-1]
+        if tokens <= QWEN2_MOST and images * tokens > room:  # a larger image is reduced
+            why = f"{images} images of {tokens} tokens each do not fit into {room} tokens"
+            fix = f"Give {[max(room // tokens, 1)]} or less, or raise max_model_len."
+            yield error("vision-keys", f"{setting}.buckets", why, fix)
+    merge = number(mapping(context.facts.config.get("vision_config")), "spatial_merge_size") if context.facts else 0
+    longest, room = vision.number("seq_len") // (merge or 2) ** 2, text.number("max_context_length")
+    if context.architectures[:1] == ("Qwen3VLForConditionalGeneration",) and longest > room:
+        why = f"its images have up to {longest} tokens, and prompts up to {room}"
+        yield error("vision-keys", f"{setting}.seq_len", why, f"Lower it to {room * (merge or 2) ** 2} or less.")
+
+
+# Qwen2-VL's default image (models/qwen2_vl/utils/constants.py), and the tokens of its largest one (smart_resize).
+QWEN2_IMAGE: Final = {"width": 640, "height": 320}
+QWEN2_MOST: Final = 1280
 
 
 def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:
@@ -148,6 +202,9 @@ MODELS: Final = (
     speculative_edge,
     other_method,
     draft_model,
+    other_weights,
+    adapters_of_fork,
+    vision_model,
     speculation_with_lora,
     adapters,
     adapters_at_run_time,

@@ -24,12 +24,14 @@ from handler.neuron.neuron_config.keys import (
     VISION_KEYS,
     ConfigKey,
 )
-from handler.neuron.neuron_config.model_rules import MODEL_RULES
+from handler.neuron.neuron_config.model_rules import MODEL_RULES, SEQUENCE_PARALLEL
 from handler.neuron.neuron_config.spelling import Named, check_keys, check_override
 from handler.neuron.sampling_limits import KEY
 
 # The rules of every NeuronConfig, and those of the plugin's versions.
 RULES: Final[tuple[ConfigRule, ...]] = CLASS_RULES + NESTED_RULES + MODEL_RULES
+# NxDI of SDK 2.26 (e07f056, models/model_base.py:1327) asserts the lengths too.
+FORK_RULES: Final[tuple[ConfigRule, ...]] = (*CLASS_RULES, SEQUENCE_PARALLEL)
 ADDITIONAL: Final = {"override_neuron_config": ConfigKey("dict"), "max_prompt_length": ConfigKey("int")}
 
 
@@ -126,7 +128,7 @@ def rules(context: CheckContext) -> Iterator[Finding]:
         return
     found: set[tuple[str, str]] = set()
     configurations: list[tuple[tuple[ConfigRule, ...], ConfigValues, Callable[[str], str]]]
-    configurations = [(RULES if context.plugin else CLASS_RULES, context.values, context.key)]
+    configurations = [(RULES if context.plugin else FORK_RULES, context.values, context.key)]
     if context.vision is not None:
         vision = context.key("vision_neuron_config")
         configurations.append((CLASS_RULES + NESTED_RULES, context.vision, lambda key: f"{vision}.{key}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,6 +19,8 @@ KV_IN_FP8: Final[dict[str, Json]] = {"direct_cast": True}
 FP8_VARIABLES: Final = ("XLA_HANDLE_SPECIAL_SCALAR", "UNSAFE_FP8FNCAST")
 # Sampling by each request's parameters, as in the plugin's default. Any configuration replaces that default.
 PER_REQUEST: Final[dict[str, Json]] = {"dynamic": True, "deterministic": False}
+# Fused weights, and one image.
+QWEN2_VISION: Final[dict[str, Json]] = {"fused_qkv": True, "buckets": [1]}
 # vllm-project/vllm-neuron, vllm_neuron/worker/constants.py, and the models added in 2.28 (release notes of NxDI).
 MULTIMODAL: Final = (
     "MllamaForConditionalGeneration",
@@ -126,6 +129,7 @@ def _spell_multimodal(draft: PlanDraft, fields: dict[str, Json]) -> None:
         why = f"for a multimodal model the plan puts {names} into text_neuron_config"
         draft.inform("completed", "text_neuron_config", why, "Set text_neuron_config to choose yourself.")
     _complete_vision_length(draft, vision)
+    _complete_qwen2_vision(draft, vision)
     sections = {"text_neuron_config": {**fields, **text}, "vision_neuron_config": vision}
     draft.override.update({key: section for key, section in sections.items() if section})
 
@@ -142,6 +146,18 @@ def _complete_vision_length(draft: PlanDraft, vision: dict[str, Json]) -> None:
     vision["max_context_length"] = length
     why = f"the vision model would inherit a max_context_length of {inherited}, which is above its seq_len of {length}"
     draft.inform("completed", "vision_neuron_config.max_context_length", why, "Set it to choose yourself.")
+
+
+def _complete_qwen2_vision(draft: PlanDraft, vision: dict[str, Json]) -> None:
+    """Sets what the class of Qwen2-VL asserts (NxDI 0.10, models/qwen2_vl/modeling_qwen2_vl.py:138). Its buckets are
+    numbers of images, and the plugin's default is a length."""
+    if draft.facts is None or draft.facts.architectures[:1] != ("Qwen2VLForConditionalGeneration",):
+        return
+    for key, value in QWEN2_VISION.items():
+        if key not in vision:
+            vision[key] = value
+            why = f"Qwen2-VL does not start with the plugin's default of {key}; the plan sets {json.dumps(value)}"
+            draft.inform("completed", f"vision_neuron_config.{key}", why, "Set it to choose yourself.")
 
 
 def uses_fp8(keys: Mapping[str, Json]) -> bool:

@@ -124,7 +124,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         cache_width=1.0 if _fp8_cache(config, raw) else width,
         quantized=_quantized_by_native(config, raw, facts) if native else _quantized_by_nxd(config, raw),
         unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
-        sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
+        sequence_parallel=_sequence_parallel(config, raw),
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
         graphs=_graphs(config, raw, context, length),
         mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
@@ -134,6 +134,12 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         flash_decoding=raw.get("flash_decoding_enabled") is True,
         paged=_paged_cache(config) if native else None,
     )
+
+
+def _sequence_parallel(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    """vLLM 0.9.1 switches it on, unless there is a draft model (model_loader/neuronx_distributed.py:605)."""
+    value = raw.get("sequence_parallel_enabled", config.sequence_parallel_enabled)
+    return config.line == "fork-0.9.1" and config.speculative_model is None if value is None else bool(value)
 
 
 def _paged_cache(config: EndpointConfig) -> PagedCache:

@@ -15,6 +15,7 @@ from handler.neuron.neuron_config.config_values import BrokenRule, ConfigRule, C
 # The shortest bucket that is generated, without and with prefix caching (modules/autobucketing.py:198 and :190).
 SHORTEST: Final = (128, 512)
 FLASH_DECODING_MODELS: Final = ("llama", "llama4", "llava", "pixtral", "gpt_oss", "qwen3_vl")
+UNFUSED: Final = ("mistral", "mixtral")  # see `fused_qkv` in checks/graph.py
 IMAGE_MODELS: Final = ("llama4", "llava", "pixtral", "qwen2_vl", "qwen3_vl")
 
 
@@ -54,7 +55,8 @@ def qkv_kernel_weights(values: ConfigValues) -> BrokenRule | None:
     kernel = next((key for key in ("qkv_kernel_enabled", "qkv_nki_kernel_enabled") if values.flag(key)), None)
     if kernel is None or values.flag("fused_qkv"):
         return None
-    return BrokenRule(kernel, "the QKV kernel needs fused QKV weights", "Set fused_qkv to true, or remove it.")
+    fix = "Remove it." if values.model.get("model_type") in UNFUSED else "Set fused_qkv to true, or remove it."
+    return BrokenRule(kernel, "the QKV kernel needs fused QKV weights", fix)
 
 
 def _kv_heads(values: ConfigValues) -> int:
@@ -114,6 +116,8 @@ def model_with_images(values: ConfigValues) -> BrokenRule | None:
         "is_medusa": values.flag("is_medusa"),
         "enable_fused_speculation": values.flag("enable_fused_speculation") or values.eagle,
     }
+    if kind == "qwen3_vl":  # models/qwen3_vl/modeling_qwen3_vl.py:101
+        clash |= {key: values.degree(key) > 1 for key in ("attention_dp_degree", "cp_degree")}
     key = next((key for key, on in clash.items() if on), None)
     return BrokenRule(key, f"models of type {kind} do not work with {key}", "Remove it.") if key else None
 
@@ -156,6 +160,7 @@ def mixtral_width(values: ConfigValues) -> BrokenRule | None:
     return BrokenRule("tp_degree", f"Mixtral's width of {width} is not divisible by {degree}", "Use a power of two.")
 
 
+SEQUENCE_PARALLEL: Final = ConfigRule("sequence-parallel-lengths", sequence_parallel_lengths)
 MODEL_RULES: Final = (
     # modules/autobucketing.py:56.
     rule(
@@ -186,7 +191,7 @@ MODEL_RULES: Final = (
         "the block KV layout works with prefix caching or chunked prefill only, and both are off",
         "Remove it, or set enable_prefix_caching to true.",
     ),
-    ConfigRule("sequence-parallel-lengths", sequence_parallel_lengths),
+    SEQUENCE_PARALLEL,
     ConfigRule("qkv-kernel-weights", qkv_kernel_weights),
     ConfigRule("flash-decoding-heads", flash_decoding_heads),
     ConfigRule("attention-dp-heads", attention_dp_heads),

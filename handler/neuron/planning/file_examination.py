@@ -122,7 +122,7 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     for finding in rules.config_findings(document, loader):
         asked = replace(finding, setting=config.setting("hf_overrides"), fix="Correct it, or remove it.")
         yield finding if finding in of_file else asked
-    if loader.native or config.engine_args.get("load_format") in (None, "auto", "safetensors"):
+    if loader.native or loader.indexed or config.engine_args.get("load_format") in (None, "auto", "safetensors"):
         exported = loader.exports and EXPORT in files.listing()
         if exported and GRAPHS not in files.listing():
             yield rules.error(GRAPHS, f"it is missing beside {EXPORT}: the export was interrupted", "Export it again.")

@@ -432,6 +432,14 @@ def test_the_native_plugin_reads_safetensors_only(
     assert findings["weights"]["severity"] == severity
 
 
+def test_nxd_inference_needs_weights_whatever_the_load_format_is(model: Path) -> None:
+    (model / "model.safetensors").unlink()
+    _, findings = check(
+        model, ENDPOINT_LINE="nxdi-0.16", ENDPOINT_INSTANCE="ml.inf2.xlarge", SM_VLLM_LOAD_FORMAT="dummy"
+    )
+    assert findings["weights"]["severity"] == "error"
+
+
 def test_what_could_not_be_looked_at_has_a_status_of_its_own(tmp_path: Path, model: Path) -> None:
     edited("config.json", quantization_config={"quant_method": "awq"})(model)
     status, findings = check(model)
