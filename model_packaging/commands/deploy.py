@@ -122,6 +122,7 @@ def _document(calls: Any) -> dict[str, Any]:
 
 
 def _request(name: str, package: str | None, options: Mapping[str, Any], aws: Any) -> DeploymentRequest:
+    from handler.config.loading.network_isolation import VARIABLE as ISOLATION
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find
     from model_packaging.deployment.definition.environment import environment
@@ -143,6 +144,8 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
         raise SettingError("PACKAGE", f"'{package}' is not in S3", "Push it first: `neuron-endpoint push`.")
     instance = find(instance_name, "--instance")
     variables = environment(options["variables"], options["document"], None if local else f"ml.{instance.name}")
+    if options["isolated"]:
+        variables[ISOLATION] = "true"  # SageMaker does not tell the container
     if options["async_output"]:
         variables.setdefault("ENDPOINT_ASYNCHRONOUS", "true")
         if options["async_seconds"]:
@@ -157,13 +160,12 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
     config = _loaded(variables, files, options)
     if not package and config is not None and "model" not in config.sources:
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
-    if options["isolated"] and config is not None and not config.model.startswith("/"):
-        problem = f"an isolated network does not reach {config.model[:80]}"
-        raise SettingError("--isolated", problem, "Put the model into the package.")
     plan = None
     if config is not None and not options["no_check"]:
         model = package if package and config.model.startswith("/") else config.model
-        plan = _check(variables, model, files, None if local else f"ml.{instance.name}", options["as_json"])
+        # What an isolated container cannot load was refused above. The check itself reads the package in S3.
+        checked = {**variables, ISOLATION: "false"} if config.network_isolation else variables
+        plan = _check(checked, model, files, None if local else f"ml.{instance.name}", options["as_json"])
     sizes = sizes_of(package, config, "cpu" if local else instance.platform)
     limits = compute(
         sizes,

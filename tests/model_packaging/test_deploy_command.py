@@ -133,7 +133,7 @@ def test_what_would_not_start_is_not_deployed(fake: FakeAws, package: str) -> No
         (("chat", "s3://b/x"), 2, "--instance and --image"),
         (("chat", "s3://b/x", *BASE, "--min", "1"), 2, "need --max"),
         (("chat", "s3://b/x", *BASE, "--set", "x"), 2, "NAME=VALUE"),
-        (("chat", *BASE, "--isolated", "--set", "HF_MODEL_ID=org/model"), 2, "does not reach org/model"),
+        (("chat", *BASE, "--isolated", "--set", "HF_MODEL_ID=org/model"), 2, "reaches neither S3 nor the hub"),
     ],
 )
 def test_half_a_request_is_refused(fake: FakeAws, words: tuple[str, ...], status: int, told: str) -> None:
@@ -141,6 +141,34 @@ def test_half_a_request_is_refused(fake: FakeAws, words: tuple[str, ...], status
     assert result.exit_code == status, result.output
     assert told in result.stderr
     assert fake.state() == FakeAws().state()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENDPOINT_MODEL", "org/model"),
+        ("ENDPOINT_SPECULATIVE_MODEL", "org/draft"),
+        ("ENDPOINT_LORA_MODULES", "a=org/adapter"),
+        ("SM_VLLM_TOKENIZER", "org/name"),
+        ("ENDPOINT_ARTIFACT_SIGNING_KEY", "arn:aws:secretsmanager:us-east-1:123456789012:secret:key"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
+    ],
+)
+def test_an_isolated_container_needs_no_network(fake: FakeAws, package: str, name: str, value: str) -> None:
+    refused = run("deploy", "chat", package, *BASE, "--isolated", "--set", f"{name}={value}", "--dry-run")
+    assert refused.exit_code != 0
+    assert name in refused.output
+    assert "isolat" in refused.output.lower()
+
+
+def test_an_isolated_container_knows_that_it_is(fake: FakeAws, package: str) -> None:
+    settings = ("ENDPOINT_NETWORK_ISOLATION=false", "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318")
+    words = [word for setting in settings for word in ("--set", setting)]
+    result = run("deploy", "chat", package, *BASE, "--isolated", *words, "--dry-run")
+    assert result.exit_code == 0, result.output
+    model = json.loads(result.stdout)["model"]
+    assert model["EnableNetworkIsolation"] is True
+    assert model["PrimaryContainer"]["Environment"]["ENDPOINT_NETWORK_ISOLATION"] == "true"
 
 
 def test_prefix_routing_takes_its_threshold_from_the_plan(fake: FakeAws, package: str) -> None:
