@@ -50,7 +50,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--async-seconds", type=click.IntRange(1, 3600), help="End a request after so long (s). Default: 900.")
 @network_options
 @click.option("--isolated", is_flag=True, help="Isolate the containers from the network: everything is in the package.")
-@click.option("--kms-key", help="Encrypt the instances' volumes with this KMS key.")
+@click.option("--kms-key", help="Encrypt the instances' EBS volumes with this KMS key.")
 @click.option("--volume", type=click.IntRange(1, 512), help="Attach so many GB, without NVMe. Default: from the sizes.")
 @click.option("--ami", default=AMI, show_default=True, help="Boot this host image with a driver; 'none': SageMaker's.")
 @click.option("--download-seconds", type=click.IntRange(60, 3600), help="Limit the download (s). Default: by size.")

@@ -62,7 +62,8 @@ class DeploymentRequest:
     :param component: deploy the model as an inference component, whose copies are placed and scaled separately.
     :param async_output: make the endpoint asynchronous, with its output below this S3 URI.
     :param async_concurrency: most requests that SageMaker sends to an instance of it at once. None: SageMaker chooses.
-    :param kms_key: encrypts the instances' volumes.
+    :param kms_key: encrypts the instances' EBS volumes. It "does not encrypt instance local storage" (API reference,
+        CreateEndpointConfig), which the hardware of Trn1 and Trn2 encrypts.
     :param alarm_topic: an SNS topic for the alarms. Alarms are created without one, too.
     """
 
