@@ -74,6 +74,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find_for_plan
     from model_packaging.commands.deploy import scaling_of
+    from model_packaging.deployment.definition.environment import require_one_document
     from model_packaging.deployment.definition.instance_size import sizes_of
     from model_packaging.kubernetes.pod_size import pod_size
     from model_packaging.kubernetes.workload import Workload
@@ -83,7 +84,10 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
     variables = dict(options["variables"])
     named = variables.pop("ENDPOINT_CONFIG", "").strip()  # a file of this machine is in no pod
+    require_one_document(options["document"], named)
     document, settings = options["document"] or named, None
+    if options["storage_class"] and variables.get("ENDPOINT_ARTIFACT_STORE"):
+        raise SettingError("--store-class", "ENDPOINT_ARTIFACT_STORE names another store", "Leave one of them out.")
     if model:
         variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}
     spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}

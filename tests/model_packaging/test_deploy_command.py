@@ -108,6 +108,16 @@ def test_the_container_has_the_instance_and_the_document_that_were_checked(
     assert (environment["ENDPOINT_INSTANCE"], environment["ENDPOINT_CONFIG"]) == ("ml.inf2.xlarge", '{"max_queue":2}')
 
 
+def test_two_documents_are_refused(fake: FakeAws, package: str, tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("max_queue: 2\n")
+    named = ("--set", f"ENDPOINT_CONFIG={tmp_path}/b.yaml")
+    for words in (("deploy", "chat", package, *BASE, "--dry-run"), ("kubernetes", "chat", package, "--cpu", *BASE[:2])):
+        refused = run(*words, "--config", f"{tmp_path}/a.yaml", *named)
+        assert (refused.exit_code, "--config: ENDPOINT_CONFIG names" in refused.stderr) == (2, True), refused.output
+        assert run(*words, "--config", f"{tmp_path}/b.yaml", *named).exit_code == 0
+
+
 def test_an_asynchronous_endpoint_is_told_that_it_is_one(fake: FakeAws, package: str) -> None:
     words = ("deploy", "chat", package, *BASE, "--async-output", "s3://models/out/", "--dry-run")
     told = json.loads(run(*words).stdout)
@@ -479,6 +489,26 @@ def test_an_option_that_would_have_no_effect_or_fail_is_told(
     result = run("deploy", "chat", package, *BASE, *words, "--dry-run")
     assert result.exit_code != 0
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--body", "q.json", "--max-tokens", "5"), "--max-tokens goes with PROMPT"),
+        (("--body", "q.json", "--temperature", "0"), "--temperature goes with PROMPT"),
+        (("--async", "s3://models/q.json", "--system", "S"), "--system goes with PROMPT"),
+        (("Hello", "--async-seconds", "900"), "--async-seconds goes with --async"),
+        (("Hello", "--wait"), "--wait goes with --async"),
+        (("Hello", "--async", "s3://models/q.json", "--longest", "9"), "--longest goes with --wait"),
+    ],
+)
+def test_an_option_of_invoke_without_an_effect_is_wrong_usage(
+    fake: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.json").write_text('{"prompt": "x"}')
+    result = run("invoke", "chat", *words)
+    assert (result.exit_code, told in result.stderr) == (2, True), result.output
 
 
 @pytest.mark.parametrize("option", ["--explain", "--timeline"])
