@@ -442,6 +442,7 @@ def test_what_hyperpod_has_no_field_for_is_refused(change: dict[str, Any], setti
         ({"name": "x" * 46}, "NAME"),
         ({"namespace": "a.b"}, "--namespace"),
         ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
+        ({"scaling": ScalingRequest(1, 4, 1.0), "replicas": 5}, "--replicas"),
         ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
         ({"gateway": "a/b/c"}, "--gateway"),
         ({"dra": True}, "--dra"),

@@ -136,10 +136,14 @@ def test_nothing_captures_data(fake: FakeAws, aws: Aws) -> None:
         assert "DataCapture" not in json.dumps(resources(wanted(variant)).config)
 
 
-def test_a_component_starts_on_as_many_instances_as_scaling_keeps() -> None:
-    request = wanted("component", instances=1, scaling=ScalingRequest(2, 4, 16.0))
-    (variant,) = resources(request).config["ProductionVariants"]
+def test_it_starts_with_as_many_instances_as_scaling_keeps() -> None:
+    calls = resources(wanted("component", instances=1, scaling=ScalingRequest(2, 4, 16.0)))
+    (variant,) = calls.config["ProductionVariants"]
     assert variant["InitialInstanceCount"] == variant["ManagedInstanceScaling"]["MinInstanceCount"] == 2
+    assert calls.component is not None
+    assert calls.component["RuntimeConfig"] == {"CopyCount": 2}
+    (plain,) = resources(wanted("plain", instances=1, scaling=ScalingRequest(2, 4, 16.0))).config["ProductionVariants"]
+    assert plain["InitialInstanceCount"] == 2
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -396,6 +400,7 @@ def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> N
         ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
         ({"scaling": ScalingRequest(3, 2, 1.0)}, "--min"),
         ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
+        ({"scaling": ScalingRequest(1, 4, 2.0), "instances": 5}, "--instances"),
         ({"network": Network(("subnet-1",), ())}, "--subnet"),
         ({"network": Network(isolation=True), "environment": {"ENDPOINT_MODEL": "s3://b/x"}}, "--isolated"),
         ({"network": Network(isolation=True), "environment": {"ENDPOINT_CONFIG": '{"model": "s3://x"}'}}, "--isolated"),

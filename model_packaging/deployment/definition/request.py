@@ -107,6 +107,11 @@ class DeploymentRequest:
             raise SettingError("--subnet", "subnets and security groups go together", "Give both, or neither.")
         if self.scaling is not None:
             _check_scaling(self.scaling, self.component or bool(self.async_output))
+            if self.instances > self.scaling.maximum:
+                problem = (
+                    f"{self.instances} is not within --min {self.scaling.minimum} and --max {self.scaling.maximum}"
+                )
+                raise SettingError("--instances", problem, "Leave it out: scaling starts with --min.")
         if self.async_output is not None and not self.async_output.startswith("s3://"):
             raise SettingError("--async-output", f"'{self.async_output}' is not in S3", "Write s3://bucket/prefix/.")
         if self.component and self.async_output:

@@ -79,7 +79,7 @@ def _config(request: DeploymentRequest, model: str) -> Members:
     variant: Members = {
         "VariantName": VARIANT,
         "InstanceType": request.instance,
-        "InitialInstanceCount": request.instances,
+        "InitialInstanceCount": _initial(request),
         "RoutingConfig": request.routing.members(),
     }
     if request.ami:
@@ -89,7 +89,6 @@ def _config(request: DeploymentRequest, model: str) -> Members:
     members: Members = {"ProductionVariants": [variant]}
     if request.component:
         if request.scaling:
-            variant["InitialInstanceCount"] = max(request.instances, request.scaling.minimum)
             variant["ManagedInstanceScaling"] = {
                 "Status": "ENABLED",
                 "MinInstanceCount": request.scaling.minimum,
@@ -108,6 +107,11 @@ def _config(request: DeploymentRequest, model: str) -> Members:
             slots = {"MaxConcurrentInvocationsPerInstance": request.async_concurrency}
             members["AsyncInferenceConfig"]["ClientConfig"] = slots
     return members
+
+
+def _initial(request: DeploymentRequest) -> int:
+    """Returns with how many instances or copies it starts: not with fewer than scaling keeps."""
+    return max(request.instances, request.scaling.minimum) if request.scaling else request.instances
 
 
 def _timeouts(request: DeploymentRequest) -> Members:
@@ -135,7 +139,7 @@ def _component(request: DeploymentRequest, model: str) -> Members:
                 "MinMemoryRequiredInMb": instance.host_gib * 1024 // 2,
             },
         },
-        "RuntimeConfig": {"CopyCount": request.instances},
+        "RuntimeConfig": {"CopyCount": _initial(request)},
     }
 
 
