@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from model_packaging.console.options import (
     container_options,
     dry_run_option,
     json_option,
+    line_option,
     local_option,
     network_options,
     pairs,
@@ -35,6 +37,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.argument("package", required=False, metavar="[s3://BUCKET/PREFIX/]")
 @click.option("--image", help="Run this container image in ECR.")
 @click.option("--instance", help="Plan for this instance type, for example ml.trn2.48xlarge.")
+@line_option
 @click.option("--instances", default=1, show_default=True, type=COUNT, help="Start so many instances or copies.")
 @container_options
 @click.option("--role", help="Use this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
@@ -144,6 +147,8 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
         raise SettingError("PACKAGE", f"'{package}' is not in S3", "Push it first: `neuron-endpoint push`.")
     instance = find(instance_name, "--instance")
     variables = environment(options["variables"], options["document"], None if local else f"ml.{instance.name}")
+    if options["line"]:
+        variables["ENDPOINT_LINE"] = options["line"]
     if options["isolated"]:
         variables[ISOLATION] = "true"  # SageMaker does not tell the container
     if options["async_output"]:
@@ -174,6 +179,11 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
         startup=options["startup_seconds"],
         volume=options["volume"],
     )
+    if plan is not None and config is not None and not local:
+        checked_line = f"line: the settings were checked for {plan.line}" + (
+            "" if config.line else ". --line names another"
+        )
+        limits = replace(limits, reasons=(*limits.reasons, checked_line))
     role = options["role"] if options["role"] or not local else "arn:aws:iam::123456789012:role/local"
     return DeploymentRequest(
         name=name,

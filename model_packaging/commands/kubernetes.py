@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import AMOUNT, COUNT, container_options, environ_of
+from model_packaging.console.options import AMOUNT, COUNT, container_options, environ_of, line_option
 from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="[s3://BUCKET/PREFIX/ | HUB ID]", required=False)
 @click.option("--image", required=True, help="Run this container image, named with its registry.")
 @click.option("--instance", help="Run on nodes of this instance type, for example trn2.48xlarge.")
+@line_option
 @click.option("--cpu", is_flag=True, help="Run the CPU engine, instead of --instance.")
 @container_options
 @click.option("--namespace", help="Put the manifests into this namespace. Default: kubectl's.")
@@ -81,8 +82,10 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
 
     if bool(options["instance"]) == bool(options["cpu"]):
         raise click.UsageError("Give --instance or --cpu.")
+    if options["line"] and options["cpu"]:
+        raise click.UsageError("--line goes with --instance.")
     instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
-    variables = dict(options["variables"])
+    variables = {**options["variables"], **({"ENDPOINT_LINE": options["line"]} if options["line"] else {})}
     named = variables.pop("ENDPOINT_CONFIG", "").strip()  # a file of this machine is in no pod
     require_one_document(options["document"], named)
     document, settings = options["document"] or named, None

@@ -128,6 +128,23 @@ def test_an_asynchronous_endpoint_is_told_that_it_is_one(fake: FakeAws, package:
     assert kept["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_ASYNCHRONOUS"] == "false"
 
 
+def test_the_line_of_the_image_is_checked_and_given_to_the_container(fake: FakeAws, package: str) -> None:
+    trn2 = ("--image", IMAGE, "--instance", "ml.trn2.48xlarge", "--set", "ENDPOINT_FUSED_QKV=true", *SETTINGS[:4])
+    deploy = ("deploy", "chat", package, *trn2, "--role", ROLE, "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1", "--dry-run")
+    kubernetes = ("kubernetes", "chat", package, *trn2, "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1")
+    told = json.loads(run(*deploy).stdout)
+    assert "line: the settings were checked for nxdi-0.16. --line names another" in told["limits"]["why"]
+    assert "ENDPOINT_LINE" not in told["model"]["PrimaryContainer"]["Environment"]
+    for words in (deploy, kubernetes):
+        refused = run(*words, "--line", "native-0.24")
+        assert (refused.exit_code, "native-0.24 does not have kernel switches" in refused.output) == (1, True)
+        assert "is not a line" in run(*words, "--line", "nxdi").stderr
+    told = json.loads(run(*deploy, "--line", "nxdi-0.16").stdout)
+    assert told["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_LINE"] == "nxdi-0.16"
+    assert "name: ENDPOINT_LINE" in run(*kubernetes, "--line", "nxdi-0.16").stdout
+    assert "--line goes with --instance" in run(*kubernetes[:3], "--cpu", *trn2[:2], "--line", "nxdi-0.16").stderr
+
+
 def test_what_would_not_start_is_not_deployed(fake: FakeAws, package: str) -> None:
     result = run("deploy", "chat", package, *BASE, "--set", "SM_VLLM_PORT=1", "--json")
     assert result.exit_code == 1
