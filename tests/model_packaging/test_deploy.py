@@ -207,11 +207,35 @@ def test_a_change_is_an_update_and_its_leftovers_are_deleted(fake: FakeAws, aws:
     assert len(updates) == 1
     assert updates[0]["RetainAllVariantProperties"] is True  # auto scaling decides how many there are
     assert updates[0]["DeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]["Value"] == 1
-    many = resources(wanted("scaled", instances=41)).update["DeploymentConfig"]["RollingUpdatePolicy"]
-    assert many["MaximumBatchSize"]["Value"] == 3  # at least 5% of the instances
     assert len(fake.things["model"]) == 2
     remove(aws)
     assert fake.state() == FakeAws().state()
+
+
+@pytest.mark.parametrize(("running", "batch"), [(1, None), (2, 1), (20, 1), (21, 2), (41, 3)])
+def test_the_steps_of_an_update_are_of_the_instances_that_run(
+    fake: FakeAws, aws: Aws, running: int, batch: int | None
+) -> None:
+    scaling = {"instances": 1, "scaling": ScalingRequest(1, 50, 8.0)}
+    deploy(aws, wanted("plain", **scaling))
+    fake.things["endpoint"]["chat"]["count"] = running
+    deploy(aws, wanted("plain", **scaling, image="other:2"))
+    (update,) = [members for _, operation, members in fake.calls if operation == "UpdateEndpoint"]
+    policy = update.get("DeploymentConfig", {}).get("RollingUpdatePolicy", {})
+    assert policy.get("MaximumBatchSize", {}).get("Value") == batch
+    assert batch is None or running * 0.05 <= batch <= running * 0.5
+    alone = resources(wanted("plain", instances=running)).update
+    assert alone.get("DeploymentConfig") == update.get("DeploymentConfig")
+
+
+@pytest.mark.parametrize(("bounds", "batch"), [((1, 4), None), ((2, 6), 1), ((2, 21), None), ((4, 21), 2)])
+def test_the_steps_of_a_template_fit_every_number_that_scaling_allows(
+    bounds: tuple[int, int], batch: int | None
+) -> None:
+    update = resources(wanted("plain", scaling=ScalingRequest(*bounds, 8.0))).update
+    policy = update.get("DeploymentConfig", {}).get("RollingUpdatePolicy", {})
+    assert policy.get("MaximumBatchSize", {}).get("Value") == batch
+    assert update["RetainAllVariantProperties"] is True
 
 
 def test_a_component_is_updated_in_place(fake: FakeAws, aws: Aws) -> None:

@@ -144,25 +144,28 @@ def _component(request: DeploymentRequest, model: str) -> Members:
 
 
 def _rolling(request: DeploymentRequest) -> Members:
-    """Returns a rolling update with rollback on alarms, for two or more instances.
+    # With auto scaling, the configuration does not set the number of instances.
+    kept: Members = {"RetainAllVariantProperties": True} if request.scaling and not request.component else {}
+    if request.component:
+        return kept
+    bounds = (request.scaling.minimum, request.scaling.maximum) if request.scaling else (request.instances,) * 2
+    return {**kept, **rolling(request.name, *bounds, alarms=request.alarms)}
+
+
+def rolling(name: str, fewest: int, most: int, *, alarms: bool) -> Members:
+    """Returns a rolling update with rollback on alarms, for a number of running instances within the bounds.
 
     Capacity for a second fleet is rarely available. With one instance, SageMaker's default is used: the new instance
     starts beside the old one.
     """
-    # With auto scaling, the configuration does not set the number of instances.
-    kept: Members = {"RetainAllVariantProperties": True} if request.scaling and not request.component else {}
-    if request.component or request.instances < 2:
-        return kept
-    policy: Members = {
-        "RollingUpdatePolicy": {
-            # SageMaker takes 5% to 50% of the instances.
-            "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": ceil(request.instances / 20)},
-            "WaitIntervalInSeconds": 60,
-        }
-    }
-    if request.alarms:
-        policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{request.name}-errors"}]}
-    return {**kept, "DeploymentConfig": policy}
+    batch = ceil(most / 20)  # SageMaker takes 5% to 50% of the instances (API reference, RollingUpdatePolicy)
+    if batch > fewest // 2:
+        return {}
+    size = {"Type": "INSTANCE_COUNT", "Value": batch}
+    policy: Members = {"RollingUpdatePolicy": {"MaximumBatchSize": size, "WaitIntervalInSeconds": 60}}
+    if alarms:
+        policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{name}-errors"}]}
+    return {"DeploymentConfig": policy}
 
 
 def _alarms(request: DeploymentRequest, tags: list[dict[str, str]]) -> tuple[Members, ...]:
