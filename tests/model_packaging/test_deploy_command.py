@@ -15,6 +15,7 @@ import sample_model
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
 from handler.config.endpoint_config import EndpointConfig
+from handler.errors import SettingError
 from handler.neuron.hardware.instance_catalogue import find
 from handler.storage.storage_errors import AccessDenied
 from model_packaging.cli import COMMANDS
@@ -413,6 +414,28 @@ def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:
             compute(sizes, trn2)
     with pytest.raises(Exception, match="NVMe"):
         compute(Sizes(packed=1), trn2, volume=100)
+
+
+@pytest.mark.parametrize(
+    ("settings", "platform", "written"),
+    [
+        ({"save_sharded_checkpoint": True}, "inf2", True),
+        ({"neuron_config": {"save_sharded_checkpoint": True}}, "inf2", True),
+        ({"save_sharded_checkpoint": True, "compiled_artifacts": "s3://bucket/compiled"}, "inf2", True),
+        ({"save_sharded_checkpoint": True, "compiled_artifacts": "/opt/ml/model/compiled"}, "inf2", False),
+        ({"save_sharded_checkpoint": True}, "cpu", False),
+        ({}, "inf2", False),
+    ],
+)
+def test_sharded_weights_are_on_the_disk_too(
+    fake: FakeAws, package: str, settings: dict[str, Any], platform: str, written: bool
+) -> None:
+    sizes = sizes_of(package, EndpointConfig(**settings), platform)
+    assert sizes.sharded == (sizes.weights if written else 0)
+    plain, sharded = (compute(Sizes(packed=140 * 10**9, sharded=size), find("inf2.48xlarge")) for size in (0, 10**11))
+    assert (plain.volume, sharded.volume) == (160, 260)
+    with pytest.raises(SettingError, match="--volume 512 deploys"):
+        compute(Sizes(packed=250 * 10**9, sharded=250 * 10**9), find("inf2.48xlarge"))
 
 
 @pytest.mark.slow
