@@ -123,7 +123,7 @@ class Application:
         elif changed := self._changed(about, members):
             self._tell(f"{component.label}: updating")
             self._watch.begin(time.time())
-            component.update(**changed)
+            component.update(**changed, **self._steps(about, changed))
         now = self._watch.in_service(component)
         if about is not None and self._changed(now, members):
             # After a rolled back update the component is in service as it was before.
@@ -140,6 +140,19 @@ class Application:
         if self._wanted.scaling is None and about.get("RuntimeConfig", {}).get("DesiredCopyCount") != copies:
             changed["RuntimeConfig"] = members["RuntimeConfig"]
         return changed
+
+    def _steps(self, about: Members, changed: Members) -> Members:
+        """Returns the steps in which new copies replace the old ones. All at once would need as many free instances.
+
+        Each copy takes an instance. With steps, SageMaker adds one for a step, up to MaxInstanceCount (AWS's example
+        sagemaker-genai-hosting-examples, 03-features/deployment/ic_rolling_deployment.ipynb).
+        """
+        if "Specification" not in changed:
+            return {}
+        running = about.get("RuntimeConfig", {}).get("DesiredCopyCount", 0)
+        counts = (running, changed.get("RuntimeConfig", {}).get("CopyCount", running))
+        desired = self._wanted
+        return rolling(desired.name, min(counts), max(counts), alarms=bool(desired.alarms), unit="COPY_COUNT")
 
     def _described(self, resource: WatchedResource, kind: str, name: str) -> Members | None:
         about = unless_missing(resource.describe)

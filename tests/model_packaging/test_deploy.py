@@ -212,7 +212,7 @@ def test_a_change_is_an_update_and_its_leftovers_are_deleted(fake: FakeAws, aws:
     assert fake.state() == FakeAws().state()
 
 
-@pytest.mark.parametrize(("running", "batch"), [(1, None), (2, 1), (20, 1), (21, 2), (41, 3)])
+@pytest.mark.parametrize(("running", "batch"), [(0, None), (1, None), (2, 1), (20, 1), (21, 2), (41, 3)])
 def test_the_steps_of_an_update_are_of_the_instances_that_run(
     fake: FakeAws, aws: Aws, running: int, batch: int | None
 ) -> None:
@@ -243,6 +243,18 @@ def test_a_component_is_updated_in_place(fake: FakeAws, aws: Aws) -> None:
     deploy(aws, wanted("component", model="s3://bucket/models/two"))
     assert [operation for _, operation, _ in fake.calls].count("UpdateInferenceComponent") == 1
     assert [operation for _, operation, _ in fake.calls].count("CreateEndpoint") == 1
+
+
+@pytest.mark.parametrize(("copies", "batch"), [(0, None), (1, None), (2, 1), (4, 1), (40, 2)])
+def test_new_copies_replace_the_old_ones_in_steps(fake: FakeAws, aws: Aws, copies: int, batch: int | None) -> None:
+    deploy(aws, wanted("component"))
+    fake.things["component"]["chat"]["RuntimeConfig"] = {"CopyCount": copies}
+    deploy(aws, wanted("component", model="s3://bucket/models/two"))
+    (update,) = [members for _, operation, members in fake.calls if operation == "UpdateInferenceComponent"]
+    steps = {"Type": "COPY_COUNT", "Value": batch}
+    policy = update.get("DeploymentConfig", {}).get("RollingUpdatePolicy", {})
+    assert policy.get("MaximumBatchSize", steps) == policy.get("RollbackMaximumBatchSize", steps) == steps
+    assert bool(policy) == bool(batch)
 
 
 @pytest.mark.parametrize(

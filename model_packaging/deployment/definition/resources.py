@@ -152,17 +152,22 @@ def _rolling(request: DeploymentRequest) -> Members:
     return {**kept, **rolling(request.name, *bounds, alarms=request.alarms)}
 
 
-def rolling(name: str, fewest: int, most: int, *, alarms: bool) -> Members:
+def rolling(name: str, fewest: int, most: int, *, alarms: bool, unit: str = "INSTANCE_COUNT") -> Members:
     """Returns a rolling update with rollback on alarms, for a number of running instances within the bounds.
+
+    :param unit: COPY_COUNT for the copies of a component.
 
     Capacity for a second fleet is rarely available. With one instance, SageMaker's default is used: the new instance
     starts beside the old one.
     """
-    batch = ceil(most / 20)  # SageMaker takes 5% to 50% of the instances (API reference, RollingUpdatePolicy)
+    # SageMaker takes 5% to 50% of them (API reference, RollingUpdatePolicy, InferenceComponentRollingUpdatePolicy).
+    batch = max(1, ceil(most / 20))
     if batch > fewest // 2:
         return {}
-    size = {"Type": "INSTANCE_COUNT", "Value": batch}
+    size = {"Type": unit, "Value": batch}
     policy: Members = {"RollingUpdatePolicy": {"MaximumBatchSize": size, "WaitIntervalInSeconds": 60}}
+    if unit == "COPY_COUNT":  # else a rollback starts all old copies at once
+        policy["RollingUpdatePolicy"]["RollbackMaximumBatchSize"] = size
     if alarms:
         policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{name}-errors"}]}
     return {"DeploymentConfig": policy}
