@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from model_packaging.console.options import (
     container_options,
     dry_run_option,
     json_option,
+    line_option,
     local_option,
     network_options,
     pairs,
@@ -35,6 +37,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.argument("package", required=False, metavar="[s3://BUCKET/PREFIX/]")
 @click.option("--image", help="Run this container image in ECR.")
 @click.option("--instance", help="Plan for this instance type, for example ml.trn2.48xlarge.")
+@line_option
 @click.option("--instances", default=1, show_default=True, type=COUNT, help="Start so many instances or copies.")
 @container_options
 @click.option("--role", help="Use this IAM role (name or ARN). Default: the only one that trusts SageMaker.")
@@ -50,7 +53,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--async-seconds", type=click.IntRange(1, 3600), help="End a request after so long (s). Default: 900.")
 @network_options
 @click.option("--isolated", is_flag=True, help="Isolate the containers from the network: everything is in the package.")
-@click.option("--kms-key", help="Encrypt the instances' volumes with this KMS key.")
+@click.option("--kms-key", help="Encrypt the instances' EBS volumes with this KMS key.")
 @click.option("--volume", type=click.IntRange(1, 512), help="Attach so many GB, without NVMe. Default: from the sizes.")
 @click.option("--ami", default=AMI, show_default=True, help="Boot this host image with a driver; 'none': SageMaker's.")
 @click.option("--download-seconds", type=click.IntRange(60, 3600), help="Limit the download (s). Default: by size.")
@@ -122,6 +125,7 @@ def _document(calls: Any) -> dict[str, Any]:
 
 
 def _request(name: str, package: str | None, options: Mapping[str, Any], aws: Any) -> DeploymentRequest:
+    from handler.config.loading.network_isolation import VARIABLE as ISOLATION
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find
     from model_packaging.deployment.definition.environment import environment
@@ -143,6 +147,10 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
         raise SettingError("PACKAGE", f"'{package}' is not in S3", "Push it first: `neuron-endpoint push`.")
     instance = find(instance_name, "--instance")
     variables = environment(options["variables"], options["document"], None if local else f"ml.{instance.name}")
+    if options["line"]:
+        variables["ENDPOINT_LINE"] = options["line"]
+    if options["isolated"]:
+        variables[ISOLATION] = "true"  # SageMaker does not tell the container
     if options["async_output"]:
         variables.setdefault("ENDPOINT_ASYNCHRONOUS", "true")
         if options["async_seconds"]:
@@ -157,13 +165,12 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
     config = _loaded(variables, files, options)
     if not package and config is not None and "model" not in config.sources:
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
-    if options["isolated"] and config is not None and not config.model.startswith("/"):
-        problem = f"an isolated network does not reach {config.model[:80]}"
-        raise SettingError("--isolated", problem, "Put the model into the package.")
     plan = None
     if config is not None and not options["no_check"]:
         model = package if package and config.model.startswith("/") else config.model
-        plan = _check(variables, model, files, None if local else f"ml.{instance.name}", options["as_json"])
+        # What an isolated container cannot load was refused above. The check itself reads the package in S3.
+        checked = {**variables, ISOLATION: "false"} if config.network_isolation else variables
+        plan = _check(checked, model, files, None if local else f"ml.{instance.name}", options["as_json"])
     sizes = sizes_of(package, config, "cpu" if local else instance.platform)
     limits = compute(
         sizes,
@@ -172,6 +179,11 @@ def _request(name: str, package: str | None, options: Mapping[str, Any], aws: An
         startup=options["startup_seconds"],
         volume=options["volume"],
     )
+    if plan is not None and config is not None and not local:
+        checked_line = f"line: the settings were checked for {plan.line}" + (
+            "" if config.line else ". --line names another"
+        )
+        limits = replace(limits, reasons=(*limits.reasons, checked_line))
     role = options["role"] if options["role"] or not local else "arn:aws:iam::123456789012:role/local"
     return DeploymentRequest(
         name=name,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import AMOUNT, COUNT, container_options, environ_of
+from model_packaging.console.options import AMOUNT, COUNT, container_options, environ_of, line_option
 from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="[s3://BUCKET/PREFIX/ | HUB ID]", required=False)
 @click.option("--image", required=True, help="Run this container image, named with its registry.")
 @click.option("--instance", help="Run on nodes of this instance type, for example trn2.48xlarge.")
+@line_option
 @click.option("--cpu", is_flag=True, help="Run the CPU engine, instead of --instance.")
 @container_options
 @click.option("--namespace", help="Put the manifests into this namespace. Default: kubectl's.")
@@ -74,16 +75,22 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find_for_plan
     from model_packaging.commands.deploy import scaling_of
+    from model_packaging.deployment.definition.environment import require_one_document
     from model_packaging.deployment.definition.instance_size import sizes_of
     from model_packaging.kubernetes.pod_size import pod_size
     from model_packaging.kubernetes.workload import Workload
 
     if bool(options["instance"]) == bool(options["cpu"]):
         raise click.UsageError("Give --instance or --cpu.")
+    if options["line"] and options["cpu"]:
+        raise click.UsageError("--line goes with --instance.")
     instance = None if options["cpu"] else find_for_plan(options["instance"], "--instance")
-    variables = dict(options["variables"])
+    variables = {**options["variables"], **({"ENDPOINT_LINE": options["line"]} if options["line"] else {})}
     named = variables.pop("ENDPOINT_CONFIG", "").strip()  # a file of this machine is in no pod
+    require_one_document(options["document"], named)
     document, settings = options["document"] or named, None
+    if options["storage_class"] and variables.get("ENDPOINT_ARTIFACT_STORE"):
+        raise SettingError("--store-class", "ENDPOINT_ARTIFACT_STORE names another store", "Leave one of them out.")
     if model:
         variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}
     spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}

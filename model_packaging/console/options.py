@@ -99,11 +99,22 @@ def settings_options(command: Command) -> Command:
     return with_environ
 
 
+def _known_line(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value:
+        from handler.neuron.lines.line_registry import NAMES
+
+        if value not in NAMES:
+            raise click.BadParameter(f"'{value}' is not a line. Known: {', '.join(NAMES)}.")
+    return value
+
+
+line_option = click.option("--line", callback=_known_line, help="Plan for this Neuron line, for example nxdi-0.16.")
+
+
 def plan_options(command: Command) -> Command:
     """Adds the options that select the line and the instance."""
-    line = click.option("--line", help="Plan for this Neuron line, for example nxdi-0.16.")
     instance = click.option("--instance", help="Plan for this instance type, for example ml.trn2.48xlarge.")
-    return instance(line(command))
+    return instance(line_option(command))
 
 
 def container_options(command: Command) -> Command:
@@ -181,11 +192,8 @@ def examination_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def examined(environ: Mapping[str, str], model: str, instance: str | None, line: str | None) -> Examination:
-    from handler.neuron.lines.line_registry import NAMES
     from model_packaging.examination_report import examine
 
-    if line and line not in NAMES:
-        raise click.BadParameter(f"'{line}' is not a line. Known: {', '.join(NAMES)}.", param_hint="--line")
     require_instance(instance)
     return examine(environ, model, instance=instance, line=line)
 

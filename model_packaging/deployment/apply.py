@@ -7,7 +7,7 @@ from typing import Any
 
 from model_packaging.deployment.aws import Aws, create, unless_missing
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
-from model_packaging.deployment.definition.resources import TAG, Resources
+from model_packaging.deployment.definition.resources import TAG, Resources, rolling
 from model_packaging.deployment.deployment_errors import NotOurs
 from model_packaging.deployment.removal import Removal
 from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell, WatchedResource
@@ -79,7 +79,7 @@ class Application:
         elif about["EndpointConfigName"] != desired.config["EndpointConfigName"]:
             self._tell(f"{endpoint.label}: updating from {about['EndpointConfigName']}")
             self._watch.begin(time.time())
-            endpoint.update(**desired.update)
+            endpoint.update(**self._update(about))
         if not wait:
             return
         now = self._watch.in_service(endpoint)
@@ -89,6 +89,15 @@ class Application:
             raise self._watch.failed(f"the update of {endpoint.label}", reason)
         if desired.component is None and desired.scaling is None:
             self._set_instances(endpoint, now)
+
+    def _update(self, about: Members) -> Members:
+        """Returns the update. If scaling keeps the number of instances, the update's steps are of that number."""
+        desired = self._wanted
+        if not desired.update.get("RetainAllVariantProperties"):
+            return desired.update
+        running = sum(summary.get("DesiredInstanceCount", 0) for summary in about.get("ProductionVariants", ()))
+        members = {key: value for key, value in desired.update.items() if key != "DeploymentConfig"}
+        return {**members, **rolling(desired.name, running, running, alarms=bool(desired.alarms))}
 
     def _set_instances(self, endpoint: WatchedResource, about: Members) -> None:
         """Sets the number of instances back that scaling, which is ended, has left."""
@@ -114,7 +123,7 @@ class Application:
         elif changed := self._changed(about, members):
             self._tell(f"{component.label}: updating")
             self._watch.begin(time.time())
-            component.update(**changed)
+            component.update(**changed, **self._steps(about, changed))
         now = self._watch.in_service(component)
         if about is not None and self._changed(now, members):
             # After a rolled back update the component is in service as it was before.
@@ -131,6 +140,19 @@ class Application:
         if self._wanted.scaling is None and about.get("RuntimeConfig", {}).get("DesiredCopyCount") != copies:
             changed["RuntimeConfig"] = members["RuntimeConfig"]
         return changed
+
+    def _steps(self, about: Members, changed: Members) -> Members:
+        """Returns the steps in which new copies replace the old ones. All at once would need as many free instances.
+
+        Each copy takes an instance. With steps, SageMaker adds one for a step, up to MaxInstanceCount (AWS's example
+        sagemaker-genai-hosting-examples, 03-features/deployment/ic_rolling_deployment.ipynb).
+        """
+        if "Specification" not in changed:
+            return {}
+        running = about.get("RuntimeConfig", {}).get("DesiredCopyCount", 0)
+        counts = (running, changed.get("RuntimeConfig", {}).get("CopyCount", running))
+        desired = self._wanted
+        return rolling(desired.name, min(counts), max(counts), alarms=bool(desired.alarms), unit="COPY_COUNT")
 
     def _described(self, resource: WatchedResource, kind: str, name: str) -> Members | None:
         about = unless_missing(resource.describe)

@@ -152,7 +152,8 @@ def as_text(work: Workload, documents: Iterable[Members]) -> str:
     head += [f"#   {reason}" for reason in work.size.reasons]
     if work.secrets:
         pairs = " ".join(f"--from-literal={name}=..." for name in work.secrets)
-        head.append(f"# It needs a Secret, which you create: kubectl create secret generic {work.name} {pairs}")
+        create = "kubectl create secret generic" + (f" -n {work.namespace}" if work.namespace else "")
+        head.append(f"# It needs a Secret, which you create: {create} {work.name} {pairs}")
     return "\n".join([*head, yaml_text(documents)])
 
 

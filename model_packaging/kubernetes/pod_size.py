@@ -81,7 +81,7 @@ def pod_size(
     :raises SettingError: the model needs more of the host than a node of this instance has.
     """
     seconds = -(-int(start_seconds(sizes) if startup is None else startup) // 60) * 60
-    disk = SPARE_GB + -(-(sizes.fetched + (sizes.weights if sizes.compiles else 0)) // 10**9)
+    disk = SPARE_GB + -(-(sizes.fetched + (sizes.weights if sizes.compiles else sizes.sharded)) // 10**9)
     why = [
         f"startup: {seconds} s for {sizes.weights / 1e9:.1f} GB of weights"
         f", of which {sizes.fetched / 1e9:.1f} GB are fetched" + (", and a compile" if sizes.compiles else "")

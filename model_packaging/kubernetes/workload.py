@@ -66,6 +66,9 @@ class Workload:
         if self.scaling is not None and not 1 <= self.scaling.minimum <= self.scaling.maximum:
             problem = f"{self.scaling.minimum} to {self.scaling.maximum} is no range of replicas"
             raise SettingError("--min", problem, "Give 1 <= --min <= --max.")
+        if self.scaling is not None and self.replicas > self.scaling.maximum:
+            problem = f"{self.replicas} is not within --min {self.scaling.minimum} and --max {self.scaling.maximum}"
+            raise SettingError("--replicas", problem, "Leave it out: scaling starts with --min.")
         if self.scaling is not None and self.scaling.concurrency <= 0:
             raise SettingError("--concurrency", "it must be above 0", "Half of max_num_seqs is a good start.")
         if self.gateway is not None and not re.fullmatch(r"([^/]+/)?[^/]+", self.gateway):

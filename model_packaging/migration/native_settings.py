@@ -78,6 +78,9 @@ class _Migrator:
         self._prefill()
         for name in tuple(self.given):
             self._field(name)
+        if self.config.hf_token is not None:
+            why = "set HF_TOKEN in the environment: the document holds no secret"
+            self.table.add(self.config.setting("hf_token"), self.config.hf_token, Outcome.KEPT, why)
         native, values = self.keys.native, self.keys.values
         if self.keys.sampling:
             native[SAMPLING] = {"all_greedy": False, **self.keys.sampling}

@@ -1,7 +1,7 @@
 """Uploads a package to an S3 prefix, which SageMaker makes available at `/opt/ml/model`. Each file is one object.
 
-Files that exist with the same size and digest are skipped. The manifest is written last, so a prefix without one is not
-a package. Nothing is uploaded before every file was read and checked for tokens.
+Files that exist with the same size, digest and key are skipped. The manifest is written last, so a prefix without one
+is not a package. Nothing is uploaded before every file was read and checked for tokens.
 """
 
 from __future__ import annotations
@@ -75,6 +75,17 @@ class UploadTarget:
         kms = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
         return {**metadata, **kms} if self.kms_key else metadata
 
+    def encrypts(self, head: Mapping[str, Any]) -> bool:
+        """Whether an object is encrypted with the target's key.
+
+        S3 tells the key's ARN (PutObject's response and HeadObject). Which key an alias means is not known here.
+        """
+        if not self.kms_key:
+            return True
+        if "alias/" in self.kms_key:
+            return str(head.get("ServerSideEncryption")).startswith("aws:kms")
+        return str(head.get("SSEKMSKeyId")).rpartition("/")[2] == self.kms_key.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
@@ -113,7 +124,7 @@ def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
     known = {file.path: file.digest for file in before.files} if before else {}
 
     def is_there(file: FileEntry) -> bool:
-        return there.get(file.path) == file.size and _digest_there(target, file.path, known) == file.digest
+        return there.get(file.path) == file.size and _is_same(target, file, known)
 
     with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="compare") as pool:
         kept = {
@@ -169,12 +180,14 @@ def _manifest(target: UploadTarget) -> PackageManifest | None:
         return None
 
 
-def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> str:
-    if path in known:
-        return known[path]
-    with translated(f"{target.uri}{path}", "s3:GetObject"):
-        head = target.client.head_object(Bucket=target.bucket, Key=target.key(path))
-    return head.get("Metadata", {}).get(DIGEST, "")
+def _is_same(target: UploadTarget, file: FileEntry, known: Mapping[str, str]) -> bool:
+    """Whether an object has the file's content, under the target's key."""
+    digest = known.get(file.path)
+    if digest is not None and not target.kms_key:
+        return digest == file.digest
+    with translated(f"{target.uri}{file.path}", "s3:GetObject"):
+        head = target.client.head_object(Bucket=target.bucket, Key=target.key(file.path))
+    return (digest or head.get("Metadata", {}).get(DIGEST, "")) == file.digest and target.encrypts(head)
 
 
 def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: ByteCounter) -> None:

@@ -287,6 +287,14 @@ def test_each_engine_has_its_devices_and_its_memory() -> None:
     assert pod_size(spread, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY).devices == 2
 
 
+def test_sharded_weights_have_room_without_a_compile() -> None:
+    plain, sharded = (
+        pod_size(plan(64), find("trn2.48xlarge"), Sizes(weights=141 * GB, fetched=141 * GB, sharded=size), None).disk
+        for size in (0, 141 * GB)
+    )
+    assert sharded == plain + 141
+
+
 def test_the_probes_give_a_start_its_time_and_a_drain_its_own() -> None:
     sizes = Sizes(weights=141 * GB, fetched=141 * GB, compiles=True)
     made = pod_size(plan(64), find("trn2.48xlarge"), sizes, None)
@@ -442,6 +450,7 @@ def test_what_hyperpod_has_no_field_for_is_refused(change: dict[str, Any], setti
         ({"name": "x" * 46}, "NAME"),
         ({"namespace": "a.b"}, "--namespace"),
         ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
+        ({"scaling": ScalingRequest(1, 4, 1.0), "replicas": 5}, "--replicas"),
         ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
         ({"gateway": "a/b/c"}, "--gateway"),
         ({"dra": True}, "--dra"),

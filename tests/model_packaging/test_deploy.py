@@ -136,10 +136,14 @@ def test_nothing_captures_data(fake: FakeAws, aws: Aws) -> None:
         assert "DataCapture" not in json.dumps(resources(wanted(variant)).config)
 
 
-def test_a_component_starts_on_as_many_instances_as_scaling_keeps() -> None:
-    request = wanted("component", instances=1, scaling=ScalingRequest(2, 4, 16.0))
-    (variant,) = resources(request).config["ProductionVariants"]
+def test_it_starts_with_as_many_instances_as_scaling_keeps() -> None:
+    calls = resources(wanted("component", instances=1, scaling=ScalingRequest(2, 4, 16.0)))
+    (variant,) = calls.config["ProductionVariants"]
     assert variant["InitialInstanceCount"] == variant["ManagedInstanceScaling"]["MinInstanceCount"] == 2
+    assert calls.component is not None
+    assert calls.component["RuntimeConfig"] == {"CopyCount": 2}
+    (plain,) = resources(wanted("plain", instances=1, scaling=ScalingRequest(2, 4, 16.0))).config["ProductionVariants"]
+    assert plain["InitialInstanceCount"] == 2
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -203,11 +207,35 @@ def test_a_change_is_an_update_and_its_leftovers_are_deleted(fake: FakeAws, aws:
     assert len(updates) == 1
     assert updates[0]["RetainAllVariantProperties"] is True  # auto scaling decides how many there are
     assert updates[0]["DeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]["Value"] == 1
-    many = resources(wanted("scaled", instances=41)).update["DeploymentConfig"]["RollingUpdatePolicy"]
-    assert many["MaximumBatchSize"]["Value"] == 3  # at least 5% of the instances
     assert len(fake.things["model"]) == 2
     remove(aws)
     assert fake.state() == FakeAws().state()
+
+
+@pytest.mark.parametrize(("running", "batch"), [(0, None), (1, None), (2, 1), (20, 1), (21, 2), (41, 3)])
+def test_the_steps_of_an_update_are_of_the_instances_that_run(
+    fake: FakeAws, aws: Aws, running: int, batch: int | None
+) -> None:
+    scaling = {"instances": 1, "scaling": ScalingRequest(1, 50, 8.0)}
+    deploy(aws, wanted("plain", **scaling))
+    fake.things["endpoint"]["chat"]["count"] = running
+    deploy(aws, wanted("plain", **scaling, image="other:2"))
+    (update,) = [members for _, operation, members in fake.calls if operation == "UpdateEndpoint"]
+    policy = update.get("DeploymentConfig", {}).get("RollingUpdatePolicy", {})
+    assert policy.get("MaximumBatchSize", {}).get("Value") == batch
+    assert batch is None or running * 0.05 <= batch <= running * 0.5
+    alone = resources(wanted("plain", instances=running)).update
+    assert alone.get("DeploymentConfig") == update.get("DeploymentConfig")
+
+
+@pytest.mark.parametrize(("bounds", "batch"), [((1, 4), None), ((2, 6), 1), ((2, 21), None), ((4, 21), 2)])
+def test_the_steps_of_a_template_fit_every_number_that_scaling_allows(
+    bounds: tuple[int, int], batch: int | None
+) -> None:
+    update = resources(wanted("plain", scaling=ScalingRequest(*bounds, 8.0))).update
+    policy = update.get("DeploymentConfig", {}).get("RollingUpdatePolicy", {})
+    assert policy.get("MaximumBatchSize", {}).get("Value") == batch
+    assert update["RetainAllVariantProperties"] is True
 
 
 def test_a_component_is_updated_in_place(fake: FakeAws, aws: Aws) -> None:
@@ -215,6 +243,18 @@ def test_a_component_is_updated_in_place(fake: FakeAws, aws: Aws) -> None:
     deploy(aws, wanted("component", model="s3://bucket/models/two"))
     assert [operation for _, operation, _ in fake.calls].count("UpdateInferenceComponent") == 1
     assert [operation for _, operation, _ in fake.calls].count("CreateEndpoint") == 1
+
+
+@pytest.mark.parametrize(("copies", "batch"), [(0, None), (1, None), (2, 1), (4, 1), (40, 2)])
+def test_new_copies_replace_the_old_ones_in_steps(fake: FakeAws, aws: Aws, copies: int, batch: int | None) -> None:
+    deploy(aws, wanted("component"))
+    fake.things["component"]["chat"]["RuntimeConfig"] = {"CopyCount": copies}
+    deploy(aws, wanted("component", model="s3://bucket/models/two"))
+    (update,) = [members for _, operation, members in fake.calls if operation == "UpdateInferenceComponent"]
+    steps = {"Type": "COPY_COUNT", "Value": batch}
+    policy = update.get("DeploymentConfig", {}).get("RollingUpdatePolicy", {})
+    assert policy.get("MaximumBatchSize", steps) == policy.get("RollbackMaximumBatchSize", steps) == steps
+    assert bool(policy) == bool(batch)
 
 
 @pytest.mark.parametrize(
@@ -396,6 +436,7 @@ def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> N
         ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
         ({"scaling": ScalingRequest(3, 2, 1.0)}, "--min"),
         ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
+        ({"scaling": ScalingRequest(1, 4, 2.0), "instances": 5}, "--instances"),
         ({"network": Network(("subnet-1",), ())}, "--subnet"),
         ({"network": Network(isolation=True), "environment": {"ENDPOINT_MODEL": "s3://b/x"}}, "--isolated"),
         ({"network": Network(isolation=True), "environment": {"ENDPOINT_CONFIG": '{"model": "s3://x"}'}}, "--isolated"),

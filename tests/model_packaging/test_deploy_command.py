@@ -15,6 +15,7 @@ import sample_model
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.publication import CompileInputs
 from handler.config.endpoint_config import EndpointConfig
+from handler.errors import SettingError
 from handler.neuron.hardware.instance_catalogue import find
 from handler.storage.storage_errors import AccessDenied
 from model_packaging.cli import COMMANDS
@@ -108,6 +109,16 @@ def test_the_container_has_the_instance_and_the_document_that_were_checked(
     assert (environment["ENDPOINT_INSTANCE"], environment["ENDPOINT_CONFIG"]) == ("ml.inf2.xlarge", '{"max_queue":2}')
 
 
+def test_two_documents_are_refused(fake: FakeAws, package: str, tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("max_queue: 2\n")
+    named = ("--set", f"ENDPOINT_CONFIG={tmp_path}/b.yaml")
+    for words in (("deploy", "chat", package, *BASE, "--dry-run"), ("kubernetes", "chat", package, "--cpu", *BASE[:2])):
+        refused = run(*words, "--config", f"{tmp_path}/a.yaml", *named)
+        assert (refused.exit_code, "--config: ENDPOINT_CONFIG names" in refused.stderr) == (2, True), refused.output
+        assert run(*words, "--config", f"{tmp_path}/b.yaml", *named).exit_code == 0
+
+
 def test_an_asynchronous_endpoint_is_told_that_it_is_one(fake: FakeAws, package: str) -> None:
     words = ("deploy", "chat", package, *BASE, "--async-output", "s3://models/out/", "--dry-run")
     told = json.loads(run(*words).stdout)
@@ -116,6 +127,23 @@ def test_an_asynchronous_endpoint_is_told_that_it_is_one(fake: FakeAws, package:
     assert output == {"S3OutputPath": "s3://models/out/", "S3FailurePath": "s3://models/out/"}
     kept = json.loads(run(*words, "--set", "ENDPOINT_ASYNCHRONOUS=false").stdout)
     assert kept["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_ASYNCHRONOUS"] == "false"
+
+
+def test_the_line_of_the_image_is_checked_and_given_to_the_container(fake: FakeAws, package: str) -> None:
+    trn2 = ("--image", IMAGE, "--instance", "ml.trn2.48xlarge", "--set", "ENDPOINT_FUSED_QKV=true", *SETTINGS[:4])
+    deploy = ("deploy", "chat", package, *trn2, "--role", ROLE, "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1", "--dry-run")
+    kubernetes = ("kubernetes", "chat", package, *trn2, "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1")
+    told = json.loads(run(*deploy).stdout)
+    assert "line: the settings were checked for nxdi-0.16. --line names another" in told["limits"]["why"]
+    assert "ENDPOINT_LINE" not in told["model"]["PrimaryContainer"]["Environment"]
+    for words in (deploy, kubernetes):
+        refused = run(*words, "--line", "native-0.24")
+        assert (refused.exit_code, "native-0.24 does not have kernel switches" in refused.output) == (1, True)
+        assert "is not a line" in run(*words, "--line", "nxdi").stderr
+    told = json.loads(run(*deploy, "--line", "nxdi-0.16").stdout)
+    assert told["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_LINE"] == "nxdi-0.16"
+    assert "name: ENDPOINT_LINE" in run(*kubernetes, "--line", "nxdi-0.16").stdout
+    assert "--line goes with --instance" in run(*kubernetes[:3], "--cpu", *trn2[:2], "--line", "nxdi-0.16").stderr
 
 
 def test_what_would_not_start_is_not_deployed(fake: FakeAws, package: str) -> None:
@@ -133,7 +161,7 @@ def test_what_would_not_start_is_not_deployed(fake: FakeAws, package: str) -> No
         (("chat", "s3://b/x"), 2, "--instance and --image"),
         (("chat", "s3://b/x", *BASE, "--min", "1"), 2, "need --max"),
         (("chat", "s3://b/x", *BASE, "--set", "x"), 2, "NAME=VALUE"),
-        (("chat", *BASE, "--isolated", "--set", "HF_MODEL_ID=org/model"), 2, "does not reach org/model"),
+        (("chat", *BASE, "--isolated", "--set", "HF_MODEL_ID=org/model"), 2, "reaches neither S3 nor the hub"),
     ],
 )
 def test_half_a_request_is_refused(fake: FakeAws, words: tuple[str, ...], status: int, told: str) -> None:
@@ -141,6 +169,34 @@ def test_half_a_request_is_refused(fake: FakeAws, words: tuple[str, ...], status
     assert result.exit_code == status, result.output
     assert told in result.stderr
     assert fake.state() == FakeAws().state()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENDPOINT_MODEL", "org/model"),
+        ("ENDPOINT_SPECULATIVE_MODEL", "org/draft"),
+        ("ENDPOINT_LORA_MODULES", "a=org/adapter"),
+        ("SM_VLLM_TOKENIZER", "org/name"),
+        ("ENDPOINT_ARTIFACT_SIGNING_KEY", "arn:aws:secretsmanager:us-east-1:123456789012:secret:key"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
+    ],
+)
+def test_an_isolated_container_needs_no_network(fake: FakeAws, package: str, name: str, value: str) -> None:
+    refused = run("deploy", "chat", package, *BASE, "--isolated", "--set", f"{name}={value}", "--dry-run")
+    assert refused.exit_code != 0
+    assert name in refused.output
+    assert "isolat" in refused.output.lower()
+
+
+def test_an_isolated_container_knows_that_it_is(fake: FakeAws, package: str) -> None:
+    settings = ("ENDPOINT_NETWORK_ISOLATION=false", "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318")
+    words = [word for setting in settings for word in ("--set", setting)]
+    result = run("deploy", "chat", package, *BASE, "--isolated", *words, "--dry-run")
+    assert result.exit_code == 0, result.output
+    model = json.loads(result.stdout)["model"]
+    assert model["EnableNetworkIsolation"] is True
+    assert model["PrimaryContainer"]["Environment"]["ENDPOINT_NETWORK_ISOLATION"] == "true"
 
 
 def test_prefix_routing_takes_its_threshold_from_the_plan(fake: FakeAws, package: str) -> None:
@@ -360,6 +416,28 @@ def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:
         compute(Sizes(packed=1), trn2, volume=100)
 
 
+@pytest.mark.parametrize(
+    ("settings", "platform", "written"),
+    [
+        ({"save_sharded_checkpoint": True}, "inf2", True),
+        ({"neuron_config": {"save_sharded_checkpoint": True}}, "inf2", True),
+        ({"save_sharded_checkpoint": True, "compiled_artifacts": "s3://bucket/compiled"}, "inf2", True),
+        ({"save_sharded_checkpoint": True, "compiled_artifacts": "/opt/ml/model/compiled"}, "inf2", False),
+        ({"save_sharded_checkpoint": True}, "cpu", False),
+        ({}, "inf2", False),
+    ],
+)
+def test_sharded_weights_are_on_the_disk_too(
+    fake: FakeAws, package: str, settings: dict[str, Any], platform: str, written: bool
+) -> None:
+    sizes = sizes_of(package, EndpointConfig(**settings), platform)
+    assert sizes.sharded == (sizes.weights if written else 0)
+    plain, sharded = (compute(Sizes(packed=140 * 10**9, sharded=size), find("inf2.48xlarge")) for size in (0, 10**11))
+    assert (plain.volume, sharded.volume) == (160, 260)
+    with pytest.raises(SettingError, match="--volume 512 deploys"):
+        compute(Sizes(packed=250 * 10**9, sharded=250 * 10**9), find("inf2.48xlarge"))
+
+
 @pytest.mark.slow
 def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package: str, tmp_path: Path) -> None:
     assert sizes_of(package, EndpointConfig(), "inf2").compiles
@@ -451,6 +529,26 @@ def test_an_option_that_would_have_no_effect_or_fail_is_told(
     result = run("deploy", "chat", package, *BASE, *words, "--dry-run")
     assert result.exit_code != 0
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--body", "q.json", "--max-tokens", "5"), "--max-tokens goes with PROMPT"),
+        (("--body", "q.json", "--temperature", "0"), "--temperature goes with PROMPT"),
+        (("--async", "s3://models/q.json", "--system", "S"), "--system goes with PROMPT"),
+        (("Hello", "--async-seconds", "900"), "--async-seconds goes with --async"),
+        (("Hello", "--wait"), "--wait goes with --async"),
+        (("Hello", "--async", "s3://models/q.json", "--longest", "9"), "--longest goes with --wait"),
+    ],
+)
+def test_an_option_of_invoke_without_an_effect_is_wrong_usage(
+    fake: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.json").write_text('{"prompt": "x"}')
+    result = run("invoke", "chat", *words)
+    assert (result.exit_code, told in result.stderr) == (2, True), result.output
 
 
 @pytest.mark.parametrize("option", ["--explain", "--timeline"])

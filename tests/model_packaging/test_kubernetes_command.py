@@ -54,6 +54,16 @@ def test_a_packages_graphs_are_named_by_their_place_in_s3(s3: Any, bucket: str, 
         assert "has its own graphs" in refused.stderr
 
 
+def test_a_store_beside_the_shared_volume_is_refused_and_the_secret_has_the_namespace(s3: Any, bucket: str) -> None:
+    to = f"s3://{bucket}/plain/"
+    assert run("push", str(sample_model.path()), to).exit_code == 0
+    words = ("kubernetes", "chat", to, "--cpu", *IMAGE, "--store-class", "efs", "--set", "HF_TOKEN=hf_VerySecret1234")
+    refused = run(*words, "--set", f"ENDPOINT_ARTIFACT_STORE=s3://{bucket}/mine")
+    assert (refused.exit_code, "--store-class: ENDPOINT_ARTIFACT_STORE" in refused.stderr) == (2, True)
+    assert "kubectl create secret generic chat --from-literal=HF_TOKEN" in run(*words).stdout
+    assert "generic -n ai chat --from-literal=HF_TOKEN" in run(*words, "--namespace", "ai").stdout
+
+
 @pytest.mark.slow
 def test_a_start_that_compiles_has_more_time(s3: Any, bucket: str) -> None:
     to = f"s3://{bucket}/plain/"

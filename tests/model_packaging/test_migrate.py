@@ -113,9 +113,14 @@ def test_settings_without_a_counterpart_are_named_with_the_consequence(tmp_path:
 
 
 def test_a_token_is_in_neither_table_nor_document(tmp_path: Path) -> None:
-    _, document, report = migrated(tmp_path, HF_TOKEN="hf_VerySecret1234")
+    rows, document, report = migrated(tmp_path, HF_TOKEN="hf_VerySecret1234")
     assert "hf_token" not in document
     assert "hf_VerySecret1234" not in json.dumps(report)
+    assert rows["HF_TOKEN"] == ("kept", "set HF_TOKEN in the environment: the document holds no secret")
+    (tmp_path / "old.yaml").write_text("hf_token: hf_VerySecret1234\n")
+    result = run("migrate", "--json", "--instance", "ml.trn2.48xlarge", "--config", str(tmp_path / "old.yaml"), MODEL)
+    assert "hf_VerySecret1234" not in result.output
+    assert [row["value"] for row in json.loads(result.stdout)["settings"] if "hf_token" in row["setting"]] == ["***"]
 
 
 def test_inf2_stays_on_nxd_inference(tmp_path: Path) -> None:

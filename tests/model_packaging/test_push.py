@@ -145,6 +145,25 @@ def test_uploads_are_encrypted_with_the_given_key(s3: Any, bucket: str, model: P
     assert head["ServerSideEncryption"] == "aws:kms"
 
 
+def test_files_under_another_key_are_sent_again(s3: Any, bucket: str, model: Path) -> None:
+    to, arn = f"s3://{bucket}/models/one", "arn:aws:kms:us-east-1:123456789012:key/"
+    size = told("push", model, to)["size"]
+    for key, sent in (
+        ("alias/models", size),  # there was none
+        (f"{arn}1111", size),
+        (f"{arn}1111", 0),
+        ("1111", 0),
+        (f"{arn}2222", size),
+        ("alias/models", 0),  # which key it means is not known
+    ):
+        assert told("push", model, to, "--kms-key", key)["sent"] == sent, key
+    head = s3.head_object(Bucket=bucket, Key="models/one/model.safetensors")
+    assert head["SSEKMSKeyId"] == f"{arn}2222"
+    s3.delete_object(Bucket=bucket, Key="models/one/endpoint-package.json")
+    assert told("push", model, to, "--kms-key", f"{arn}2222")["sent"] == 0
+    assert told("push", model, to)["sent"] == 0
+
+
 def test_an_object_that_is_replaced_meanwhile_is_not_copied(s3: Any, bucket: str) -> None:
     s3.put_object(Bucket=bucket, Key="hub/a.txt", Body=b"x")
     item = Item("a.txt", 1, S3File(s3, bucket, "hub/a.txt", '"the etag of before"'))

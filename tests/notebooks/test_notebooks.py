@@ -13,6 +13,9 @@ from typing import Any
 import nbformat
 import pytest
 
+import sample_model
+from handler.config.finding import Severity
+from model_packaging.examination_report import examine
 from notebooks import local
 from notebooks.execution import executed, notebooks
 
@@ -53,6 +56,18 @@ def test_two_variables_lead_to_aws(path: Path) -> None:
     assert "two variables" in words.source
     assert re.findall(r"^([A-Z]+) = .*# AWS: ", place.source, re.MULTILINE) == ["IMAGE", "BUCKET"]
     assert not [cell.source for cell in rest if re.search(r"--local|127\.0\.0\.1|localhost", cell.source)]
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=NAMES)
+def test_what_is_deployed_here_starts_on_the_notebooks_instance(path: Path) -> None:
+    """On AWS the plan is of another line, which needs settings that the CPU line does without."""
+    _, place, *rest = nbformat.read(path, as_version=4).cells
+    (instance,) = re.findall(r'instance="([^"]+)"', place.source)
+    lines = [line for cell in rest for line in cell.source.replace("\\\n", "").splitlines()]
+    for line in (line for line in lines if "neuron-endpoint deploy" in line):
+        settings = dict(re.findall(r"--set (\w+)=(\S+)", line.replace("$BUCKET", "models")))
+        findings = examine(settings, str(sample_model.path()), instance=instance, line=None).findings
+        assert [finding for finding in findings if finding.severity is Severity.ERROR] == [], line
 
 
 def shown(cell: Any) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import botocore.session
 import pytest
-from botocore.model import StringShape
+from botocore.model import StringShape, StructureShape
 from botocore.validate import ParamValidator
 
 import sample_model
@@ -202,6 +202,15 @@ def test_invoke_sends_the_time_that_it_allows(
     assert recorded.asked["InvocationTimeoutSeconds"] == seconds
     shape = botocore.session.get_session().get_service_model("sagemaker-runtime").operation_model("InvokeEndpointAsync")
     assert shapes.parse(shape.input_shape, recorded.asked) == recorded.asked
+
+
+def test_a_key_is_accepted_where_the_disks_are_nvme() -> None:
+    """Older texts said that CreateEndpointConfig fails with a key on such instances."""
+    shape = SERVICE.shape_for("CreateEndpointConfigInput")
+    assert isinstance(shape, StructureShape)
+    said = shape.members["KmsKeyId"].documentation
+    assert "does not encrypt instance local storage" in said
+    assert "fails" not in said
 
 
 @pytest.mark.parametrize("instance", ["ml.inf2.48xlarge", "ml.trn2.48xlarge"])

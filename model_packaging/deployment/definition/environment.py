@@ -21,10 +21,11 @@ def environment(variables: Mapping[str, str], document: str | None, instance: st
     :param variables: those of the user.
     :param document: a settings document: s3://, inline JSON, or a file that is small enough for a variable.
     :param instance: the instance type, for the container, whatever the variables say. None: the container detects it.
-    :raises SettingError: the file is unreadable or too large.
+    :raises SettingError: the file is unreadable or too large, or two documents are named.
     """
     result = dict(variables)
-    named = result.get(CONFIG, "")
+    named = result.get(CONFIG, "").strip()
+    require_one_document(document, named)
     if not document and instance and os.path.isfile(named):  # noqa: PTH113
         document = named  # a file of this machine is not in the container
     if document:
@@ -32,6 +33,12 @@ def environment(variables: Mapping[str, str], document: str | None, instance: st
     if instance:
         result["ENDPOINT_INSTANCE"] = instance
     return result
+
+
+def require_one_document(document: str | None, named: str) -> None:
+    """:raises SettingError: --config and ENDPOINT_CONFIG name two documents. The container reads one."""
+    if document and named and named != document:
+        raise SettingError("--config", f"{CONFIG} names another document", "Leave one of them out.")
 
 
 def _inline(path: str) -> str:

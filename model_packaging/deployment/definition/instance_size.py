@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from handler.artifacts.store.object_names import MANIFESTS
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.model_file_rules import MOUNT
 from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
@@ -44,12 +45,15 @@ def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) 
     store = config.artifact_store or ""
     own = any(item.path.startswith((f"{COMPILED}/", f"{STORE}/")) for item in listed)
     own = own or bool(config.compiled_artifacts) or store.startswith(f"{model.rstrip('/')}/")
+    saves = config.save_sharded_checkpoint or config.neuron_config.get("save_sharded_checkpoint")
+    in_place = (config.compiled_artifacts or "").startswith(MOUNT)  # others are downloaded or written
     # Without unpacking it, an archive is assumed to have compiled graphs.
     has_graphs = archive or own or config.on_miss == "fail" or platform == "cpu"
     return Sizes(
         packed=packed,
         weights=weights,
         fetched=fetched,
+        sharded=weights if saves and not in_place and platform != "cpu" else 0,
         archive=archive,
         compiles=not has_graphs,
         may_restore=not has_graphs and _filled(store),

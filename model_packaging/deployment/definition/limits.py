@@ -56,7 +56,8 @@ class Sizes:
     """The sizes of a deployment in bytes.
 
     `packed` is what SageMaker downloads before the container starts. `weights` is what the engine loads. `fetched` is
-    what the container itself downloads: the model.
+    what the container itself downloads: the model. `sharded` is what it writes or restores of the weights, a file for
+    each rank.
 
     :param compiles: the start compiles, or may have to.
     :param may_restore: a store has graphs, but whether they are those of this model is not known.
@@ -66,6 +67,7 @@ class Sizes:
     packed: int = 0
     weights: int = 0
     fetched: int = 0
+    sharded: int = 0
     archive: bool = False
     compiles: bool = False
     may_restore: bool = False
@@ -145,10 +147,13 @@ def _volume(sizes: Sizes, instance: InstanceType) -> int:
     # A model of unknown size is at most what the devices hold.
     fetched = sizes.fetched if sizes.known else instance.hbm_gib * GIB
     # An archive and its unpacked files are on the disk at the same time.
-    needed = SPARE_GB + -(-(sizes.packed * (2 if sizes.archive else 1) + fetched) // 10**9)
+    needed = SPARE_GB + -(-(sizes.packed * (2 if sizes.archive else 1) + fetched + sizes.sharded) // 10**9)
     if needed > LARGEST_VOLUME:
         problem = f"{needed} GB are needed, and SageMaker's volumes have at most {LARGEST_VOLUME}"
-        raise SettingError("MODEL", problem, "Use an instance with disks of its own (ml.trn1, ml.trn2).")
+        fix = (
+            f"Use an instance with its own disks (ml.trn1, ml.trn2). --volume {LARGEST_VOLUME} deploys it all the same."
+        )
+        raise SettingError("MODEL", problem, fix)
     return max(needed, 64)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handler.errors import SettingError
+from handler.urls import url_parts
 from model_packaging.deployment.definition.limits import InstanceLimits
 from model_packaging.deployment.definition.routing import Routing
 
@@ -16,6 +17,10 @@ NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,47}")
 MOST_CONCURRENT = 1000  # MaxConcurrentInvocationsPerInstance in the API reference
 # The container's environment, as CreateModel takes it (API reference, ContainerDefinition).
 MOST_VARIABLES, LONGEST_VALUE, LARGEST_ENVIRONMENT = 100, 1024, 32 * 1024
+
+# Variables of OpenTelemetry that turn traces on, and the hosts that an isolated container reaches.
+TRACES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,8 @@ class DeploymentRequest:
     :param component: deploy the model as an inference component, whose copies are placed and scaled separately.
     :param async_output: make the endpoint asynchronous, with its output below this S3 URI.
     :param async_concurrency: most requests that SageMaker sends to an instance of it at once. None: SageMaker chooses.
-    :param kms_key: encrypts the instances' volumes.
+    :param kms_key: encrypts the instances' EBS volumes. It "does not encrypt instance local storage" (API reference,
+        CreateEndpointConfig), which the hardware of Trn1 and Trn2 encrypts.
     :param alarm_topic: an SNS topic for the alarms. Alarms are created without one, too.
     """
 
@@ -92,12 +98,20 @@ class DeploymentRequest:
             problem = f"SageMaker takes 1 to {MOST_CONCURRENT} requests at once, not {self.async_concurrency}"
             raise SettingError("--async-concurrency", problem, "Give the plan's max_num_seqs.")
         if self.network.isolation and (self.model is None or _reads_elsewhere(self.environment)):
-            problem = "an isolated network reaches no S3, and the settings name something there"
+            problem = "an isolated network reaches neither S3 nor the hub, and the settings name something there"
             raise SettingError("--isolated", problem, "Put model and graphs into the package.")
+        if self.network.isolation and (exporter := _sends_traces(self.environment)):
+            fix = "Leave it out, or send the traces to localhost."
+            raise SettingError(exporter, "an isolated network reaches no collector of traces", fix)
         if bool(self.network.subnets) != bool(self.network.security_groups):
             raise SettingError("--subnet", "subnets and security groups go together", "Give both, or neither.")
         if self.scaling is not None:
             _check_scaling(self.scaling, self.component or bool(self.async_output))
+            if self.instances > self.scaling.maximum:
+                problem = (
+                    f"{self.instances} is not within --min {self.scaling.minimum} and --max {self.scaling.maximum}"
+                )
+                raise SettingError("--instances", problem, "Leave it out: scaling starts with --min.")
         if self.async_output is not None and not self.async_output.startswith("s3://"):
             raise SettingError("--async-output", f"'{self.async_output}' is not in S3", "Write s3://bucket/prefix/.")
         if self.component and self.async_output:
@@ -121,6 +135,16 @@ def environment_problems(environment: Mapping[str, str]) -> Iterator[SettingErro
 
 def _reads_elsewhere(environment: Mapping[str, str]) -> bool:
     return any("s3://" in value for value in environment.values())
+
+
+def _sends_traces(environment: Mapping[str, str]) -> str | None:
+    """Returns the variable for which an isolated container would not start (container/telemetry/tracing)."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    if environment.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
+        return None
+    name = next((name for name in TRACES if environment.get(name, "").strip()), None)
+    return None if name is None or url_parts(environment[name]).hostname in LOOPBACK else name
 
 
 def _check_scaling(scaling: ScalingRequest, to_zero: bool) -> None:

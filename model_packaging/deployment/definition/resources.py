@@ -79,7 +79,7 @@ def _config(request: DeploymentRequest, model: str) -> Members:
     variant: Members = {
         "VariantName": VARIANT,
         "InstanceType": request.instance,
-        "InitialInstanceCount": request.instances,
+        "InitialInstanceCount": _initial(request),
         "RoutingConfig": request.routing.members(),
     }
     if request.ami:
@@ -89,7 +89,6 @@ def _config(request: DeploymentRequest, model: str) -> Members:
     members: Members = {"ProductionVariants": [variant]}
     if request.component:
         if request.scaling:
-            variant["InitialInstanceCount"] = max(request.instances, request.scaling.minimum)
             variant["ManagedInstanceScaling"] = {
                 "Status": "ENABLED",
                 "MinInstanceCount": request.scaling.minimum,
@@ -108,6 +107,11 @@ def _config(request: DeploymentRequest, model: str) -> Members:
             slots = {"MaxConcurrentInvocationsPerInstance": request.async_concurrency}
             members["AsyncInferenceConfig"]["ClientConfig"] = slots
     return members
+
+
+def _initial(request: DeploymentRequest) -> int:
+    """Returns with how many instances or copies it starts: not with fewer than scaling keeps."""
+    return max(request.instances, request.scaling.minimum) if request.scaling else request.instances
 
 
 def _timeouts(request: DeploymentRequest) -> Members:
@@ -135,30 +139,38 @@ def _component(request: DeploymentRequest, model: str) -> Members:
                 "MinMemoryRequiredInMb": instance.host_gib * 1024 // 2,
             },
         },
-        "RuntimeConfig": {"CopyCount": request.instances},
+        "RuntimeConfig": {"CopyCount": _initial(request)},
     }
 
 
 def _rolling(request: DeploymentRequest) -> Members:
-    """Returns a rolling update with rollback on alarms, for two or more instances.
+    # With auto scaling, the configuration does not set the number of instances.
+    kept: Members = {"RetainAllVariantProperties": True} if request.scaling and not request.component else {}
+    if request.component:
+        return kept
+    bounds = (request.scaling.minimum, request.scaling.maximum) if request.scaling else (request.instances,) * 2
+    return {**kept, **rolling(request.name, *bounds, alarms=request.alarms)}
+
+
+def rolling(name: str, fewest: int, most: int, *, alarms: bool, unit: str = "INSTANCE_COUNT") -> Members:
+    """Returns a rolling update with rollback on alarms, for a number of running instances within the bounds.
+
+    :param unit: COPY_COUNT for the copies of a component.
 
     Capacity for a second fleet is rarely available. With one instance, SageMaker's default is used: the new instance
     starts beside the old one.
     """
-    # With auto scaling, the configuration does not set the number of instances.
-    kept: Members = {"RetainAllVariantProperties": True} if request.scaling and not request.component else {}
-    if request.component or request.instances < 2:
-        return kept
-    policy: Members = {
-        "RollingUpdatePolicy": {
-            # SageMaker takes 5% to 50% of the instances.
-            "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": ceil(request.instances / 20)},
-            "WaitIntervalInSeconds": 60,
-        }
-    }
-    if request.alarms:
-        policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{request.name}-errors"}]}
-    return {**kept, "DeploymentConfig": policy}
+    # SageMaker takes 5% to 50% of them (API reference, RollingUpdatePolicy, InferenceComponentRollingUpdatePolicy).
+    batch = max(1, ceil(most / 20))
+    if batch > fewest // 2:
+        return {}
+    size = {"Type": unit, "Value": batch}
+    policy: Members = {"RollingUpdatePolicy": {"MaximumBatchSize": size, "WaitIntervalInSeconds": 60}}
+    if unit == "COPY_COUNT":  # else a rollback starts all old copies at once
+        policy["RollingUpdatePolicy"]["RollbackMaximumBatchSize"] = size
+    if alarms:
+        policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{name}-errors"}]}
+    return {"DeploymentConfig": policy}
 
 
 def _alarms(request: DeploymentRequest, tags: list[dict[str, str]]) -> tuple[Members, ...]:
