@@ -89,10 +89,10 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     named = variables.pop("ENDPOINT_CONFIG", "").strip()  # a file of this machine is in no pod
     require_one_document(options["document"], named)
     document, settings = options["document"] or named, None
-    if options["storage_class"] and variables.get("ENDPOINT_ARTIFACT_STORE"):
-        raise SettingError("--store-class", "ENDPOINT_ARTIFACT_STORE names another store", "Leave one of them out.")
     if model:
         variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}
+    if options["storage_class"] and variables.get("ENDPOINT_ARTIFACT_STORE"):
+        raise SettingError("--store-class", "ENDPOINT_ARTIFACT_STORE names another store", "Leave one of them out.")
     spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}
     config, plan, memory = _examined({**variables, **spread}, document, None if instance is None else instance.name)
     _require_fit(config, plan, options)
