@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -205,6 +206,17 @@ def test_usage_at_the_end_of_a_stream(client: openai.OpenAI) -> None:
     assert all(chunk.usage is None for chunk in chunks)
     assert last.choices == []
     assert (last.usage.completion_tokens, last.usage.total_tokens) == (5, last.usage.prompt_tokens + 5)
+
+
+def test_every_sequence_of_a_stream_echoes_its_prompt_with_its_logprobs(client: openai.OpenAI) -> None:
+    """Found by the fuzz: vLLM lost those of sequences that entered later than others of their prompt."""
+    asked = {"n": 64, "echo": True, "logprobs": 2, "temperature": 1, "extra_body": {"ignore_eos": True}}
+    stream = complete(client, prompt=[[1, 2], [3]], stream=True, **asked)
+    tokens: Counter[int] = Counter()
+    for chunk in stream:
+        for choice in chunk.choices:
+            tokens[choice.index] += len(choice.logprobs.tokens) if choice.logprobs else 0
+    assert tokens == {index: 5 if index < 64 else 4 for index in range(128)}
 
 
 def test_echo_and_the_prompts_own_logprobs(client: openai.OpenAI) -> None:

@@ -64,7 +64,8 @@ class FuzzClient:
 def finding(sent: Sent, status: int, kind: str, body: bytes) -> str | None:
     """What is wrong with a reply, or None."""
     if status <= 0:  # a client that closes its side has left: its stream ends
-        return None if sent.ends or (status == 0 and not sent.http) else f"no reply ({body!r})"
+        ended = sent.ends or (status == 0 and not sent.http) or _is_refused(body)
+        return None if ended else f"no reply ({body!r})"
     if b"deadline_exceeded" in body and is_long(sent.raw):
         return None
     if status >= 500 and not (status == 501 and b" /adapters" in sent.raw[:20]):  # an engine without adapters says so
@@ -101,6 +102,12 @@ def is_error(document: Any) -> bool:
     error = document["error"]
     texts = [error.get(name) for name in ("message", "type", "code")]
     return set(error) == {"message", "type", "param", "code"} and all(isinstance(text, str) and text for text in texts)
+
+
+def _is_refused(part: bytes) -> bool:
+    """Whether a stream without its end mark ends in an error that is the client's: its grammar leaves no token."""
+    error = _json(part.strip().rpartition(b"data:")[2])
+    return is_error(error) and error["error"]["type"] == "invalid_request_error"
 
 
 def _events(body: bytes) -> str | None:

@@ -14,6 +14,10 @@ requests one token with the `2 * n` likeliest, and finds a beam by its position 
 (entrypoints/openai/engine/serving.py, beam_search; later entrypoints/generate/beam_search). If the sampled token is not
 among the likeliest, which happens with a temperature or with equally likely tokens, the list has one entry more. Beams
 are then mixed up, and in the end an IndexError is raised.
+
+A sequence's first output has the prompt's log probabilities. vLLM loses them where it joins that output with a later
+one of another sequence of the same prompt (outputs.py, `RequestOutput.add`), and a stream that echoes the prompt then
+ends in a KeyError. So each output has them. Found by the fuzz on 0.29.0.
 """
 
 from __future__ import annotations
@@ -73,7 +77,7 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
         singles = None
         if by_token and isinstance(params, SamplingParams) and params.output_kind is RequestOutputKind.DELTA:
             singles = SingleTokens(llm.tokenizer, params)
-        guard = getattr(llm, "grammar_guard", None)
+        guard, of_prompt = getattr(llm, "grammar_guard", None), None
         if guard is not None:
             await guard.check(params)
         # vLLM frees the slots when its generator is closed, so it is closed together with this one.
@@ -85,6 +89,8 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                     if isinstance(output, RequestOutput):
                         # With DELTA each output has only new tokens, with FINAL_ONLY there is one output.
                         tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
+                if isinstance(output, RequestOutput):
+                    of_prompt = output.prompt_logprobs = output.prompt_logprobs or of_prompt
                 if constrained and any(rejected(each.finish_reason, each.token_ids) for each in output.outputs):
                     raise client_error(PROBLEM, "structured_outputs")
                 if cost is not None and cost.searching:
