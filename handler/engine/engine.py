@@ -14,7 +14,7 @@ from handler.engine import core_end
 from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.api_routes import PLAIN
 from handler.engine.contract import EngineAdapter, PreparedRequest, Serving, WholeReply
-from handler.engine.engine_request import EngineRequest
+from handler.engine.engine_request import EngineRequest, RunningRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation import sampling_check
@@ -66,7 +66,7 @@ class Engine:
         self.serving = adapter.serving
         self.traits = PLAIN if adapter.serving is None else adapter.serving.traits
         self.max_sequences = DEFAULT_MAX_SEQUENCES
-        self.requests: set[EngineRequest | ServingRequest] = set()
+        self.requests: set[RunningRequest] = set()
         self.limits = limits
         self.facts = facts = adapter.facts
         for name, value in sampling_check.ignored_defaults(facts.sampling_defaults, limits.sampling).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.engine.contract import EngineAdapter
@@ -15,13 +15,19 @@ from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 
+class RunningRequest(Protocol):
+    """A request that the engine may have to end."""
+
+    def end(self, error: EndpointError) -> None: ...
+
+
 class RequestOwner(Protocol):
     """The part of the engine that a request uses."""
 
     loop: LoopThread
     adapters: Adapters | None
     failure: EndpointError | None
-    requests: set[Any]
+    requests: set[RunningRequest]
 
 
 def failure_of(error: EndpointError, failure: EndpointError | None, group: RequestGroup) -> EndpointError:

@@ -21,7 +21,7 @@ from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.api_routes import PLAIN
 from handler.engine.core_queue import CoreQueue
-from handler.engine.engine_request import EngineRequest
+from handler.engine.engine_request import EngineRequest, RunningRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Sink
@@ -72,7 +72,7 @@ class ScriptedEngine:
         self.traits = PLAIN
         self.serving: None = None
         self.front_end = FrontendSettings()
-        self.requests: set[EngineRequest] = set()
+        self.requests: set[RunningRequest] = set()
         self.begun = 0
         self.cancelled = 0
         self.is_dead = False

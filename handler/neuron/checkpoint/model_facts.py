@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from handler.json_value import Json
+from handler.json_value import Json, mapping
 
 # Keys of the language model's part in a multimodal model's config.json.
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -71,6 +71,13 @@ class ModelFacts:
         """Whether the weights are quantized, by config.json."""
         parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
         return any(part.get(key) is not None for part in parts for key in QUANTIZED)
+
+    @property
+    def rotary_type(self) -> str:
+        """How rotary embeddings are scaled for longer contexts: `llama3`, `yarn` ... `default`: they are not."""
+        text = text_part(self.config)
+        rope = mapping(text.get("rope_scaling") or text.get("rope_parameters"))
+        return str(rope.get("rope_type", rope.get("type", "default")))
 
     @property
     def longest(self) -> int | None:

@@ -12,6 +12,7 @@ from handler.neuron.checks.graph import GRAPH, SAMPLING
 from handler.neuron.checks.legacy_lines import LEGACY
 from handler.neuron.checks.line_support import LINE_SUPPORT
 from handler.neuron.checks.model_checks import MODELS
+from handler.neuron.checks.model_classes import MODEL_CLASSES
 from handler.neuron.checks.native_buckets import BUCKETS
 from handler.neuron.checks.native_start import CPU_COMPILES, NATIVE
 from handler.neuron.checks.neuron_config import rules, silent, spelling
@@ -26,6 +27,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     argument_pairs,
     cpu_start,
     *START,
+    *MODEL_CLASSES,
     *TOPOLOGY,
     *NODES,
     spelling,

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.json_value import mapping
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.checks.model_checks import from_hub
-from handler.neuron.checks.start_values import ARCHITECTURES
+from handler.neuron.checks.model_classes import ARCHITECTURES
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.plan_draft import speculative_keys
@@ -25,6 +26,15 @@ MODEL: Final = "speculative_model"
 DEGREE: Final = "draft_tensor_parallel_size"
 EAGLE_CLASSES: Final = ("LlamaForCausalLM", "Llama4ForConditionalGeneration", "GptOssForCausalLM")
 EAGLE_PATHS: Final = ("eagle-", "eagle3-")
+# The one EAGLE3 draft that the registry has, and its other name: the plugin writes "Eagle3" before a name (plugin,
+# vllm/spec_decode/eagle.py).
+EAGLE3: Final = "Eagle3LlamaForCausalLM"
+EAGLE3_NAMES: Final = (EAGLE3, EAGLE3.removeprefix("Eagle3"))
+# Method of a draft of the speculators library -> the start of the name that vLLM gives to it by its layers (vLLM 0.24
+# and 0.29, transformers_utils/configs/speculators/algos.py).
+SPECULATORS: Final = {"eagle3": "Eagle3", "peagle": "Peagle"}
+# P-EAGLE, and the line that has it (AWS Neuron documentation, SDK 2.33, features guide).
+PARALLEL_DRAFT, PARALLEL_LINE = "peagle", "native-0.29"
 
 
 def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
@@ -87,6 +97,34 @@ def eagle_layer(context: CheckContext) -> Iterator[Finding]:
     if names and names[0] not in EAGLE_CLASSES:
         why = f"NxD Inference has no EAGLE draft of the architecture {names[0]}"
         yield error("draft-architecture", MODEL, why, "Use a draft model without EAGLE, or another model.")
+
+
+def native_draft(context: CheckContext) -> Iterator[Finding]:
+    """The native plugin has one EAGLE3 draft, and 0.29 has P-EAGLE too. It looks for it when the model is loaded."""
+    draft = context.draft_model
+    if draft is None or context.line.keys is not ConfigKeys.NATIVE or "speculative_config" not in context.draft.args:
+        return
+    named = _draft_names(draft)
+    parallel = any(name.lower().startswith(PARALLEL_DRAFT) for name in named)
+    if not named or set(named) & set(EAGLE3_NAMES) or (parallel and context.line.name == PARALLEL_LINE):
+        return
+    why = f"the plugin has no EAGLE3 draft {named[0][:60]}, and fails when the model has been loaded"
+    if parallel:
+        fix = f"Set ENDPOINT_LINE to {PARALLEL_LINE}, which has P-EAGLE, or use another draft."
+    elif named != draft.architectures:
+        fix = "Use a draft with Llama's layers."
+    else:
+        fix = f"If it is a Llama-style EAGLE3 draft, write {EAGLE3} into architectures of its config.json."
+    yield error("draft-architecture", MODEL, why, fix)
+
+
+def _draft_names(draft: ModelFacts) -> tuple[str, ...]:
+    """The draft's architectures as vLLM reads them."""
+    method = draft.config.get("speculators_model_type")
+    if not isinstance(method, str) or method not in SPECULATORS:
+        return draft.architectures
+    layers = mapping(draft.config.get("transformer_layer_config")).get("model_type", "llama")
+    return (f"{SPECULATORS[method]}{str(layers)[:40].capitalize()}ForCausalLM",)
 
 
 def eagle_lm_head(context: CheckContext) -> Iterator[Finding]:
@@ -165,6 +203,7 @@ DRAFTS: Final = (
     token_tree,
     unlike_target,
     eagle_layer,
+    native_draft,
     eagle_lm_head,
     length_on_fork,
     legacy_block_manager,

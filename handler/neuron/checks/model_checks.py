@@ -56,14 +56,19 @@ def draft_model(context: CheckContext) -> Iterator[Finding]:
 
 
 def other_weights(context: CheckContext) -> Iterator[Finding]:
-    """NxD Inference reads the files of a directory, or of the hub's main revision (plugin 0.5.0 and vLLM 0.9.1,
-    _save_pretrained_model; NxDI, utils/hf_adapter.py, load_pretrained_config)."""
+    """NxD Inference and the native plugin read the files of a directory, or of the hub's main revision.
+
+    Sources: plugin 0.5.0 and vLLM 0.9.1, _save_pretrained_model; NxDI, utils/hf_adapter.py, load_pretrained_config;
+    vllm-neuron 0.24.0.1.1.0, vllm/worker/neuron_model_runner.py, load_model, and utils/checkpoints.py.
+    """
+    if not context.nxd and context.line.keys is not ConfigKeys.NATIVE:
+        return
     form, revision = context.draft.args.get("load_format"), context.draft.args.get("revision")
-    if context.nxd and form not in (None, "auto", "hf", "safetensors"):
-        why = f"NxD Inference loads the weights of the checkpoint, whatever it is ({str(form)[:40]})"
+    if form not in (None, "auto", "safetensors", *(["hf"] if context.nxd else [])):
+        why = f"{context.line.name} loads the weights of the checkpoint, whatever it is ({str(form)[:40]})"
         yield warning("load-format-unread", "load_format", why, "Remove it.")
-    if context.nxd and revision not in (None, "main") and from_hub(context.config.model):
-        why = f"NxD Inference loads the weights and config.json of the main revision, not of {str(revision)[:60]}"
+    if revision not in (None, "main") and from_hub(context.config.model):
+        why = f"{context.line.name} loads the weights of the main revision, not of {str(revision)[:60]}"
         yield warning("revision-unread", "revision", why, "Download that revision, and set model to its directory.")
 
 

@@ -12,10 +12,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import Json, mapping, whole_numbers
-from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
-from handler.neuron.checks.check_context import LINE_OF_MODEL, CheckContext, error, unsupported_model, warning
-from handler.neuron.checks.model_checks import from_hub
-from handler.neuron.checks.start_values import MODEL_TYPES
+from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
 from handler.neuron.lines.blocks import NATIVE_BLOCK
 from handler.neuron.lines.line import ConfigKeys
@@ -68,25 +65,6 @@ def cpu_compile(context: CheckContext) -> Iterator[Finding]:
 CPU_COMPILES: Final = (cpu_compile,)
 
 
-ARCHITECTURES: Final = (
-    "LlamaForCausalLM",
-    "GptOssForCausalLM",
-    "Qwen3ForCausalLM",
-    "Qwen3VLForConditionalGeneration",
-    "Eagle3LlamaForCausalLM",
-)
-# The one EAGLE3 draft that the registry has, and its other name: the plugin writes "Eagle3" before a name (plugin,
-# vllm/spec_decode/eagle.py).
-DRAFT: Final = "Eagle3LlamaForCausalLM"
-DRAFTS: Final = (DRAFT, DRAFT.removeprefix("Eagle3"))
-# Method of a draft of the speculators library -> the start of the name that vLLM gives to it by its layers (vLLM 0.24
-# and 0.29, transformers_utils/configs/speculators/algos.py).
-SPECULATORS: Final = {"eagle3": "Eagle3", "peagle": "Peagle"}
-# P-EAGLE, and the line that has it (AWS Neuron documentation, SDK 2.33, features guide).
-PARALLEL_DRAFT, PARALLEL_LINE = "peagle", "native-0.29"
-# Model -> the scaled rotary embeddings that it has, and whether it fails at another (plugin, model/llama3/model.py) or
-# ignores it (model/qwen3/model.py).
-ROTARY: Final = {"LlamaForCausalLM": (("llama3",), True), "Qwen3ForCausalLM": ((), False)}
 # Methods of a checkpoint's quantization_config that vLLM accepts on Neuron.
 QUANTIZATIONS: Final = ("neuron_quant", "compressed-tensors", "modelopt")
 # Spellings of the plain setting that mean a checkpoint's own.
@@ -258,85 +236,6 @@ def _number(text: str) -> float | None:
         return None
 
 
-def architecture(context: CheckContext) -> Iterator[Finding]:
-    """The plugin has its own implementation of each model."""
-    named = context.facts.architectures if context.facts else ()
-    known = (*ARCHITECTURES, *(model for model, line in LINE_OF_MODEL.items() if line == context.line.name))
-    if named and not set(named) & set(known):
-        why = f"{context.line.name} has no model {named[0][:60]}; it has {', '.join(known)}"
-        fix = "Set ENDPOINT_LINE to nxdi-0.16, which has the model." if _on_nxdi(context) else "Use another model."
-        yield unsupported_model(context, why, fix)
-
-
-def eagle_draft(context: CheckContext) -> Iterator[Finding]:
-    """The plugin has one EAGLE3 draft, and 0.29 has P-EAGLE too. It looks for the draft when the model is loaded."""
-    draft = context.draft_model
-    if draft is None or "speculative_config" not in context.draft.args:
-        return
-    named = _draft_names(draft)
-    parallel = any(name.lower().startswith(PARALLEL_DRAFT) for name in named)
-    if not named or set(named) & set(DRAFTS) or (parallel and context.line.name == PARALLEL_LINE):
-        return
-    why = f"the plugin has no EAGLE3 draft {named[0][:60]}, and fails when the model has been loaded"
-    if parallel:
-        fix = f"Set ENDPOINT_LINE to {PARALLEL_LINE}, which has P-EAGLE, or use another draft."
-    elif named != draft.architectures:
-        fix = "Use a draft with Llama's layers."
-    else:
-        fix = f"If it is a Llama-style EAGLE3 draft, write {DRAFT} into architectures of its config.json."
-    yield error("draft-architecture", "speculative_model", why, fix)
-
-
-def _draft_names(draft: ModelFacts) -> tuple[str, ...]:
-    """The draft's architectures as vLLM reads them."""
-    method = draft.config.get("speculators_model_type")
-    if not isinstance(method, str) or method not in SPECULATORS:
-        return draft.architectures
-    layers = mapping(draft.config.get("transformer_layer_config")).get("model_type", "llama")
-    return (f"{SPECULATORS[method]}{str(layers)[:40].capitalize()}ForCausalLM",)
-
-
-def rotary_embedding(context: CheckContext) -> Iterator[Finding]:
-    """The scaled rotary embeddings of longer contexts, of which the plugin's models have few."""
-    facts = context.facts
-    known = next((ROTARY[name] for name in facts.architectures if name in ROTARY), None) if facts else None
-    if facts is None or known is None:
-        return
-    (kinds, fails), text = known, text_part(facts.config)
-    rope = mapping(text.get("rope_scaling") or text.get("rope_parameters"))
-    kind = str(rope.get("rope_type", rope.get("type", "default")))
-    if kind in ("default", *kinds):
-        return
-    setting = "hf_overrides" if "hf_overrides" in context.draft.args else "model"
-    if fails:
-        why = f"the plugin's {facts.architectures[0][:60]} has no rotary embedding of type {kind[:40]}, and fails at it"
-        yield error("rotary-embedding", setting, why, "Use another model, or another line.")
-    else:
-        why = f"the plugin's {facts.architectures[0][:60]} ignores the rotary embedding's type {kind[:40]}"
-        fix = "Remove it, and set max_model_len to what the model was trained for: answers are wrong beyond it."
-        yield warning("rotary-embedding", setting, why, fix)
-
-
-def weights(context: CheckContext) -> Iterator[Finding]:
-    """Where the plugin reads weights: the *.safetensors of a directory, or of the hub's main revision.
-
-    Source: vllm-neuron 0.24.0.1.1.0, vllm/worker/neuron_model_runner.py, load_model, and utils/checkpoints.py.
-    """
-    form = context.draft.args.get("load_format")
-    if form not in (None, "auto", "safetensors"):
-        why = f"the plugin loads *.safetensors, whatever it is ({str(form)[:40]})"
-        yield warning("load-format-unread", "load_format", why, "Remove it.")
-    revision = context.draft.args.get("revision")
-    if revision not in (None, "main") and from_hub(context.config.model):
-        why = f"the plugin loads the weights of the main revision, and config.json is that of {str(revision)[:60]}"
-        yield warning("revision-unread", "revision", why, "Download that revision, and set model to its directory.")
-
-
-def _on_nxdi(context: CheckContext) -> bool:
-    kind = context.facts.model_type.removesuffix("_text") if context.facts else ""
-    return kind in MODEL_TYPES and kind != "mllama"  # the legacy fork only
-
-
 def quantization(context: CheckContext) -> Iterator[Finding]:
     """The checkpoint's own quantization, as vLLM and the plugin read it."""
     chosen = context.draft.override.get(QUANTIZATION)
@@ -423,8 +322,8 @@ def vision(context: CheckContext) -> Iterator[Finding]:
 def native_start(context: CheckContext) -> Iterator[Finding]:
     """Runs these checks on the native plugin only."""
     if context.line.keys is ConfigKeys.NATIVE:
-        checks = (arguments, degrees, decode_context_parallel, variables, architecture, eagle_draft, rotary_embedding)
-        for check in (*checks, weights, quantization, language_only, vision):
+        checks = (arguments, degrees, decode_context_parallel, variables, quantization, language_only, vision)
+        for check in checks:
             yield from check(context)
 
 

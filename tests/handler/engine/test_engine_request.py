@@ -228,10 +228,11 @@ def test_when_all_requests_are_ended_one_that_vllm_has_not_taken_in_yet_is_too(l
     bench.on_loop(bench.vllm.admitted.clear)  # it waits for a grammar's trial
     bench.on_loop(bench.request().begin)
     eventually(lambda: bench.vllm.asked)
-    error = EngineFailed("it is stopped")
-    bench.engine.fail_requests(error)
+    bench.engine.fail_requests(EngineFailed("it is stopped"))
     assert bench.sink.ended.wait(WITHIN)
-    assert bench.sink.heard == [error] or isinstance(bench.sink.heard[0], EngineFailed)
+    (heard,) = bench.sink.heard
+    assert isinstance(heard, EngineFailed)
+    assert (heard.reason, heard.in_core) == ("it is stopped", False)
     assert not bench.engine.requests
 
 
