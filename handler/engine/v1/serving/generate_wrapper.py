@@ -89,8 +89,8 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                     if isinstance(output, RequestOutput):
                         # With DELTA each output has only new tokens, with FINAL_ONLY there is one output.
                         tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
-                if isinstance(output, RequestOutput):
-                    of_prompt = output.prompt_logprobs = output.prompt_logprobs or of_prompt
+                if isinstance(output, RequestOutput) and (of_prompt := output.prompt_logprobs or of_prompt):
+                    output.prompt_logprobs = of_prompt
                 if constrained and any(rejected(each.finish_reason, each.token_ids) for each in output.outputs):
                     raise client_error(PROBLEM, "structured_outputs")
                 if cost is not None and cost.searching:
