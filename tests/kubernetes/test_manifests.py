@@ -158,7 +158,8 @@ NONE = {"dra": "has Trainium's devices only", "nodes": "No manifest: it would no
 
 def printed(recipe: Path, mode: str) -> Result:
     model = yaml.safe_load(recipe.read_text())["model"]
-    words = ("--config", str(recipe), "--instance", recipe.stem.rpartition("-")[2], *STORE.split(), *MODES[mode][0])
+    own = ("--compiled",) if "--store-class" in MODES[mode][0] else STORE.split()
+    words = ("--config", str(recipe), "--instance", recipe.stem.rpartition("-")[2], *own, *MODES[mode][0])
     unknown = () if MODELS[model]["total_size"] else ("--startup-seconds", "3600")
     return run(LOCAL.get(model, model), *words, *unknown)
 
