@@ -186,6 +186,24 @@ def batch(day: FirstDay, model: str) -> None:
     day.compare("a transform job with zeros", expected, lambda: kinds("zeros", {"ContentType": LINES}, **zeros))
 
 
+@contextmanager
+def batch_model(day: FirstDay, deployed: str) -> Iterator[str]:
+    """Makes a model that transform jobs take: the deployed one's prefix is a ModelDataSource, which they refuse."""
+    described = day.sagemaker.describe_model(ModelName=deployed)
+    container = described["PrimaryContainer"]
+    environment = {**container["Environment"], "ENDPOINT_MODEL": f"s3://{day.bucket}/{NAME}/model/"}
+    name = f"{NAME}-batch"
+    day.sagemaker.create_model(
+        ModelName=name,
+        PrimaryContainer={"Image": container["Image"], "Environment": environment},
+        ExecutionRoleArn=described["ExecutionRoleArn"],
+    )
+    try:
+        yield name
+    finally:
+        day.sagemaker.delete_model(ModelName=name)
+
+
 def multi_model(day: FirstDay, model: str) -> None:
     """Whether an instance with Neuron cores takes a multi-model container. Nothing is started."""
     described = day.sagemaker.describe_model(ModelName=model)
@@ -244,7 +262,8 @@ def on_aws(
         config = day.sagemaker.describe_endpoint(EndpointName=NAME)["EndpointConfigName"]
         variants = day.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
         multi_model(day, variants[0]["ModelName"])
-        batch(day, variants[0]["ModelName"])
+        with batch_model(day, variants[0]["ModelName"]) as model:
+            batch(day, model)
     with day.endpoint(f"{NAME}-async", "--async-output", f"s3://{bucket}/{NAME}/answers/"):
         asynchronous(day)
     click.echo(f"{len(day.differing)} calls differ." if day.differing else "Nothing differs.")

@@ -13,6 +13,11 @@ from local_sagemaker.hosting.transform_job import MAX_PAYLOAD_MB, TransformJob
 MOST_MEGABYTES = 100
 UNSUPPORTED = ("DataCaptureConfig", "ExperimentConfig", "DataProcessing")
 RUNNING = ("InProgress", "Stopping")
+# SageMaker's message (aws/sagemaker-python-sdk, issues 4777 and 5160).
+NO_MODEL_DATA_SOURCE = (
+    "SageMaker Batch currently doesn't support Model entity with container definitions which use ModelDataSource "
+    "attribute"
+)
 
 
 class TransformJobs(ResourceOperations):
@@ -34,7 +39,7 @@ class TransformJobs(ResourceOperations):
 
         :raises ResourceInUse: the name is taken.
         :raises ResourceNotFound: the model does not exist.
-        :raises ValidationException: it breaks a rule that the service model does not have.
+        :raises ValidationException: it or its model breaks a rule that the service model does not have.
         """
         name = params["TransformJobName"]
         arn = self._registry.arn(TRANSFORM, name)
@@ -48,6 +53,8 @@ class TransformJobs(ResourceOperations):
             model = self._registry.of(MODEL).get(params["ModelName"])
             if model is None:
                 raise ResourceNotFound(self._registry.missing(MODEL, params["ModelName"]).message)
+            container = container_of(model)
+            _check_container(container)
             document = {
                 **params,
                 "TransformJobArn": arn,
@@ -62,7 +69,7 @@ class TransformJobs(ResourceOperations):
                     self._report(name, status, reason, {"TransformEndTime": now()})
                     self._jobs.pop(name, None)
 
-            job = TransformJob(params, container_of(model), self._host.fleets, self._host.objects, finish)
+            job = TransformJob(params, container, self._host.fleets, self._host.objects, finish)
             self._jobs[name] = job
             job.start()
         return {"TransformJobArn": arn}
@@ -94,6 +101,13 @@ class TransformJobs(ResourceOperations):
         if job is None:
             raise ResourceNotFound(f"Requested resource not found: transform job {name}.")
         return job
+
+
+def _check_container(container: JsonDocument) -> None:
+    if container.get("ModelDataSource"):
+        raise ValidationException(NO_MODEL_DATA_SOURCE)
+    if container.get("Mode") == "MultiModel":
+        raise ValidationException("A transform job of a MultiModel container is not supported.")
 
 
 def _check(params: JsonDocument) -> None:

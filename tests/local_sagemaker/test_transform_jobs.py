@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from local_sagemaker.hosting.transform_job import JobFailed, execution_parameters
 from tests.local_sagemaker.local_service import Cloud, until
 
+PREFIX = {"S3DataType": "S3Prefix", "CompressionType": "None"}
 RESOURCES = {"InstanceType": "ml.inf2.xlarge", "InstanceCount": 1}
 
 
@@ -206,6 +207,28 @@ def test_what_is_not_there_or_there_already(cloud: Cloud) -> None:
 def test_a_jobs_members_are_checked(cloud: Cloud, members: dict[str, Any], said: str) -> None:
     with pytest.raises(ClientError, match=said) as caught:
         create(cloud, "wrong", **members)
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+@pytest.mark.parametrize(
+    ("kind", "container", "said"),
+    [
+        (
+            "prefix",
+            {"ModelDataSource": {"S3DataSource": {"S3Uri": "s3://models/package/", **PREFIX}}},
+            "doesn't support Model entity with container definitions which use ModelDataSource attribute",
+        ),
+        ("multi", {"Mode": "MultiModel", "ModelDataUrl": "s3://models/package/"}, "a MultiModel container"),
+    ],
+)
+def test_a_model_that_batch_transform_does_not_take_is_refused(
+    cloud: Cloud, kind: str, container: dict[str, Any], said: str
+) -> None:
+    """A prefix is what `deploy` gives to the models of endpoints."""
+    cloud.s3.put_object(Bucket="models", Key="package/config.json", Body=b"{}")
+    cloud.model(f"of-{kind}", container)
+    with pytest.raises(ClientError, match=said) as caught:
+        create(cloud, f"of-{kind}", ModelName=f"of-{kind}")
     assert caught.value.response["Error"]["Code"] == "ValidationException"
 
 

@@ -62,8 +62,10 @@ def _model(request: DeploymentRequest) -> Members:
     container: Members = {"Image": request.image}
     if request.environment:
         container["Environment"] = dict(sorted(request.environment.items()))
-    if request.model:
-        archive = request.model.endswith((".tar.gz", ".tgz"))
+    if request.model and request.model.endswith(".tar.gz"):
+        container["ModelDataUrl"] = request.model  # CreateTransformJob refuses a model with ModelDataSource
+    elif request.model:
+        archive = request.model.endswith(".tgz")
         container["ModelDataSource"] = {
             "S3DataSource": {
                 "S3Uri": request.model if archive else f"{request.model.rstrip('/')}/",
