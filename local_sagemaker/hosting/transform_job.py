@@ -128,12 +128,19 @@ class TransformJob:
         concurrent = int(self._params.get("MaxConcurrentTransforms") or parameters.get("MaxConcurrentTransforms") or 1)
         most = int({"MaxPayloadInMB": MAX_PAYLOAD_MB, **parameters, **self._params}["MaxPayloadInMB"])
         strategy = self._params.get("BatchStrategy") or strategy_of(parameters)
+        failures: list[Exception] = []
         with ThreadPoolExecutor(concurrent * self._params["TransformResources"]["InstanceCount"]) as workers:
             for location in self._inputs():
                 split = self._params["TransformInput"].get("SplitType", "None")
-                cut = payloads(self._read(location), split, strategy, most * MEGABYTE)
-                answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
-                self._write(location, answers)
+                try:
+                    cut = payloads(self._read(location), split, strategy, most * MEGABYTE)
+                    answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
+                except (JobFailed, ObjectError) as error:
+                    failures.append(error)  # The other objects are processed all the same (TransformOutput).
+                else:
+                    self._write(location, answers)
+        if failures:
+            raise failures[0]
 
     def _inputs(self) -> list[S3Location]:
         """Returns the inputs of the job.

@@ -147,6 +147,16 @@ def test_what_a_container_refuses_is_not_tried_again(cloud: Cloud) -> None:
     assert 'the container answered 400: {"error": "as asked"}' in done["FailureReason"]
 
 
+def test_an_object_that_fails_leaves_the_others_their_outputs(cloud: Cloud) -> None:
+    refused = jsonl({"do": "fail", "status": 400})
+    objects = {"1": jsonl({}), "2": refused, "3": b'{"padding": "%b"}\n' % (b"x" * 1_100_000), "4": jsonl({})}
+    done = job(cloud, "partly", objects)
+    assert done["TransformJobStatus"] == "Failed"
+    assert "the container answered 400" in done["FailureReason"]
+    written = cloud.s3.list_objects_v2(Bucket="models", Prefix="jobs/partly/out/")["Contents"]
+    assert [each["Key"] for each in written] == ["jobs/partly/out/1.out", "jobs/partly/out/4.out"]
+
+
 def test_a_container_that_dies_is_replaced_and_the_payload_tried_again(cloud: Cloud) -> None:
     done = job(cloud, "dies-in-job", {"a": jsonl({"do": "die"})}, ModelClientConfig={"InvocationsMaxRetries": 1})
     assert "the container did not answer" in done["FailureReason"]
