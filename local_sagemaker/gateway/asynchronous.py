@@ -36,6 +36,8 @@ OVERSIZE_REPLY_HEADERS = (
     f"Response received from the primary container has headers with length greater than {MOST_REPLY_HEADERS} bytes. "
     "Reduce the length of your container's response headers and update your endpoint."
 )
+# Seen in public: deepjavalibrary/djl-serving, issue 2567.
+NO_LENGTH = "The response from container primary did not specify the required Content-Length header"
 # SageMaker chooses a number if the configuration has none. How it does is not public.
 CONCURRENT_PER_INSTANCE = 4
 TRY_AGAIN_AFTER = 0.25
@@ -152,6 +154,8 @@ class Asynchronous:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
             if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:
                 raise errors.ValidationError(OVERSIZE_REPLY_HEADERS)
+            if "Content-Length" not in head.headers:
+                raise errors.ValidationError(NO_LENGTH)
             return b"".join(connection.parts()), head.headers.get("Content-Type")
 
     def _fail(self, queued: QueuedRequest, reason: str) -> None:

@@ -90,6 +90,7 @@ def test_an_inline_body_needs_no_object(cloud: Cloud, queue: str) -> None:
         ),
         ({"do": "fail", "status": 500}, "Received server error (500) from primary"),
         ({"do": "die"}, "did not complete its response"),
+        ({"do": "stream", "count": 2}, "did not specify the required Content-Length header"),
     ],
 )
 def test_a_failure_is_an_object_too(cloud: Cloud, queue: str, body: dict[str, Any], said: str) -> None:
