@@ -95,6 +95,11 @@ class Endpoints(ResourceOperations):
             self._change(endpoint, "Deleting")
             self._host.delete(name, lambda: self._forget(name))
 
+    def _check_name(self, name: str) -> None:
+        """The name is case-insensitive in CreateEndpoint, and in nothing else (CreateEndpointInput.EndpointName)."""
+        same = (taken for taken in self._registry.of(ENDPOINT) if taken.lower() == name.lower())
+        super()._check_name(next(same, name))
+
     def _plan(self, config_name: str) -> JsonDocument:
         """Returns a copy of a configuration and its models: a later deletion of them does not affect the endpoint."""
         config = self._registry.get(CONFIG, config_name)

@@ -161,9 +161,10 @@ def test_model_data_that_is_gone_at_the_start_fails_the_endpoint(cloud: Cloud) -
 
 def test_an_endpoint_is_created_once_and_lists_by_status(cloud: Cloud) -> None:
     started(cloud, "once")
-    with pytest.raises(ClientError, match="Cannot create already existing endpoint") as caught:
-        cloud.sagemaker.create_endpoint(EndpointName="once", EndpointConfigName="once")
-    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    for name in ("once", "Once"):
+        with pytest.raises(ClientError, match=r"Cannot create already existing endpoint .*endpoint/once") as caught:
+            cloud.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName="once")
+        assert caught.value.response["Error"]["Code"] == "ValidationException"
     with pytest.raises(ClientError, match="Could not find endpoint") as caught:
         cloud.sagemaker.describe_endpoint(EndpointName="never")
     assert caught.value.response["Error"]["Code"] == "ValidationException"
