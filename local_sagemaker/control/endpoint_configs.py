@@ -51,6 +51,7 @@ def _check(config: JsonDocument) -> None:
             if variant.get(member) is None:
                 raise ValidationException(f"{member} must be given for the variant {variant['VariantName']}.")
         _check_routing(variant.get("RoutingConfig", {}))
+        _check_scaling(variant)
         if not variant.get("ModelName") and not config.get("ExecutionRoleArn"):
             raise ValidationException(
                 "ExecutionRoleArn must be given where a variant has no ModelName (its models are inference components)."
@@ -72,6 +73,15 @@ def _check_routing(routing: JsonDocument) -> None:
         raise ValidationException("PrefixAwareRoutingConfig may be given only where RoutingStrategy is PREFIX_AWARE.")
     if aware and not {"PrefixLength", "ConcurrencyThreshold"} <= (about or {}).keys():
         raise ValidationException("PrefixLength and ConcurrencyThreshold are required for PREFIX_AWARE.")
+
+
+def _check_scaling(variant: JsonDocument) -> None:
+    """The first message is SageMaker's (hashicorp/terraform-provider-aws, pull request 45926)."""
+    scaling = variant.get("ManagedInstanceScaling", {})
+    if scaling and variant.get("ModelName"):
+        raise ValidationException("ManagedInstanceScaling is only supported for inference component endpoints.")
+    if scaling.get("MinInstanceCount", 0) > scaling.get("MaxInstanceCount", scaling.get("MinInstanceCount", 0)):
+        raise ValidationException("MinInstanceCount must not exceed MaxInstanceCount in ManagedInstanceScaling.")
 
 
 def weight_of(variant: JsonDocument) -> float:

@@ -193,6 +193,9 @@ def test_an_endpoint_configuration_is_described_as_it_was_created(cloud: Cloud) 
     assert refused(cloud.sagemaker.create_endpoint, EndpointName="e", EndpointConfigName="config-1") == missing
 
 
+SCALING = {"Status": "ENABLED", "MinInstanceCount": 3, "MaxInstanceCount": 2}
+
+
 @pytest.mark.parametrize(
     ("variant", "said"),
     [
@@ -208,6 +211,8 @@ def test_an_endpoint_configuration_is_described_as_it_was_created(cloud: Cloud) 
         ({"VariantName": "a_b"}, "productionVariants.1.member.variantName"),
         ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 1}}, "ServerlessConfig is not supported"),
         ({"ModelName": None}, "ExecutionRoleArn must be given"),
+        ({"ManagedInstanceScaling": SCALING}, "only supported for inference component endpoints"),
+        ({"ManagedInstanceScaling": SCALING, "ModelName": None}, "MinInstanceCount must not exceed MaxInstanceCount"),
     ],
 )
 def test_a_variant_keeps_to_the_documented_limits(cloud: Cloud, variant: dict[str, Any], said: str) -> None:
