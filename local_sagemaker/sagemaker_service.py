@@ -67,8 +67,7 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str) -> Flask:
     gateway = Gateway(routes, limits, parse_cut(settings.cut_parts))
     mount(app, gateway)
     for of_component in ("", "inference-components/<component>/"):
-        rule = f"/endpoints/<name>/{of_component}openai/v1/<path:path>"
-        app.add_url_rule(rule, view_func=gateway.openai, methods=["GET", "POST"])
+        app.post(f"/endpoints/<name>/{of_component}openai/v1/chat/completions")(gateway.openai)
     asynchronous = Asynchronous(host, routes, limits)
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
     app.add_url_rule("/", "control", Protocol(operations).answer, methods=["POST"])

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPResponse
 from itertools import chain
-from urllib.parse import quote
 
 from flask import Flask, g, request
 from werkzeug.datastructures import Headers
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 
 # The headers of an OpenAI server that its clients read.
 OPENAI_REPLY = ("Content-Type", "Retry-After")
-IN_A_QUERY = "%/?:@!$&'()*+,;="
 
 
 class Gateway:
@@ -65,8 +63,8 @@ class Gateway:
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return finish(response, route, head, headers.STREAMED_REPLY)
 
-    def openai(self, name: str, path: str, component: str | None = None) -> Response:
-        """``/endpoints/{name}/openai/v1/...``: forwards an OpenAI client's request to the container unchanged.
+    def openai(self, name: str, component: str | None = None) -> Response:
+        """``/endpoints/{name}/openai/v1/chat/completions``: forwards a chat to the container unchanged.
 
         The URL of an inference component has ``/inference-components/{component}`` after the endpoint's name.
 
@@ -74,21 +72,16 @@ class Gateway:
         body is cut off, the reply is cut off, too, without its end mark.
         """
         body = read_body(self._limits.body_bytes)
-        if ".." in path.split("/"):
-            raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
         asked = Headers(request.headers)
         if component is not None:
             asked[headers.COMPONENT] = component
         passed = headers.for_container(headers.STREAM, name, asked)
         if accept := request.headers.get("Accept"):
             passed.append(("Accept", accept))
-        target = quote(f"/v1/{path}")
-        if query := request.query_string:
-            target += f"?{quote(query, IN_A_QUERY)}"
         route = self._routes.route(name, asked)
         with ExitStack() as stack:
             connection = stack.enter_context(reach(route, self._limits, self._limits.stream_seconds))
-            head = connection.send(request.method, target, [*passed, *route.more_headers], body)
+            head = connection.send("POST", "/v1/chat/completions", [*passed, *route.more_headers], body)
             response = Response(chain((b"",), connection.parts()), head.status)
             response.call_on_close(stack.pop_all().close)
         del response.headers["Content-Type"]

@@ -97,15 +97,12 @@ def test_the_openai_path_reaches_the_containers_own(cloud: Cloud, pair: str) -> 
     told = httpx.post(f"{base}/chat/completions", json={"do": "echo"}, headers={"X-Secret": "1"}).json()
     assert told["path"] == "/v1/chat/completions"
     assert told["headers"].keys() == {"host", "content-length", "content-type", "accept"}
-    assert httpx.get(f"{base}/models").json() == {"path": "/v1/models"}
-    for path in ("batches?limit=2&after=b%20%26%231", "models/gr%C3%B6%C3%9Fe%20%231%3F", "files/%F0%9F%98%80%00"):
-        assert httpx.get(f"{base}/{path}").json() == {"path": f"/v1/{path}"}
     failed = httpx.post(f"{base}/chat/completions", json={"do": "fail", "status": 429})
     assert (failed.status_code, failed.json()) == (429, {"error": "as asked"})
-    with httpx.stream("POST", f"{base}/completions", json={"do": "stream", "count": 3}) as reply:
+    with httpx.stream("POST", f"{base}/chat/completions", json={"do": "stream", "count": 3}) as reply:
         assert reply.headers["content-type"] == "text/event-stream"
         assert reply.read().count(b"\n\n") == 3
-    never = httpx.post(f"{cloud.service.url}/endpoints/never/openai/v1/models", content=b"")
+    never = httpx.post(f"{cloud.service.url}/endpoints/never/openai/v1/chat/completions", content=b"")
     assert (never.status_code, never.headers["x-amzn-errortype"]) == (400, "ValidationError")
     with pytest.raises(openai.RateLimitError):
         openai.OpenAI(base_url=base, api_key="unused", max_retries=0).post(
@@ -113,8 +110,19 @@ def test_the_openai_path_reaches_the_containers_own(cloud: Cloud, pair: str) -> 
         )
 
 
+def test_the_openai_path_has_chats_only(cloud: Cloud, pair: str) -> None:
+    """SageMaker has no other path of OpenAI's API: those of the container are for its own clients."""
+    base = f"{cloud.service.url}/endpoints/{pair}/openai/v1"
+    paths = ("completions", "embeddings", "responses", "load_lora_adapter", "chat/completions/../../models")
+    replies = [httpx.post(f"{base}/{path}", json={}) for path in paths]
+    replies += [httpx.get(f"{base}/{path}") for path in ("models", "files", "chat/completions")]
+    assert {(reply.status_code, reply.headers["x-amzn-errortype"]) for reply in replies} == {
+        (404, "UnknownOperationException")
+    }
+
+
 def test_a_broken_reply_on_the_openai_path_is_not_whole(cloud: Cloud, pair: str) -> None:
-    url = f"{cloud.service.url}/endpoints/{pair}/openai/v1/completions"
+    url = f"{cloud.service.url}/endpoints/{pair}/openai/v1/chat/completions"
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.post(url, json={"do": "stream", "count": 1, "break": True})
 
