@@ -12,6 +12,11 @@ from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.fleets import Deployment
 from local_sagemaker.hosting.host import Host
 
+# The beginning of SageMaker's message (aws/sagemaker-python-sdk, pull request 3124); its end is ours.
+ASYNCHRONOUS = (
+    "The AsyncInferenceConfig parameter cannot be removed from this endpoint {0}. To change the endpoint, "
+    "delete it and create it again."
+)
 CHANGING = ("Creating", "Updating", "Deleting")
 
 
@@ -71,11 +76,14 @@ class Endpoints(ResourceOperations):
         A DeploymentConfig is not carried out: all traffic moves at once, when the new fleet is healthy. Counts and
         weights are those of the new configuration, also with RetainAllVariantProperties.
 
-        :raises ValidationException: it is being changed or has failed, or the configuration does not exist.
+        :raises ValidationException: it is being changed or has failed, the configuration does not exist, or the
+            endpoint is asynchronous and the configuration is not.
         """
         with self._registry.lock:
             endpoint = self._changeable(params["EndpointName"])
             plan = self._plan(params["EndpointConfigName"])
+            if "AsyncInferenceConfig" in endpoint["Plan"] and "AsyncInferenceConfig" not in plan:
+                raise ValidationException(ASYNCHRONOUS.format(params["EndpointName"]))
             self._change(endpoint, "Updating")
             self._live(params["EndpointName"]).serve(plan)
         return {"EndpointArn": endpoint["EndpointArn"]}

@@ -70,6 +70,15 @@ def test_an_answer_is_an_object(cloud: Cloud, queue: str) -> None:
     assert read(cloud, accepted["FailureLocation"]) is None
 
 
+def test_an_update_keeps_it_asynchronous(cloud: Cloud, queue: str) -> None:
+    cloud.config("real-time", {"ModelName": "queue"})
+    with pytest.raises(ClientError, match="AsyncInferenceConfig parameter cannot be removed") as caught:
+        cloud.sagemaker.update_endpoint(EndpointName=queue, EndpointConfigName="real-time")
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    described = cloud.sagemaker.describe_endpoint(EndpointName=queue)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "queue")
+
+
 def test_an_output_may_have_a_name_of_its_own(cloud: Cloud, queue: str) -> None:
     accepted = accept(cloud, {}, S3OutputPathExtension="team/a", Filename="answer.json")
     assert accepted["OutputLocation"] == "s3://models/out/team/a/answer.json"
