@@ -92,7 +92,7 @@ def _answer(body: bytes) -> dict[str, Any] | str:
     try:
         reply = document_of(body)
     except NotJson:
-        kind = EVENTS if text.startswith("data:") else LINES
+        kind = EVENTS if text.startswith(("data:", "event:")) else LINES
         try:
             return "".join(map(text_of, documents(kind, [body])))
         except NotJson:

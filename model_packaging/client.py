@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker_runtime.client import SageMakerRuntimeClient
 
 END = b"[DONE]"
+# The last events of Anthropic's messages and of OpenAI's responses, which have no other end mark.
+LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete")
 EVENTS, LINES = "text/event-stream", "application/jsonlines"
 # SageMaker is said to wait 8 minutes for a streamed reply (no source of its own). boto3's default is to give up after
 # 60 s without data.
@@ -60,7 +62,7 @@ class NotJson(InvocationFailed):
 
 
 class EndpointClient:
-    """A client of one endpoint. Bodies are those of OpenAI (chat, completion), or of TGI and LMI (`inputs`).
+    """A client of one endpoint. Bodies are those of OpenAI and Anthropic, or of TGI and LMI (`inputs`).
 
     :param component: the inference component, if the endpoint has several.
     :param connections: the largest number of concurrent requests.
@@ -114,7 +116,8 @@ class EndpointClient:
                 if event is None:
                     complete = True
                     continue
-                complete = complete or event.get("generated_text") is not None  # that of `inputs`; it has no end mark
+                complete |= event.get("generated_text") is not None  # that of `inputs`; it has no end mark
+                complete |= event.get("type") in LAST_EVENTS
                 yield event
         except EventStreamError as error:
             raise StreamCut(str(error.response.get("Error", {}).get("Message") or error)) from error
@@ -212,19 +215,43 @@ def document_of(data: bytes) -> Any:
 
 
 def text_of(event: Any) -> str:
-    """Returns the text of an event or of a whole reply. Texts of several replies are on lines of their own."""
+    """Returns the text of an event or of a whole reply: of the first choice of a chat or completion, of a message or
+    response. Texts of several replies are on lines of their own.
+    """
     if isinstance(event, list):
         return "\n".join(map(text_of, event))
     fields = _fields(event)
     if "token" in fields:
         token = _fields(fields["token"])
         return "" if token.get("special") else str(token.get("text") or "")
-    choices = fields.get("choices")
-    for choice in map(_fields, choices if isinstance(choices, list) else ()):
+    for choice in _choices(event):
         if not choice.get("index"):
             message = _fields(choice.get("delta") or choice.get("message") or choice)
             return str(message.get("content") or message.get("text") or "")
-    return str(fields.get("generated_text") or "")
+    match fields:
+        case {"type": "content_block_delta", "delta": {"text": str(text)}}:
+            return text
+        case {"type": "response.output_text.delta", "delta": str(text)}:
+            return text
+    return _text_of_blocks([fields, *_list(fields.get("output"))]) or str(fields.get("generated_text") or "")
+
+
+def has_further_choices(event: Any) -> bool:
+    return any(choice.get("index") for choice in _choices(event))
+
+
+def _choices(event: Any) -> list[Mapping[str, Any]]:
+    return [_fields(choice) for choice in _list(_fields(event).get("choices"))]
+
+
+def _text_of_blocks(messages: list[Any]) -> str:
+    """Returns the texts of the content blocks of whole messages, Anthropic's or those of a response's output."""
+    blocks = [_fields(block) for message in messages for block in _list(_fields(message).get("content"))]
+    return "".join(str(block.get("text") or "") for block in blocks if block.get("type") in ("text", "output_text"))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _fields(value: Any) -> Mapping[str, Any]:

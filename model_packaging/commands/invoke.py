@@ -101,20 +101,23 @@ def _require_used() -> None:
 
 
 def _ask(client: EndpointClient, request: dict[str, Any], whole: bool, as_json: bool) -> None:
-    from model_packaging.client import text_of
+    from model_packaging.client import has_further_choices, text_of
 
-    empty = True
+    empty, further = True, False
     for event in [client.invoke(request)] if whole else client.stream(request):
         if as_json:
             click.echo(json.dumps(event, indent=2 if whole else None, ensure_ascii=False))
         else:
             text = text_of(event)
             empty = empty and not text
+            further = further or has_further_choices(event)
             click.echo(text, nl=False)
     if not as_json:
         click.echo()
         if empty:
-            click.echo("The reply has no text: only thinking, or a tool call. --json shows it.", err=True)
+            click.echo("The reply has no text: only thinking, a tool call or other data. --json shows it.", err=True)
+        if further:
+            click.echo("The reply has further choices: only the first is printed. --json shows all.", err=True)
 
 
 def _queue(

@@ -38,6 +38,8 @@ def test_a_reply_that_was_asked_for_as_a_stream_is_its_text(s3: Any, bucket: str
     events = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("a", "b")]
     stream = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
     assert answered(s3, bucket, stream + b"data: [DONE]\n\n") == "ab"
+    delta = b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"text": "a"}}\n\n'
+    assert answered(s3, bucket, delta + b'event: message_stop\ndata: {"type": "message_stop"}\n\n') == "a"
     with pytest.raises(InvocationFailed, match="Use 5"):
         answered(s3, bucket, stream + b"data: %b\n\n" % json.dumps({"error": ERROR}).encode())
 

@@ -206,6 +206,29 @@ CHUNKS: list[dict[str, Any]] = [chunk("né"), chunk("e"), {"choices": []}]
 LINES = b"".join(json.dumps(each).encode() + b"\n" for each in CHUNKS)
 
 
+MESSAGE = b"".join(
+    event(each)
+    for each in (
+        {"type": "message_start", "message": {"content": []}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "né"}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "e"}},
+        {"type": "message_stop"},
+    )
+)
+OUTPUT = [{"type": "reasoning"}, {"type": "message", "content": [{"type": "output_text", "text": "née"}]}]
+RESPONSE = b"".join(
+    event(each)
+    for each in (
+        {"type": "response.output_text.delta", "delta": "né"},
+        {"type": "response.output_text.delta", "delta": "e"},
+        {"type": "response.output_text.done", "text": "née"},
+        {"type": "response.completed", "response": {"output": OUTPUT}},
+    )
+)
+TWO = [{"index": 1, "delta": {"content": "second"}}, {"index": 0, "delta": {"content": "née"}}]
+
+
 @pytest.mark.parametrize(
     ("kind", "reply", "status", "said"),
     [
@@ -223,6 +246,12 @@ LINES = b"".join(json.dumps(each).encode() + b"\n" for each in CHUNKS)
         ("text/event-stream", b"data: [1]\n\n", 4, "The reply is not JSON: [1]"),
         ("text/event-stream", event({**chunk("x"), "error": None}) + b"data: [DONE]\n\n", 0, "x"),
         ("text/event-stream", event({"error": "no"}), 4, "no"),
+        ("text/event-stream", MESSAGE, 0, "née\n"),
+        ("text/event-stream", MESSAGE.rpartition(b"data:")[0], 4, "without its end mark"),
+        ("text/event-stream", RESPONSE, 0, "née\n"),
+        ("text/event-stream", RESPONSE.replace(b"response.completed", b"response.incomplete"), 0, "née\n"),
+        ("text/event-stream", RESPONSE.rpartition(b"data:")[0], 4, "without its end mark"),
+        ("text/event-stream", event({"choices": TWO}) + b"data: [DONE]\n\n", 0, "only the first is printed"),
         ("text/event-stream", event({"choices": [None]}) + b"data: [DONE]\n\n", 0, "has no text"),
     ],
 )
@@ -242,6 +271,9 @@ def test_a_stream_is_read_by_its_content_type(
         (b"3", 0, "has no text"),
         (b'"text"', 0, "has no text"),
         (b'{"object": "list", "data": []}', 0, "has no text"),
+        (b'{"type": "message", "content": [{"type": "thinking"}, {"type": "text", "text": "Hi"}]}', 0, "Hi\n"),
+        (json.dumps({"object": "response", "output": OUTPUT}).encode(), 0, "née\n"),
+        (b'{"choices": [{"index": 0, "text": "A"}, {"index": 1, "text": "B"}]}', 0, "only the first is printed"),
     ],
 )
 def test_a_whole_reply_may_be_anything(
