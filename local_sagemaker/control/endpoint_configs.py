@@ -10,6 +10,10 @@ from local_sagemaker.control.resource_operations import ResourceOperations
 UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
 UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
 
+# Families with disks of their own, beside those with a "d" in their name, such as p4d (aws/sagemaker-python-sdk,
+# `volume_size_supported` and pull request 4828). That Trn2 is one of them has no source.
+WITH_DISKS = ("g5", "trn1", "trn1n", "trn2")
+
 
 class EndpointConfigs(ResourceOperations):
     kind = CONFIG
@@ -52,6 +56,10 @@ def _check(config: JsonDocument) -> None:
                 raise ValidationException(f"{member} must be given for the variant {variant['VariantName']}.")
         _check_routing(variant.get("RoutingConfig", {}))
         _check_scaling(variant)
+        family = variant["InstanceType"].split(".")[1]
+        if variant.get("VolumeSizeInGB") and ("d" in family or family in WITH_DISKS):
+            instance = variant["InstanceType"]
+            raise ValidationException(f"VolumeSizeInGB can't be given for {instance}, which has its own disks.")
         if not variant.get("ModelName") and not config.get("ExecutionRoleArn"):
             raise ValidationException(
                 "ExecutionRoleArn must be given where a variant has no ModelName (its models are inference components)."

@@ -211,6 +211,14 @@ SCALING = {"Status": "ENABLED", "MinInstanceCount": 3, "MaxInstanceCount": 2}
         ({"VariantName": "a_b"}, "productionVariants.1.member.variantName"),
         ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 1}}, "ServerlessConfig is not supported"),
         ({"ModelName": None}, "ExecutionRoleArn must be given"),
+        (
+            {"InstanceType": "ml.trn1.32xlarge", "VolumeSizeInGB": 100},
+            "VolumeSizeInGB can't be given for ml.trn1.32xlarge",
+        ),
+        (
+            {"InstanceType": "ml.p4d.24xlarge", "VolumeSizeInGB": 100},
+            "VolumeSizeInGB can't be given for ml.p4d.24xlarge",
+        ),
         ({"ManagedInstanceScaling": SCALING}, "only supported for inference component endpoints"),
         ({"ManagedInstanceScaling": SCALING, "ModelName": None}, "MinInstanceCount must not exceed MaxInstanceCount"),
     ],
