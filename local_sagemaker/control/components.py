@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.control.models import check_environment, container_of
+from local_sagemaker.control.models import check_environment, container_of, isolation_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
@@ -202,7 +202,8 @@ def planned(registry: Registry, params: JsonDocument) -> JsonDocument:
         raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
     count = params["RuntimeConfig"]["CopyCount"]
     plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
-    return {**plan, "Container": _container(registry, container, model)}
+    isolation = isolation_of(registry.of(ENDPOINT)[params["EndpointName"]]["Plan"])
+    return {**plan, "Container": {**_container(registry, container, model), **isolation}}
 
 
 def _container(registry: Registry, container: JsonDocument | None, model: str | None) -> JsonDocument:

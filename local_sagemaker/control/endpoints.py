@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.endpoint_configs import weight_of
-from local_sagemaker.control.models import container_of
+from local_sagemaker.control.models import container_of, isolation_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
@@ -115,9 +115,9 @@ class Endpoints(ResourceOperations):
         for variant in config["ProductionVariants"]:
             planned = {**variant, "Weight": weight_of(variant), "Count": variant["InitialInstanceCount"]}
             if model_name := variant.get("ModelName"):
-                planned["Container"] = container_of(self._registry.get(MODEL, model_name))
+                planned["Container"] = {**container_of(self._registry.get(MODEL, model_name)), **isolation_of(config)}
             variants.append(planned)
-        plan: JsonDocument = {"EndpointConfigName": config_name, "Variants": variants}
+        plan: JsonDocument = {"EndpointConfigName": config_name, "Variants": variants, **isolation_of(config)}
         if asynchronous := config.get("AsyncInferenceConfig"):
             plan["AsyncInferenceConfig"] = asynchronous
         return plan

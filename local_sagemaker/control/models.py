@@ -9,6 +9,7 @@ from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects
 
+ISOLATION = "EnableNetworkIsolation"
 ENVIRONMENT_BYTES = 32 * 1024
 
 
@@ -46,7 +47,7 @@ class ModelDocuments(ResourceOperations):
 
 
 def container_of(model: JsonDocument) -> JsonDocument:
-    """Returns the container of a model.
+    """Returns the container of a model, with the model's EnableNetworkIsolation.
 
     :raises ValidationException: there is none, both members are given, or there are several containers.
     """
@@ -58,7 +59,12 @@ def container_of(model: JsonDocument) -> JsonDocument:
     container: JsonDocument = containers[0] if primary is None else primary
     if not container.get("Image"):
         raise ValidationException("Image must be given; model packages are not supported on this machine's SageMaker.")
-    return container
+    return {**container, **isolation_of(model)}
+
+
+def isolation_of(document: JsonDocument) -> JsonDocument:
+    """Returns what a container gets of a model, an endpoint configuration or a plan that may isolate its containers."""
+    return {ISOLATION: True} if document.get(ISOLATION) else {}
 
 
 def check_environment(environment: JsonDocument) -> None:

@@ -126,18 +126,24 @@ class Fleets:
         return AsProcess((*self._read_only_model_command, *command), environment)
 
     def _environment(self, container: Document) -> Mapping[str, str]:
-        """Returns SageMaker's variables and those for the local S3, then the model's own."""
+        """Returns SageMaker's variables and those for the local S3, then the model's own.
+
+        An isolated container has no credentials and no S3, as it reaches neither on AWS.
+        """
         settings = self.settings
         multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
-        credentials = {
+        place = {
             "AWS_REGION": settings.region,
             "AWS_DEFAULT_REGION": settings.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        storage = {
             "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_ENDPOINT_URL_S3": settings.s3_url,
         }
-        return {**credentials, **multi, **container.get("Environment", {})}
+        network = {"HF_HUB_OFFLINE": "1"} if container.get("EnableNetworkIsolation") else storage
+        return {**place, **network, **multi, **container.get("Environment", {})}
 
     def start(
         self,

@@ -110,6 +110,25 @@ def test_components_share_an_endpoint(cloud: Cloud, shared: str) -> None:
     assert cloud.sagemaker.list_inference_components(EndpointNameEquals="other")["InferenceComponents"] == []
 
 
+def test_components_of_an_isolated_endpoint_have_no_s3(cloud: Cloud) -> None:
+    cloud.config("isolated", {"ModelName": None}, ExecutionRoleArn=ROLE, EnableNetworkIsolation=True)
+    cloud.endpoint("isolated", "isolated")
+    cloud.sagemaker.create_inference_component(
+        InferenceComponentName="inside",
+        EndpointName="isolated",
+        VariantName="AllTraffic",
+        Specification={"Container": {"Image": "stub"}, **COMPUTE},
+        RuntimeConfig={"CopyCount": 1},
+    )
+    settled(cloud, "inside")
+    reply = cloud.runtime.invoke_endpoint(
+        EndpointName="isolated", InferenceComponentName="inside", Body=b'{"do": "environment"}'
+    )
+    assert "AWS_ENDPOINT_URL_S3" not in json.loads(reply["Body"].read())["environment"]
+    remove(cloud, "inside")
+    cloud.delete("isolated")
+
+
 def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
     component(cloud, "scaled")
     scale(cloud, "scaled", 2)

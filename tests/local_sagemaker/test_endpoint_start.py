@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_sagemaker.local_service import Cloud, archive, until
+from tests.local_sagemaker.local_service import ROLE, Cloud, archive, until
 
 SOURCE = {"S3DataType": "S3Prefix", "CompressionType": "None"}
 
@@ -49,6 +49,23 @@ def test_a_container_finds_its_model_and_sagemakers_environment(cloud: Cloud) ->
     assert "PYTEST_CURRENT_TEST" not in environment  # nor anything else of whoever has typed `up`
     assert ask(cloud, "start", "write")["refused"] is not None
     cloud.delete("start")
+
+
+@pytest.mark.parametrize("isolated", ["model", "config"])
+def test_an_isolated_container_has_no_credentials_and_no_s3(cloud: Cloud, isolated: str) -> None:
+    name, flag = f"isolated-{isolated}", {"EnableNetworkIsolation": True}
+    cloud.sagemaker.create_model(
+        ModelName=name,
+        PrimaryContainer={"Image": "stub"},
+        ExecutionRoleArn=ROLE,
+        **(flag if isolated == "model" else {}),
+    )
+    cloud.config(name, {"ModelName": name}, **(flag if isolated == "config" else {}))
+    assert cloud.endpoint(name, name) == "InService"
+    environment = ask(cloud, name, "environment")["environment"]
+    assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL_S3"} & environment.keys()
+    assert (environment["HF_HUB_OFFLINE"], environment["AWS_REGION"]) == ("1", "us-east-1")
+    cloud.delete(name)
 
 
 def test_a_prefix_and_more_sources_become_directories(cloud: Cloud) -> None:
