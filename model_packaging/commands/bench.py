@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROMPT = "Tell a story about a lighthouse keeper who repairs clocks."
-MOST = 256
+MOST, CONCURRENCY = 256, 4
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
@@ -39,9 +39,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
 @click.argument("endpoint")
 @click.option("--component", help="Send the requests to this inference component.")
 @click.option("--requests", default=32, show_default=True, type=COUNT, help="Send so many each time.")
-@click.option(
-    "--concurrency", default="4", show_default=True, type=Counts(), help="Keep so many in flight. Several run in turn."
-)
+@click.option("--concurrency", type=Counts(), help="Keep so many in flight. Several run in turn. Default: 4.")
 @click.option("--max-tokens", default=128, show_default=True, type=COUNT, help="Ask for so many tokens.")
 @click.option("--prompt", default=PROMPT, type=TEXT, show_default=True, help="Send this prompt in every request.")
 @click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw a plot: .png, .svg or .pdf.")
@@ -52,7 +50,7 @@ def command(
     endpoint: str,
     component: str | None,
     requests: int,
-    concurrency: tuple[int, ...],
+    concurrency: tuple[int, ...] | None,
     max_tokens: int,
     prompt: str,
     plot: Path | None,
@@ -67,16 +65,19 @@ def command(
     from model_packaging.client import EndpointClient
     from model_packaging.load_measurement import measure, summary
 
+    counts = concurrency or (min(CONCURRENCY, requests),)
+    if max(counts) > requests:
+        raise click.UsageError(f"--requests {requests} never has {max(counts)} in flight. Give {4 * max(counts)}.")
     if plot is not None:
         plots.check(plot)
-    client = EndpointClient(endpoint, component=component, region=region, connections=max(concurrency))
+    client = EndpointClient(endpoint, component=component, region=region, connections=max(counts))
     body = {
         "messages": [{"role": "user", "content": prompt}],
         "max_tokens": max_tokens,
         "stream_options": {"include_usage": True},
     }
     runs: dict[int, dict[str, Any]] = {}
-    for count in concurrency:
+    for count in counts:
         with request_bar(f"requests, {count} at a time", requests) as listener:
             samples, seconds = measure(client, body, requests, count, listener)
         runs[count] = {"concurrency": count, **summary(samples, seconds)}

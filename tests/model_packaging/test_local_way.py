@@ -131,6 +131,7 @@ def test_a_start_that_fails_is_explained_by_the_container(shell: Shell) -> None:
     [
         (("--concurrency", "1,x"), "'1,x' has no whole numbers from 1 to 256"),
         (("--concurrency", "0"), "no whole numbers from 1 to 256"),
+        (("--concurrency", "1,64"), "--requests 32 never has 64 in flight. Give 256."),
         (("--plot", "bench.txt"), "End it in .png"),
         (("--plot", "/nowhere/bench.png"), "there is no directory /nowhere"),
     ],
