@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.console.options import AMOUNT, FiniteRange, json_option, local_only_option, region_option
+from model_packaging.console.options import (
+    AMOUNT,
+    FiniteRange,
+    json_option,
+    local_only_option,
+    region_option,
+    require_used,
+)
 from model_packaging.console.output import REQUEST_FAILED, print_json, require_writable
 
 if TYPE_CHECKING:
@@ -22,10 +29,19 @@ PROMPTS = (
     "Water boils at",
 )
 FILE = click.Path(path_type=Path, dir_okay=False)
+# An option, and the parameter without which it has no effect: a reference has its own prompts and number of tokens.
+NEEDS = (
+    ("prompts", "save"),
+    ("max_tokens", "save"),
+    ("least", "reference"),
+    ("tolerance", "reference"),
+    ("tolerance", "logprobs"),
+)
 
 
 @click.command("accuracy")
 @click.argument("endpoint")
+@click.option("--component", help="Send the requests to this inference component.")
 @click.option("--save", metavar="FILE", type=FILE, help="Save the endpoint's tokens as this reference file.")
 @click.option("--reference", metavar="FILE", type=FILE, help="Compare with this reference file, as --save wrote it.")
 @click.option("--prompts", metavar="FILE", type=FILE, help="Read prompts for --save, one per line. Default: four.")
@@ -40,6 +56,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @local_only_option
 def command(
     endpoint: str,
+    component: str | None,
     save: Path | None,
     reference: Path | None,
     prompts: Path | None,
@@ -69,14 +86,17 @@ def command(
 
     if (save is None) == (reference is None):
         raise click.UsageError("Give --save FILE or --reference FILE.")
+    require_used(NEEDS)
     try:
         known = read_reference(reference) if reference else Reference(max_tokens, ())
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--reference") from None
+    if logprobs and any(run.token_ids and not run.logprobs for run in known.runs):
+        raise click.UsageError(f"{reference} has no log probabilities: save it with --logprobs.")
     if save is not None:
         require_writable("--save", save)
     asked = [run.prompt for run in known.runs] or _prompts(prompts)
-    client = EndpointClient(endpoint, region=region)
+    client = EndpointClient(endpoint, component=component, region=region)
     try:
         runs = tuple(run_tokens(client, asked, known.max_tokens, logprobs=logprobs))
     except InvocationFailed as error:
@@ -94,7 +114,7 @@ def command(
     too_far = [
         comparison
         for comparison in comparisons
-        if logprobs and (comparison.difference is None or comparison.difference > tolerance)
+        if logprobs and comparison.equal and (comparison.difference is None or comparison.difference > tolerance)
     ]
     good = share >= least and not too_far
     if as_json:
@@ -105,6 +125,8 @@ def command(
             distance = "" if each.difference is None else f", log probabilities within {each.difference:.3f}"
             click.echo(f"{each.equal} of {each.length} tokens are equal{distance}: {each.prompt[:60]}")
         click.echo(f"{share:.0%} of the tokens are equal; {least:.0%} are required.")
+        if too_far:
+            click.echo(f"Of {len(too_far)} prompts the log probabilities are missing, or differ by over {tolerance:g}.")
     sys.exit(0 if good else 1)
 
 

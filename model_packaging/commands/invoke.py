@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from model_packaging.console.options import AMOUNT, TEXT, json_option, local_only_option, region_option
+from model_packaging.console.options import AMOUNT, TEXT, json_option, local_only_option, region_option, require_used
 from model_packaging.console.output import REQUEST_FAILED, print_json
 
 if TYPE_CHECKING:
     from model_packaging.client import EndpointClient, InvocationFailed
 
-# An option -> the parameter without which it has no effect.
-NEEDS = {
-    "system": "prompt",
-    "max_tokens": "prompt",
-    "temperature": "prompt",
-    "wait": "location",
-    "async_seconds": "location",
-    "longest": "wait",
-}
+# An option, and the parameter without which it has no effect: with --body, the whole request is in the file.
+NEEDS = (
+    ("system", "prompt"),
+    ("max_tokens", "prompt"),
+    ("temperature", "prompt"),
+    ("wait", "location"),
+    ("async_seconds", "location"),
+    ("longest", "wait"),
+)
 
 
 @click.command("invoke")
@@ -73,7 +72,7 @@ def command(
 
     if location and (component or whole):
         raise click.UsageError("--async goes without --component and --no-stream.")
-    _require_used()
+    require_used(NEEDS)
     client = EndpointClient(endpoint, component=component, region=region)
     prompted = prompt is not None or body is not None
     request = _request(prompt, body, system, max_tokens, temperature) if prompted or not location else None
@@ -87,17 +86,6 @@ def command(
         sys.stdout.flush()
         _tell(error, as_json)
         sys.exit(REQUEST_FAILED)
-
-
-def _require_used() -> None:
-    """An option without an effect is wrong usage: with --body, the whole request is in the file."""
-    context = click.get_current_context()
-    names = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    for name, needed in NEEDS.items():
-        used = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if used and context.params[needed] in (None, False):
-            label = names[needed] if names[needed].startswith("--") else names[needed].upper()
-            raise click.UsageError(f"{names[name]} goes with {label}.")
 
 
 def _ask(client: EndpointClient, request: dict[str, Any], whole: bool, as_json: bool) -> None:

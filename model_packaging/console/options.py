@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from handler.neuron.planning.examination import Examination
@@ -196,6 +197,20 @@ def examined(environ: Mapping[str, str], model: str, instance: str | None, line:
 
     require_instance(instance)
     return examine(environ, model, instance=instance, line=line)
+
+
+def require_used(needs: Iterable[tuple[str, str]]) -> None:
+    """Checks that no option of the command is given without the parameter that gives it an effect.
+
+    :raises UsageError: one is.
+    """
+    context = click.get_current_context()
+    names = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    for name, needed in needs:
+        used = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if used and context.params[needed] in (None, False):
+            label = names[needed] if names[needed].startswith("--") else names[needed].upper()
+            raise click.UsageError(f"{names[name]} goes with {label}.")
 
 
 def require_instance(instance: str | None) -> None:

@@ -334,6 +334,52 @@ def test_a_saved_reference_is_told_as_json(
     assert [run["token_ids"] for run in json.loads(saved.read_text())["runs"]] == [[1, 2]] * 4
 
 
+def saved_tokens(path: Path, *logprobs: float) -> str:
+    runs = [{"prompt": "x", "token_ids": [1, 2], "logprobs": logprobs}]
+    path.write_text(json.dumps({"max_tokens": 2, "runs": runs}))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "words", "status", "said"),
+    [
+        ((), ("--logprobs",), 2, "has no log probabilities: save it with --logprobs"),
+        ((-1.0, -2.0), ("--logprobs",), 1, "the log probabilities are missing, or differ by over 0.1"),
+        ((-1.0, -1.05), ("--logprobs",), 0, "within 0.050"),
+        ((), ("--max-tokens", "5"), 2, "--max-tokens goes with --save."),
+        ((), ("--prompts", "other.txt"), 2, "--prompts goes with --save."),
+        ((), ("--tolerance", "1"), 2, "--tolerance goes with --logprobs."),
+    ],
+)
+def test_accuracy_says_why_it_fails(
+    container: ScriptedContainer,
+    gateway: GatewayProcess,
+    tmp_path: Path,
+    logprobs: tuple[float, ...],
+    words: tuple[str, ...],
+    status: int,
+    said: str,
+) -> None:
+    choice = {"text": "ja", "token_ids": [1, 2], "logprobs": {"token_logprobs": [-1.0, -1.0]}}
+    container.script = lambda exchange: exchange.reply(json.dumps({"choices": [choice]}).encode())
+    known = saved_tokens(tmp_path / "known.json", *logprobs)
+    result = typed(gateway, "accuracy", "sample", "--reference", known, *words)
+    assert (result.exit_code, said in result.output.replace("\n", " ")) == (status, True), result.output
+
+
+def test_accuracy_asks_a_component(container: ScriptedContainer, gateway: GatewayProcess, tmp_path: Path) -> None:
+    seen = set()
+
+    def script(exchange: Exchange) -> None:
+        seen.add(exchange.headers.get("X-Amzn-SageMaker-Inference-Component"))
+        exchange.reply(b'{"choices": [{"text": "ja", "token_ids": [1, 2]}]}')
+
+    container.script = script
+    known = saved_tokens(tmp_path / "known.json")
+    result = typed(gateway, "accuracy", "sample", "--component", "a", "--reference", known)
+    assert (result.exit_code, seen) == (0, {"a"}), result.output
+
+
 @pytest.mark.parametrize("choices", [None, [], [None], [{"text": "ja"}], [{"token_ids": None}], [{"token_ids": "ab"}]])
 def test_a_reply_without_token_ids_is_no_reference(
     container: ScriptedContainer, gateway: GatewayProcess, tmp_path: Path, choices: Any
