@@ -55,13 +55,18 @@ class Component:
         if self.pool is not None:
             self.pool.drain()
             return
+        self.unload()
+        remove(self._directory)
+
+    def unload(self) -> None:
+        """Unloads the adapter from its instances. Its next request loads it again."""
         for instance in self.copies().instances():
             if instance.id in self._loaded:
                 try:
                     call(instance, "DELETE", f"/adapters/{quote(self.name)}", None)
                 except InstanceStartFailed:
                     pass  # It ends with its process.
-        remove(self._directory)
+        self._loaded.clear()
 
 
 def call(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> bytes:

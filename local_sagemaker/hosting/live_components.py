@@ -80,7 +80,10 @@ def _run(live: LiveEndpoint, name: str, change: Callable[[Cancel, Report], None]
 def _place(live: LiveEndpoint, name: str, plan: Document, cancelled: Cancel, report: Report) -> None:
     base = _base(live, plan.get("Base"), cancelled)
     try:
-        component = _adapter(live, name, plan, base) if base is not None else _copies(live, name, plan, cancelled)
+        if base is not None:
+            component = _adapter(live, name, plan, base, cancelled)
+        else:
+            component = _copies(live, name, plan, cancelled)
     except (InstanceStartFailed, DataError) as error:
         if name not in live.components:
             raise
@@ -136,21 +139,27 @@ def _pool(live: LiveEndpoint, launch: Launch, count: int, cancelled: Cancel) -> 
     return pool
 
 
-def _adapter(live: LiveEndpoint, name: str, plan: Document, base: Component) -> Component:
-    directory = live.fleets.fetch(live.name, name, plan["Container"], plan)
+def _adapter(live: LiveEndpoint, name: str, plan: Document, base: Component, cancelled: Cancel) -> Component:
+    """Loads an adapter. The one before, whose name it has, makes room for it, and comes back if it is rejected."""
+    component = Component(name, base.variant, live.fleets.fetch(live.name, name, plan["Container"], plan), None, base)
+    with live.changed:
+        before = live.components.pop(name, None)
+        instances = base.copies().healthy()
+    if before is not None:
+        before.unload()
     try:
-        with live.changed:
-            before = live.components.pop(name, None)
-        if before is not None:
-            before.stop()
-        component = Component(name, base.variant, directory, None, base)
-        with live.changed:
-            instances = base.copies().healthy()
         for instance in instances:
             component.prepare(instance)
     except BaseException:
-        remove(directory)
+        component.stop()
+        with live.changed:
+            if before is not None and not cancelled():
+                live.components[name] = before
+                before = None
         raise
+    finally:
+        if before is not None:
+            before.stop()
     return component
 
 

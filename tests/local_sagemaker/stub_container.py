@@ -54,6 +54,9 @@ class Handler(BaseHTTPRequestHandler):
             if SETTING("STUB_REFUSE_ADAPTERS"):
                 self.reply(b'{"error": "no room for adapters"}', 507)
                 return
+            if (Path(asked["src"]) / "bad").exists():
+                self.reply(b'{"error": "rank 512 is above 16"}', 400)
+                return
             ADAPTERS[asked["name"]] = asked["src"]
             self.reply(b"{}")
         elif self.path == "/models":

@@ -237,6 +237,26 @@ def test_an_adapter_is_loaded_into_its_base_and_again_into_a_replacement(cloud: 
     remove(cloud, "base")
 
 
+def test_an_adapter_that_is_rejected_leaves_the_one_before(cloud: Cloud, shared: str) -> None:
+    component(cloud, "keeps")
+    adapter(cloud, "stays", "keeps")
+    cloud.s3.put_object(Bucket="models", Key="bad.tar.gz", Body=archive({"bad": b""}))
+    for artifact, reason in (("bad", "rank 512 is above 16"), ("adapter", None)):
+        specification = {
+            "BaseInferenceComponentName": "keeps",
+            "Container": {"ArtifactUrl": f"s3://models/{artifact}.tar.gz"},
+        }
+        cloud.sagemaker.update_inference_component(InferenceComponentName="stays", Specification=specification)
+        described = settled(cloud, "stays")
+        assert described["InferenceComponentStatus"] == "InService"
+        assert (reason or "") in described.get("FailureReason", "")
+        assert described["Specification"]["Container"]["ArtifactUrl"] == "s3://models/adapter.tar.gz"
+        assert ask(cloud, "stays")["adapters"] == ["stays"]
+    remove(cloud, "stays")
+    assert ask(cloud, "keeps")["adapters"] == []
+    remove(cloud, "keeps")
+
+
 def test_what_does_not_start_fails_with_a_reason(cloud: Cloud, shared: str) -> None:
     failed = component(cloud, "no-start", STUB_EXIT="1")
     assert failed["InferenceComponentStatus"] == "Failed"
