@@ -155,7 +155,8 @@ class HostedRoutes:
                 raise errors.ServiceUnavailable(endpoint, "no instance is healthy")
             return pool, instance, False
         lives_on = live.sessions.instance(session)
-        for each in live.pools():
+        chosen = headers.COMPONENT in request_headers or headers.TARGET_VARIANT in request_headers
+        for each in [pool] if chosen else live.pools():
             for instance in each.healthy():
                 if instance.id == lives_on:
                     return each, each.take(instance), True

@@ -110,6 +110,22 @@ def test_components_share_an_endpoint(cloud: Cloud, shared: str) -> None:
     assert cloud.sagemaker.list_inference_components(EndpointNameEquals="other")["InferenceComponents"] == []
 
 
+def test_a_session_of_another_component_is_unknown(cloud: Cloud, shared: str) -> None:
+    for name in ("opens", "other"):
+        component(cloud, name, STUB_VERSION=name)
+    asked = {"EndpointName": shared, "Body": b'{"requestType": "NEW_SESSION"}', "SessionId": "NEW_SESSION"}
+    opened = cloud.runtime.invoke_endpoint(InferenceComponentName="opens", **asked)
+    session = opened["NewSessionId"].partition(";")[0]
+    within = {"EndpointName": shared, "Body": b"{}", "SessionId": session}
+    reply = cloud.runtime.invoke_endpoint(InferenceComponentName="opens", **within)
+    assert json.loads(reply["Body"].read())["version"] == "opens"
+    with pytest.raises(ClientError, match="does not exist, is closed or has expired") as caught:
+        cloud.runtime.invoke_endpoint(InferenceComponentName="other", **within)
+    assert caught.value.response["Error"]["Code"] == "ValidationError"
+    for name in ("opens", "other"):
+        remove(cloud, name)
+
+
 def test_components_of_an_isolated_endpoint_have_no_s3(cloud: Cloud) -> None:
     cloud.config("isolated", {"ModelName": None}, ExecutionRoleArn=ROLE, EnableNetworkIsolation=True)
     cloud.endpoint("isolated", "isolated")
