@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,30 @@ from local_sagemaker.state_directory import DOCKER, ENVIRONMENT, PROCESS, Runnin
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
-POSITIVE = click.FloatRange(min=0, min_open=True)
+REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 PORT = click.IntRange(0, 65535)
+
+
+class PositiveNumber(click.FloatRange):
+    """A finite number above 0. A range alone takes `nan`."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        number = float(super().convert(value, param, context))
+        if not isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, context)
+        return number
+
+
+def _region(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not REGION.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not a region, such as eu-west-1.")
+    return value
+
+
+POSITIVE = PositiveNumber()
 state_option = click.option(
     "--state",
     envvar=ENVIRONMENT,
@@ -53,7 +77,7 @@ def local() -> None:
 @click.option("--kill-after", type=POSITIVE, help="Send SIGKILL so many seconds after SIGTERM.")
 @click.option("--regular-seconds", type=POSITIVE, help="Limit a whole response to so many seconds.")
 @click.option("--stream-seconds", type=POSITIVE, help="Limit a streamed response to so many seconds.")
-@click.option("--region", help="Act as this region. Initially: us-east-1.")
+@click.option("--region", callback=_region, help="Act as this region. Initially: us-east-1.")
 @click.option("--with-process", type=int, metavar="PID", help="End when this process ends; $$ is your shell.")
 @click.option("--bucket", "buckets", multiple=True, help="Create this S3 bucket (repeatable).")
 def up(

@@ -34,5 +34,5 @@ def use(image: str | None, bucket: str, instance: str, eager_here: bool = False)
     from model_packaging.local_endpoint import use_local
 
     use_local()
-    boto3.client("s3").create_bucket(Bucket=bucket)
+    boto3.client("s3", region_name="us-east-1").create_bucket(Bucket=bucket)  # others want a LocationConstraint
     return work

@@ -119,6 +119,10 @@ def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:
         (["--docker", ""], "'' names no Docker client"),
         (["--cut-parts", "0"], "'0' is neither a number of bytes above 0 nor 'random'"),
         (["--speed", "0"], "0.0 is not in the range x>0"),
+        (["--speed", "nan"], "'nan' is not a finite number"),
+        (["--ping-every", "inf"], "'inf' is not a finite number"),
+        (["--region", "not a region"], "'not a region' is not a region, such as eu-west-1"),
+        (["--region", ""], "'' is not a region, such as eu-west-1"),
         (["--port", "65536"], "65536 is not in the range 0<=x<=65535"),
     ],
 )

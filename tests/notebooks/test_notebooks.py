@@ -5,10 +5,12 @@ What is checked in was seen: a new run shows the same, but for times and picture
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import nbformat
 import pytest
@@ -16,8 +18,9 @@ import pytest
 import sample_model
 from handler.config.finding import Severity
 from model_packaging.examination_report import examine
-from notebooks import local
+from notebooks import local, place
 from notebooks.execution import executed, notebooks
+from tests.local_sagemaker.local_service import LocalService
 
 # What differs from run to run: times, rates, how often a wait looked; and from machine to machine: versions, digests.
 WAITS = re.compile(r"^\[ *\d+ s\] endpoint .*(Creating|Updating|Deleting)\b.*\n", re.MULTILINE)
@@ -47,6 +50,16 @@ def test_a_new_run_shows_the_same(path: Path, environ: dict[str, str]) -> None:
     again = executed(path, environ)
     for cell, new in zip(kept.cells, again.cells, strict=True):
         assert shown(new) == shown(cell), cell.source
+
+
+def test_the_first_cell_makes_its_bucket_in_any_region(tmp_path: Path) -> None:
+    service = LocalService(tmp_path, "--region", "eu-west-1")
+    try:
+        with patch.dict(os.environ, {**service.exports, "LOCAL_SAGEMAKER_STATE": str(tmp_path)}):
+            place.use(None, "notebooks", "ml.inf2.xlarge")
+        assert [each["Name"] for each in service.client("s3").list_buckets()["Buckets"]] == ["notebooks"]
+    finally:
+        service.down()
 
 
 @pytest.mark.parametrize("path", notebooks(), ids=NAMES)
