@@ -188,6 +188,9 @@ def planned(registry: Registry, params: JsonDocument) -> JsonDocument:
         raise ValidationException("Specification must be given; Specifications is not supported here.")
     container, model = specification.get("Container"), specification.get("ModelName")
     if base := specification.get("BaseInferenceComponentName"):
+        for member in ("ComputeResourceRequirements", "ModelName"):
+            if specification.get(member) is not None:
+                raise ValidationException(f"An adapter has no {member} of its own. Leave it out.")
         found = registry.get(COMPONENT, base)
         if found["EndpointName"] != params["EndpointName"]:
             raise registry.missing(COMPONENT, base)
@@ -198,8 +201,12 @@ def planned(registry: Registry, params: JsonDocument) -> JsonDocument:
     variant = _variant(registry, params)
     if bool(container) == bool(model):
         raise ValidationException("Exactly one of ModelName and Container must be given.")
-    if specification.get("ComputeResourceRequirements") is None or params.get("RuntimeConfig") is None:
+    compute = specification.get("ComputeResourceRequirements")
+    if compute is None or params.get("RuntimeConfig") is None:
         raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
+    least = compute["MinMemoryRequiredInMb"]
+    if least > compute.get("MaxMemoryRequiredInMb", least):
+        raise ValidationException("MinMemoryRequiredInMb must not exceed MaxMemoryRequiredInMb.")
     count = params["RuntimeConfig"]["CopyCount"]
     plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
     isolation = isolation_of(registry.of(ENDPOINT)[params["EndpointName"]]["Plan"])
@@ -208,7 +215,10 @@ def planned(registry: Registry, params: JsonDocument) -> JsonDocument:
 
 def _container(registry: Registry, container: JsonDocument | None, model: str | None) -> JsonDocument:
     if model is not None:
-        return container_of(registry.get(MODEL, model))
+        found = container_of(registry.get(MODEL, model))
+        if found.get("Mode") == "MultiModel":
+            raise ValidationException(f"The model {model} is a MultiModel one, which no inference component can have.")
+        return found
     assert container is not None
     if not container.get("Image"):
         raise ValidationException("Container.Image must be given.")

@@ -10,6 +10,11 @@ from local_sagemaker.control.resource_operations import ResourceOperations
 UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
 UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
 
+# The error of SageMaker has no source. InvokeEndpointAsync has neither InferenceComponentName nor TargetModel.
+NO_TARGET = (
+    "AsyncInferenceConfig needs a model in each variant that is no MultiModel one: InvokeEndpointAsync names neither "
+    "an inference component nor a target model."
+)
 # Families with disks of their own, beside those with a "d" in their name, such as p4d (aws/sagemaker-python-sdk,
 # `volume_size_supported` and pull request 4828). That Trn2 is one of them has no source.
 WITH_DISKS = ("g5", "trn1", "trn1n", "trn2")
@@ -31,8 +36,12 @@ class EndpointConfigs(ResourceOperations):
         with self._registry.lock:
             self._check_name(name)
             for variant in params["ProductionVariants"]:
-                if model := variant.get("ModelName"):
-                    _check_mode(container_of(self._registry.get(MODEL, model)), variant["InstanceType"])
+                model = variant.get("ModelName")
+                container = container_of(self._registry.get(MODEL, model)) if model else None
+                if container is not None:
+                    _check_mode(container, variant["InstanceType"])
+                if params.get("AsyncInferenceConfig") and (container is None or container.get("Mode") == "MultiModel"):
+                    raise ValidationException(NO_TARGET)
             self._registry.add(CONFIG, name, {**params, "EndpointConfigArn": arn, "CreationTime": now()})
         return {"EndpointConfigArn": arn}
 

@@ -97,6 +97,8 @@ def _sources(container: JsonDocument) -> list[JsonDocument]:
 
 
 def _check_s3_source(s3: JsonDocument) -> None:
+    if s3.get("ManifestS3Uri"):
+        raise ValidationException("S3DataSource.ManifestS3Uri is not supported on this machine's SageMaker.")
     kind, uri = s3["S3DataType"], s3["S3Uri"]
     if kind == "S3Prefix" and not uri.endswith("/"):
         raise ValidationException(f"S3Uri of an S3Prefix must end with a forward slash (/): {uri}")

@@ -100,6 +100,9 @@ class HostedRoutes:
         live = self._host.find(name)
         if live is None or live.current is None:
             raise errors.ValidationError(errors.ENDPOINT_NOT_FOUND.format(name, settings.account))
+        for header, feature in headers.UNSUPPORTED.items():
+            if header in request_headers:
+                raise errors.ValidationError(f"{header} can't be given: endpoint {name} does not have {feature}.")
         identity = Endpoint(name, "", settings.region, settings.account)
         with live.changed:
             if live.current is None:

@@ -29,6 +29,11 @@ ADAPTER = AMZN + "Adapter-Identifier"
 ADAPTER_ALIAS = AMZN + "Adapter-Alias"
 TARGET_MODEL = AMZN + "Target-Model"
 PREFIX_AWARE_ID = AMZN + "Prefix-Aware-Id"
+# Headers of endpoints that do not exist here -> what such an endpoint has.
+UNSUPPORTED = {
+    AMZN + "Target-Container-Hostname": "several containers",
+    AMZN + "Enable-Explanations": "an explainer",
+}
 
 INVOKE, STREAM, ASYNC = "InvokeEndpoint", "InvokeEndpointWithResponseStream", "InvokeEndpointAsync"
 # The members that reach the container. Two of them always have the same name there.

@@ -13,6 +13,8 @@ from botocore.exceptions import ClientError
 
 from tests.local_sagemaker.local_service import ROLE, Cloud, archive, until
 
+ARTIFACT = {"Container": {"ArtifactUrl": "s3://models/adapter.tar.gz"}}
+UPSIDE_DOWN = {"MinMemoryRequiredInMb": 4096, "MaxMemoryRequiredInMb": 1024}
 COMPUTE = {"ComputeResourceRequirements": {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024}}
 
 
@@ -297,6 +299,14 @@ def test_what_does_not_start_fails_with_a_reason(cloud: Cloud, shared: str) -> N
         ({"RuntimeConfig": {"CopyCount": -1}}, "greater than or equal to 0"),
         ({"Specification": {"BaseInferenceComponentName": "never"}}, "Could not find inference component"),
         ({"Specification": None}, "Specification must be given"),
+        (
+            {"Specification": {"BaseInferenceComponentName": "checked", **ARTIFACT, **COMPUTE}},
+            "An adapter has no ComputeResourceRequirements of its own",
+        ),
+        (
+            {"Specification": {"Container": {"Image": "stub"}, "ComputeResourceRequirements": UPSIDE_DOWN}},
+            "MinMemoryRequiredInMb must not exceed MaxMemoryRequiredInMb",
+        ),
     ],
 )
 def test_a_component_is_checked(cloud: Cloud, shared: str, members: dict[str, Any], said: str) -> None:

@@ -62,6 +62,8 @@ def test_a_session_ends_with_its_instance(cloud: Cloud, pair: str) -> None:
     [
         ({"TargetVariant": "never"}, "Variant never of endpoint pair of account 123456789012 not found."),
         ({"TargetModel": "a.tar.gz"}, "is not a multi-model endpoint"),
+        ({"TargetContainerHostname": "second"}, "endpoint pair does not have several containers"),
+        ({"EnableExplanations": "`true`"}, "endpoint pair does not have an explainer"),
         ({"InferenceComponentName": "never"}, "Inference Component never of endpoint pair not found."),
         ({"EndpointName": "never"}, "Endpoint never of account 123456789012 not found."),
         ({"Body": bytes(25 * 1024 * 1024 + 1)}, "oversize body"),

@@ -87,6 +87,10 @@ def test_s3_that_cannot_be_reached_is_not_called_missing_data(tmp_path: Path, mo
             {"ModelDataSource": {"S3DataSource": {**PREFIX["S3DataSource"], "CompressionType": "Gzip"}}},
             "needs S3DataType S3Object",
         ),
+        (
+            {"ModelDataSource": {"S3DataSource": {**PREFIX["S3DataSource"], "ManifestS3Uri": "s3://models/manifest"}}},
+            "ManifestS3Uri is not supported",
+        ),
         ({"AdditionalModelDataSources": [{"ChannelName": "..", **PREFIX}]}, "a directory's name of its own"),
         ({"AdditionalModelDataSources": [{"ChannelName": "a", **PREFIX}] * 2}, "a directory's name of its own"),
         ({"Mode": "Sideways"}, "Member must satisfy enum value set: [SingleModel, MultiModel]"),

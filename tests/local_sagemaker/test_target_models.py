@@ -72,6 +72,21 @@ def test_a_model_that_cannot_be_had(cloud: Cloud, many: str, target: str, code: 
 def test_a_target_model_must_be_given(cloud: Cloud, many: str) -> None:
     with pytest.raises(ClientError, match="TargetModel must be given"):
         cloud.runtime.invoke_endpoint(EndpointName=many, Body=b"{}")
+    output = {"OutputConfig": {"S3OutputPath": "s3://models/out"}}
+    for variant in ({"ModelName": "many", "InstanceType": "ml.m5.xlarge"}, {"ModelName": None}):
+        with pytest.raises(ClientError, match="AsyncInferenceConfig needs a model"):
+            cloud.config("no-target", variant, ExecutionRoleArn=ROLE, AsyncInferenceConfig=output)
+    cloud.config("no-models", {"ModelName": None, "InstanceType": "ml.m5.xlarge"}, ExecutionRoleArn=ROLE)
+    cloud.endpoint("no-models", "no-models")
+    with pytest.raises(ClientError, match="which no inference component can have"):
+        cloud.sagemaker.create_inference_component(
+            InferenceComponentName="many",
+            EndpointName="no-models",
+            VariantName="AllTraffic",
+            Specification={"ModelName": "many", "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 1024}},
+            RuntimeConfig={"CopyCount": 1},
+        )
+    cloud.delete("no-models")
     with pytest.raises(ClientError, match="needs ModelDataUrl"):
         cloud.sagemaker.create_model(
             ModelName="no-prefix", PrimaryContainer={"Image": "stub", "Mode": "MultiModel"}, ExecutionRoleArn=ROLE
