@@ -10,6 +10,7 @@ import msgspec
 from container.inference.session_requests import CLOSE, NEW, REQUEST_TYPE
 from container.routes.adapter_routes import AdapterFields
 from container.routes.model_routes import ModelFields
+from handler.batches.batch_objects import BatchObject, FileObject
 from handler.batches.batches import BatchFields
 from handler.engine.api_routes import SPEECH, Route
 from handler.schemas.anthropic.message_fields import VERSION_FIELD, CountFields, MessageFields
@@ -44,6 +45,8 @@ OTHERS: Final[Sequence[type[msgspec.Struct]]] = (
     Parameters,
     AdapterFields,
     BatchFields,
+    BatchObject,
+    FileObject,
     ModelFields,
     MessageFields,
     CountFields,

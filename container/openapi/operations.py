@@ -171,20 +171,20 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ("GET", "/adapters/{name}"): _json("One adapter", "Adapter", failures.NAMED),
     ("DELETE", "/adapters/{name}"): _json("Unload an adapter", "AdapterDone", failures.NAMED),
     ("POST", "/v1/files"): RouteOperation(
-        "Upload the input of a batch", {FORM: ref("FileForm")}, {200: {JSON: ref("File")}}, failures.BATCH_BODY
+        "Upload the input of a batch", {FORM: ref("FileForm")}, {200: {JSON: ref("FileObject")}}, failures.BATCH_BODY
     ),
     ("GET", "/v1/files"): _json("The files", "FileList", failures.BATCHES, LISTED_FILES),
-    ("GET", "/v1/files/{identity}"): _json("One file", "File", failures.BATCHES),
+    ("GET", "/v1/files/{identity}"): _json("One file", "FileObject", failures.BATCHES),
     ("GET", "/v1/files/{identity}/content"): RouteOperation(
         "The content of a file", {}, {200: {"application/octet-stream": TEXT}}, failures.BATCHES
     ),
     ("DELETE", "/v1/files/{identity}"): _json("Delete a file", "FileGone", failures.BATCHES),
     ("POST", "/v1/batches"): _json(
-        "Run a file of requests while the engine is idle", "Batch", failures.NEW_BATCH, body="BatchFields"
+        "Run a file of requests while the engine is idle", "BatchObject", failures.NEW_BATCH, body="BatchFields"
     ),
     ("GET", "/v1/batches"): _json("The batches", "BatchList", failures.BATCHES, LISTED),
-    ("GET", "/v1/batches/{identity}"): _json("One batch", "Batch", failures.BATCHES),
-    ("POST", "/v1/batches/{identity}/cancel"): _json("Cancel a batch", "Batch", failures.CANCELLED),
+    ("GET", "/v1/batches/{identity}"): _json("One batch", "BatchObject", failures.BATCHES),
+    ("POST", "/v1/batches/{identity}/cancel"): _json("Cancel a batch", "BatchObject", failures.CANCELLED),
     ("POST", "/models"): _json("Load a model", "Model", failures.LOADED_MODEL, body="ModelFields"),
     ("GET", "/models"): _json("The models", "ModelPage", (*failures.NAMED, *failures.PAGED), PAGE),
     ("GET", "/models/{name}"): _json("One model", "Model", failures.ONE_MODEL),

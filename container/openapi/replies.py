@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from container.openapi.bodies import TEXT, Schema, ref
-from handler.batches.batch_objects import BatchStatus
 
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 NUMBER: Final[Schema] = {"type": "number"}
@@ -32,28 +31,6 @@ def or_null(name: str) -> Schema:
 TOKEN: Final = {"id": or_null("integer"), "text": TEXT, "logprob": or_null("number")}
 BYTES: Final = {"done_bytes": COUNT, "total_bytes": COUNT, "bytes_per_second": COUNT}
 PAGED: Final = {"first_id": or_null("string"), "last_id": or_null("string"), "has_more": {"type": "boolean"}}
-_FILE: Final = closed(
-    {
-        "id": TEXT,
-        "bytes": COUNT,
-        "created_at": COUNT,
-        "filename": TEXT,
-        "purpose": TEXT,
-        "object": {"const": "file"},
-        "status": {"const": "processed"},
-    }
-)
-_BATCH: Final = {
-    "type": "object",
-    "required": ["id", "object", "endpoint", "input_file_id", "completion_window", "status", "request_counts"],
-    "properties": {
-        "id": TEXT,
-        "object": {"const": "batch"},
-        "endpoint": TEXT,
-        "status": {"enum": [str(each) for each in BatchStatus]},
-        "request_counts": closed({"total": COUNT, "completed": COUNT, "failed": COUNT}),
-    },
-}
 REPLIES: Final[dict[str, Schema]] = {
     "Error": closed(
         {"error": closed({"message": TEXT, "type": TEXT, "param": or_null("string"), "code": TEXT})},
@@ -103,16 +80,14 @@ REPLIES: Final[dict[str, Schema]] = {
     ),
     "Session": closed({"session_id": TEXT, "status": {"enum": ["open", "closed"]}}),
     "Adapter": closed({"name": TEXT, "src": TEXT, "preload": {"type": "boolean"}, "pin": {"type": "boolean"}}),
-    "File": _FILE,
-    "FileList": closed({"object": {"const": "list"}, "data": listed(ref("File")), **PAGED}),
+    "FileList": closed({"object": {"const": "list"}, "data": listed(ref("FileObject")), **PAGED}),
     "FileGone": closed({"id": TEXT, "object": {"const": "file"}, "deleted": {"const": True}}),
     "FileForm": {
         "type": "object",
         "required": ["file", "purpose"],
         "properties": {"file": {"type": "string", "format": "binary"}, "purpose": {"const": "batch"}},
     },
-    "Batch": _BATCH,
-    "BatchList": closed({"object": {"const": "list"}, "data": listed(ref("Batch")), **PAGED}),
+    "BatchList": closed({"object": {"const": "list"}, "data": listed(ref("BatchObject")), **PAGED}),
     "AdapterDone": closed(
         {"status": TEXT}, {"name": TEXT, "src": TEXT, "preload": {"type": "boolean"}, "pin": {"type": "boolean"}}
     ),

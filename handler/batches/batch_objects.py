@@ -54,11 +54,7 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch. Times are in seconds since the epoch.
-
-    :ivar resumes: starts in a row that went on with it and stored no reply. OpenAI's object has no such field.
-    :ivar replies_at_resume: the stored replies at the last of them.
-    """
+    """A batch. Times are in seconds since the epoch."""
 
     id: str
     endpoint: str
@@ -80,6 +76,7 @@ class BatchObject(msgspec.Struct, frozen=True, kw_only=True):
     expired_at: int | None = None
     cancelling_at: int | None = None
     cancelled_at: int | None = None
+    # Starts in a row that went on with it and stored no reply, and the stored replies then. OpenAI has no such fields.
     resumes: int = 0
     replies_at_resume: int = 0
 

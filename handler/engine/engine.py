@@ -14,7 +14,7 @@ from handler.engine import core_end
 from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.api_routes import PLAIN
 from handler.engine.contract import EngineAdapter, PreparedRequest, Serving, WholeReply
-from handler.engine.engine_request import EngineRequest, RunningRequest
+from handler.engine.engine_request import EngineRequest, RunningRequest, ServingRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation import sampling_check
@@ -22,7 +22,6 @@ from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.prompt_renderer import PromptRenderer
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.heartbeat import Heartbeat
-from handler.engine.serving_request import ServingRequest
 from handler.errors import EndpointError, PlainTextOnly
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.hardware import host_memory
@@ -108,7 +107,7 @@ class Engine:
         """
         max_tokens = self.limits.check(generation)
         params = self._adapter.sampling_params(generation.sampling, max_tokens, generation.stream)
-        return EngineRequest(self, self._adapter, generation, params, sink)
+        return EngineRequest(self, sink, self._adapter, generation, params)
 
     def require_serving(self) -> Serving:
         """vLLM's own OpenAI serving classes, over this engine.
@@ -123,7 +122,7 @@ class Engine:
         self, prepared: PreparedRequest, sink: Sink, keep: Callable[[WholeReply], None]
     ) -> ServingRequest:
         """A request that vLLM's serving classes answer. It starts when its `begin` is called."""
-        return ServingRequest(self, self.require_serving(), prepared, sink, keep)
+        return ServingRequest(self, sink, self.require_serving(), prepared, keep)
 
     def unfinished(self) -> int:
         """How many requests hold a slot or wait for one."""

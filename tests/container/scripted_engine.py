@@ -88,7 +88,7 @@ class ScriptedEngine:
         self.limits.check(generation)
         if text_of(generation.prompt) == "<bug>":
             raise RuntimeError("a scripted bug")
-        return EngineRequest(self, self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
+        return EngineRequest(self, sink, self, generation, None)  # type: ignore[arg-type]  # a stand-in
 
     async def add(
         self, generation: Generation, params: object, request: EngineRequest, lora: object = None

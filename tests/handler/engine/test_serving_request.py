@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from handler.engine import serving_request
+from handler.engine import engine_request
 from handler.engine.adapters.adapter_errors import AdapterNotFound
+from handler.engine.engine_request import ServingRequest
 from handler.engine.event_loop import LoopThread
-from handler.engine.serving_request import ServingRequest
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField
 from tests.handler.waiting import eventually
 
@@ -106,7 +106,7 @@ class Case:
         prepared: Any = SimpleNamespace(model=model)
         engine: Any = self.engine
         serving: Any = self.serving
-        self.request = ServingRequest(engine, serving, prepared, self.sink, self.kept.append)
+        self.request = ServingRequest(engine, self.sink, serving, prepared, self.kept.append)
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         async def run() -> None:
@@ -223,7 +223,7 @@ def test_an_adapter_is_held_while_it_is_used(loop: LoopThread) -> None:
 def test_events_that_are_there_already_let_other_tasks_run_in_between(
     loop: LoopThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_request, "LONGEST_TURN", 0.0)
+    monkeypatch.setattr(engine_request, "LONGEST_TURN", 0.0)
     case = Case(loop, *("a" for _ in range(300)))
     turns: list[int] = []
 
