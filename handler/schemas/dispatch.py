@@ -156,6 +156,7 @@ def parse_route(
     known = (lambda: serving.fields(route) | more) if serving else tuple
     fields, ignored = request_fields.resolve(body, document, known)
     if fields.keys() - request_fields.meanings(body).keys() or not plain_path(route, fields, engine.traits):
+        ignored += vllm_path.without_effect(fields) if route is Route.RESPONSES else ()
         served = speech.parse if route in SPEECH else vllm_path.parse
         return with_ignored(served(route, fields, engine, headers), ignored)
     call = chat.parse(fields, engine) if route is Route.CHAT else completion.parse(fields, engine)

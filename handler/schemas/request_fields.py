@@ -136,7 +136,7 @@ TABLE: Final = (
     # Objects that hold fields, and what is not here.
     FieldRow(inputs="parameters", fix=UPWARDS),
     FieldRow(also="extra_body model_kwargs generation_config generate_kwargs sampling_params", fix=UPWARDS),
-    FieldRow(response="include max_tool_calls previous_response_id background enable_response_messages", neutral=NO),
+    FieldRow(response="include previous_response_id background enable_response_messages", neutral=NO),
     FieldRow(response="previous_input_messages"),
     FieldRow(also="conversation context_management container fallbacks mcp_servers web_search_options audio verbosity"),
     FieldRow(also="modalities", neutral=(["text"],)),
@@ -158,6 +158,7 @@ TABLE: Final = (
     FieldRow(also="safety_identifier prompt_cache_key prompt_cache_retention prediction inference_geo", harmless=True),
     FieldRow(also="anthropic_beta cache_control speed user_profile_id workspace_id diagnostics", harmless=True),
     FieldRow(also="pad_token_id bos_token_id use_cache return_dict_in_generate", harmless=True),
+    FieldRow(also="max_tool_calls", harmless=True),  # of tools that the endpoint itself would run
     FieldRow(also="sagemaker_base_url model_id", harmless=True),
 )
 # The most unknown names that are compared with all known ones and that a header lists; and the longest.

@@ -142,6 +142,21 @@ def test_a_name_that_nobody_knows_is_listed_within_bounds() -> None:
     assert handed("/invocations", inputs)[0] == ("zy", "parameters.zz", "parameters.pad_token_id")
 
 
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"max_tool_calls": 1}, "max_tool_calls"),
+        ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning.summary"),
+        ({"include": ["reasoning.encrypted_content"]}, "include.reasoning.encrypted_content"),
+    ],
+)
+def test_what_vllm_never_reads_of_a_response_is_listed(fields: dict[str, Any], name: str) -> None:
+    assert handed("/v1/responses", {"input": "a", **fields})[0] == (name,)
+    used = {"include": ["message.output_text.logprobs"], "reasoning": {"effort": "low", "summary": None}}
+    assert handed("/v1/responses", {"input": "a", **used})[0] == ()
+
+
 def test_values_that_ask_for_nothing_pass() -> None:
     for row in TABLE:
         for name in row.also.split():

@@ -328,6 +328,8 @@ def test_a_route_of_one_reply_does_not_stream(route: Route, document: dict[str, 
         (Route.RESPONSES, {"ignore_eos": True, "text": {"format": SCHEMA_FORMAT}}, "ignore_eos"),
         (Route.RESPONSES, {"text": {"format": {**SCHEMA_FORMAT, "schema": {"$ref": "#"}}}}, "text"),
         (Route.RESPONSES, {"tool_choice": "required"}, "tool_choice"),
+        (Route.RESPONSES, {"top_logprobs": 5}, "top_logprobs"),
+        (Route.RESPONSES, {"top_logprobs": 5, "include": ["reasoning.encrypted_content"]}, "top_logprobs"),
         (Route.RESPONSES, {"tool_choice": {"type": "function", "name": "f"}, "tools": []}, "tool_choice"),
     ],
 )
