@@ -51,7 +51,6 @@ from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi.request_options import CHAT, COMPLETION, RequestOptions
 
 Parse = Callable[[Mapping[str, Any], Engine], AnyCall]
-PLAIN_KEYS: Final = frozenset({"role", "content", "name"})
 # The routes of the custom attribute `schema`. None is TGI or LMI.
 BY_SCHEMA: Final[Mapping[str, Route]] = {CHAT: Route.CHAT, COMPLETION: Route.COMPLETIONS}
 BY_KEY: Final[Mapping[str, Route | None]] = {"messages": Route.CHAT, "prompt": Route.COMPLETIONS, "inputs": None}
@@ -216,7 +215,7 @@ def _plain(message: object) -> bool:
     """Whether a message is plain text. Also true for an invalid message, because the plain path has better errors."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return True
-    if any(value not in (None, []) for key, value in message.items() if key not in PLAIN_KEYS):
+    if any(value not in (None, []) for key, value in message.items() if key not in request_fields.MESSAGE_KEYS):
         return False
     content = message.get("content")
     if not isinstance(content, list):

@@ -161,6 +161,8 @@ TABLE: Final = (
     FieldRow(also="max_tool_calls", harmless=True),  # of tools that the endpoint itself would run
     FieldRow(also="sagemaker_base_url model_id", harmless=True),
 )
+# The keys of a message that is plain text. vLLM's classes read more.
+MESSAGE_KEYS: Final = frozenset({"role", "content", "name"})
 # The most unknown names that are compared with all known ones and that a header lists; and the longest.
 MAX_UNKNOWN: Final = 32
 MAX_NAME: Final = 64
@@ -248,8 +250,17 @@ def resolve(
     if isinstance(kept.get("parameters"), dict):
         kept["parameters"], more = resolve(Body.PARAMETERS, kept["parameters"], prefix="parameters.")
         ignored += more
+    if body is Body.INPUTS:
+        ignored += _unread_keys(kept.get("inputs"))
     body_limits.check(kept, prefix)
     return kept, tuple(re.sub(r"[^\w.-]", "?", name[:MAX_NAME], flags=re.ASCII) for name in ignored[:MAX_UNKNOWN])
+
+
+def _unread_keys(inputs: object) -> list[str]:
+    """The keys of messages in `inputs` that have a value and no effect."""
+    messages = [message for message in inputs if isinstance(message, dict)] if isinstance(inputs, list) else []
+    sent = {name: None for message in messages for name, value in message.items() if value not in EMPTY}
+    return [f"inputs.{name}" for name in sent if name not in MESSAGE_KEYS]
 
 
 def check_near_misses(unknown: Collection[str], names: Collection[str], prefix: str = "") -> None:

@@ -140,6 +140,8 @@ def test_a_name_that_nobody_knows_is_listed_within_bounds() -> None:
     assert resolve(Body.CHAT, {"z" * 300: 1})[1] == ("z" * MAX_NAME,)
     inputs = {"inputs": "a", "parameters": {"zz": 1, "pad_token_id": 0}, "zy": 2}
     assert handed("/invocations", inputs)[0] == ("zy", "parameters.zz", "parameters.pad_token_id")
+    messages = [*HELLO, {"role": "assistant", "content": "a", "foo": 1, "tool_calls": [], "reasoning": None}] * 2
+    assert handed("/invocations", {"inputs": messages})[0] == ("inputs.foo",)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,8 @@ def test_what_is_not_served_is_rejected_unless_its_value_has_no_effect(name: str
         ({"inputs": ["a"] * (ENGINE.max_sequences + 1)}, "inputs"),
         ({"parameters": {"best_of": ENGINE.max_sequences + 1, "do_sample": True}}, "parameters.best_of"),
         ({"inputs": [{"role": "user"}]}, "inputs[0].content"),
+        ({"inputs": [{"role": "tool", "content": "a", "tool_call_id": "t"}]}, "inputs[0].tool_call_id"),
+        ({"inputs": [{"role": "assistant", "content": "a", "reasoning": "b"}]}, "inputs[0].reasoning"),
         ({"inputs": ["a"], "stream": True}, "inputs"),
         ({"parameters": []}, "parameters"),
         ({"parameter": {}}, "parameter"),
