@@ -20,6 +20,7 @@ from tests.handler.scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
 UNSERVED = unsupported(Body.PARAMETERS, vllm=False)
 ENGINE: Any = ParsingEngine()
 ON_DEVICE: Any = ParsingEngine(limits=SamplingLimits(True, 256, None))
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 TGI, LMI = RequestOptions(inputs_schema="tgi"), RequestOptions()
 
 
@@ -214,6 +215,18 @@ def test_messages_are_rendered_by_the_models_template() -> None:
     assert refused({}, engine=engine, inputs=[messages[1]]).param == "inputs"
     assert refused({"return_full_text": True}, inputs=messages).param == "parameters.return_full_text"
     assert generation({}, TGI, inputs=messages), "TGI's default for a text does not count here"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "asked", "param"),
+    [
+        ([{"role": "user", "content": [IMAGE]}], LMI, "inputs[0].content[0]"),
+    ],
+)
+def test_a_client_with_an_image_learns_to_send_a_chat(inputs: Any, asked: RequestOptions, param: str) -> None:
+    error = refused({}, asked, ParsingEngine(multimodal=True), inputs=inputs)
+    assert error.param == param
+    assert "as 'messages'" in error.message
 
 
 def test_a_list_of_texts_is_several_generations() -> None:
