@@ -108,7 +108,7 @@ def _part(where: str, part: object) -> str:
     if not isinstance(part, dict):
         raise InvalidField(where, 'it must be an object such as {"type": "text", "text": "Hello"}')
     if part.get("type", "text") != "text":
-        raise UnsupportedField(where, "only text is: if the model takes more, send the list as 'messages', in a chat")
+        raise UnsupportedField(where, "'inputs' takes text: if the model takes more, send the list as 'messages'")
     if not isinstance(part.get("text"), str):
         raise InvalidField(f"{where}.text", "it must be a string")
     return str(part["text"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Sampling
@@ -14,6 +16,9 @@ from handler.schemas.openai.chat import message_of
 from handler.schemas.openai.completion import default_max_tokens
 from handler.schemas.openai.sampling_fields import sampler_arguments
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
+
+# An image in a text (text-generation-inference, router/src/validation.rs, prepare_input).
+TGI_IMAGE: Final = re.compile(r"!\[\]\((https?://|data:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,9 @@ def prompts_of(inputs: str | Sequence[object], parameters: Parameters, engine: E
     if isinstance(inputs, str) or all(isinstance(item, str) for item in inputs):
         named = ((str(text), f"inputs[{index}]") for index, text in enumerate(inputs))
         texts = [(inputs, "inputs")] if isinstance(inputs, str) else list(named)
+        for text, where in texts if tgi and engine.traits.multimodal else ():
+            if TGI_IMAGE.search(text):
+                raise UnsupportedField(where, "send an image as 'messages', in a part of the type image_url")
         prompts = [
             Prompt(_text_ids(text, where, engine, cut=cut), text if (tgi if full_text is None else full_text) else "")
             for text, where in texts

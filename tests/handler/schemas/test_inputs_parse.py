@@ -221,12 +221,15 @@ def test_messages_are_rendered_by_the_models_template() -> None:
     ("inputs", "asked", "param"),
     [
         ([{"role": "user", "content": [IMAGE]}], LMI, "inputs[0].content[0]"),
+        ("![](data:image/png;base64,AAAA)What is this?", TGI, "inputs"),
+        (["a", "![](https://a.org/x.png)What is this?"], TGI, "inputs[1]"),
     ],
 )
 def test_a_client_with_an_image_learns_to_send_a_chat(inputs: Any, asked: RequestOptions, param: str) -> None:
     error = refused({}, asked, ParsingEngine(multimodal=True), inputs=inputs)
     assert error.param == param
     assert "as 'messages'" in error.message
+    assert isinstance(inputs, list) or generation({}, asked, inputs=inputs), "a model of text has it as text"
 
 
 def test_a_list_of_texts_is_several_generations() -> None:
