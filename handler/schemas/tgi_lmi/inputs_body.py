@@ -112,6 +112,7 @@ class SharedParameters:
         details = bool(parameters.details or parameters.decoder_input_details)
         reply_options = ReplyOptions(
             tgi=self.tgi,
+            inputs=prompt.text,
             prefix=prompt.prefix,
             details=details,
             top_n_tokens=parameters.top_n_tokens or 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from handler.engine.engine import Engine
@@ -23,9 +23,13 @@ TGI_IMAGE: Final = re.compile(r"!\[\]\((https?://|data:)")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt's token ids, and the text with which its reply begins: the prompt, or nothing."""
+    """A prompt's token ids, its text, and the text with which its reply begins: the prompt, or nothing.
+
+    :param text: None for messages.
+    """
 
     ids: list[int]
+    text: str | None = None
     prefix: str = ""
 
 
@@ -45,10 +49,8 @@ def prompts_of(inputs: str | Sequence[object], parameters: Parameters, engine: E
         for text, where in texts if tgi and engine.traits.multimodal else ():
             if TGI_IMAGE.search(text):
                 raise UnsupportedField(where, "send an image as 'messages', in a part of the type image_url")
-        prompts = [
-            Prompt(_text_ids(text, where, engine, cut=cut), text if (tgi if full_text is None else full_text) else "")
-            for text, where in texts
-        ]
+        full = tgi if full_text is None else full_text
+        prompts = [Prompt(_text_ids(text, where, engine, cut=cut), text, text if full else "") for text, where in texts]
     elif all(isinstance(item, dict) for item in inputs):
         if full_text:
             raise UnsupportedField("parameters.return_full_text", "it is supported for texts, not for messages")
@@ -58,7 +60,7 @@ def prompts_of(inputs: str | Sequence[object], parameters: Parameters, engine: E
         raise InvalidField("inputs", "it must be a text, a list of texts, or messages")
     if parameters.truncate is None:
         return prompts
-    return [Prompt(prompt.ids[-parameters.truncate :], prompt.prefix) for prompt in prompts]
+    return [replace(prompt, ids=prompt.ids[-parameters.truncate :]) for prompt in prompts]
 
 
 def _text_ids(text: str, where: str, engine: Engine, *, cut: bool) -> list[int]:
