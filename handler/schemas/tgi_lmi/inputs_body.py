@@ -90,8 +90,9 @@ class SharedParameters:
         if best_of > 1:
             if self.stream or several:
                 raise UnsupportedField("parameters.best_of", "it needs a single text and no 'stream'")
-            if greedy(parameters, tgi=self.tgi):
-                raise InvalidField("parameters.best_of", "without sampling all answers are the same: set 'do_sample'")
+            if greedy(parameters, tgi=self.tgi) or parameters.temperature == 0 or parameters.top_k == 1:
+                why = "without sampling all answers are the same: set 'do_sample', and no 'temperature' 0 and 'top_k' 1"
+                raise InvalidField("parameters.best_of", why)
             if parameters.seed is not None:
                 raise InvalidField(
                     "parameters.best_of", "with a 'seed' all answers are the same: leave one of the two out"
