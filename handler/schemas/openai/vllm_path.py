@@ -77,6 +77,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         for field in (key, "messages"):
             engine.prompts.check_length(document_limits.characters(document.get(field)), field, cut=True)
     document = document_limits.with_structured_outputs(document)
+    if route is Route.RESPONSES:
+        document = document_limits.with_json_mode(document)
     document_limits.fill_arguments(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)

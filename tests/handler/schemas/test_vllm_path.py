@@ -205,6 +205,13 @@ def test_the_older_names_of_structured_output_are_understood() -> None:
     assert "guided_json" not in asked
 
 
+def test_json_mode_of_a_response_is_the_schema_of_an_object() -> None:
+    text = {"format": {"type": "json_object"}, "verbosity": "low"}
+    schema = {"type": "json_schema", "name": "object", "schema": {"type": "object"}}
+    assert parsed({"input": "a", "text": text}, Route.RESPONSES)["text"] == {"format": schema, "verbosity": "low"}
+    assert refused({"input": "a", "text": text}, Route.RESPONSES, limits=DEVICE).param == "text.format"
+
+
 def test_a_response_has_functions_for_tools_and_no_more_tokens_than_it_may() -> None:
     parsed({"input": "a", "tools": [{"type": "function", "name": "f"}]}, Route.RESPONSES)
     for tool in ("web_search", "mcp", "code_interpreter"):
