@@ -40,7 +40,14 @@ from handler.errors import (
 )
 from handler.schemas import request_fields
 from handler.schemas.anthropic.chat_document import chat_document
-from handler.schemas.anthropic.message_fields import VERSION_FIELD, CountFields, MessageFields, MessagesRoute, checked
+from handler.schemas.anthropic.message_fields import (
+    VERSION_FIELD,
+    CountFields,
+    MessageFields,
+    MessagesRoute,
+    checked,
+    unread_keys,
+)
 from handler.schemas.anthropic.message_reply import CountReply, MessageReply
 from handler.schemas.framing import WrappedCall, framed, with_ignored
 from handler.schemas.openai import chat, completion, speech, vllm_path
@@ -116,11 +123,13 @@ def parse_path(
 
 def _message(path: MessagesRoute, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> AnyCall:
     fields, ignored = request_fields.resolve(Body.MESSAGE, document)
+    message = checked(fields, CountFields if path is MessagesRoute.COUNT else MessageFields)
+    ignored += request_fields.for_header(unread_keys(fields))
     if path is MessagesRoute.COUNT:
-        counted = _as_chat(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)
+        counted = _as_chat(Route.TOKENIZE, chat_document(message), engine, headers)
         ignored += tuple(name for name in fields if name not in CountFields.__struct_fields__)
         return with_ignored(WrappedCall(counted, CountReply(counted.reply)), ignored)
-    document = chat_document(checked(fields, MessageFields))
+    document = chat_document(message)
     if engine.serving is None:  # plain text only: the reasoning of earlier turns is left out
         document["messages"] = [
             {name: value for name, value in message.items() if name != "reasoning"} for message in document["messages"]

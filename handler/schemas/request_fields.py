@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -138,7 +138,8 @@ TABLE: Final = (
     FieldRow(also="extra_body model_kwargs generation_config generate_kwargs sampling_params", fix=UPWARDS),
     FieldRow(response="include previous_response_id background enable_response_messages", neutral=NO),
     FieldRow(response="previous_input_messages"),
-    FieldRow(also="conversation context_management container fallbacks mcp_servers web_search_options audio verbosity"),
+    FieldRow(also="conversation context_management compaction thread container fallbacks mcp_servers"),
+    FieldRow(also="web_search_options audio verbosity"),
     FieldRow(also="modalities", neutral=(["text"],)),
     FieldRow(also="logits_processors guided_decoding_backend bad_sequences cached_prompt prefix suffix max_time"),
     FieldRow(also="early_stopping watermark renormalize_logits remove_invalid_values token_healing", neutral=NO),
@@ -253,7 +254,12 @@ def resolve(
     if body is Body.INPUTS:
         ignored += _unread_keys(kept.get("inputs"))
     body_limits.check(kept, prefix)
-    return kept, tuple(re.sub(r"[^\w.-]", "?", name[:MAX_NAME], flags=re.ASCII) for name in ignored[:MAX_UNKNOWN])
+    return kept, for_header(ignored)
+
+
+def for_header(names: Sequence[str]) -> tuple[str, ...]:
+    """Names that clients have sent, fit for a header."""
+    return tuple(re.sub(r"[^\w.-]", "?", name[:MAX_NAME], flags=re.ASCII) for name in names[:MAX_UNKNOWN])
 
 
 def _unread_keys(inputs: object) -> list[str]:

@@ -159,6 +159,14 @@ def test_what_vllm_never_reads_of_a_response_is_listed(fields: dict[str, Any], n
     assert handed("/v1/responses", {"input": "a", **used})[0] == ()
 
 
+def test_keys_of_a_messages_tools_and_options_without_an_effect_are_listed() -> None:
+    message = {"messages": HELLO, "max_tokens": 5, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    tools = [{"name": "f", "input_schema": {}, "input_examples": [{}], "strict": False, "a\r\nb": 1}] * 2
+    config = {"effort": "low", "task_budget": {"type": "tokens", "total": 5}}
+    ignored, _ = handed("/v1/messages", {**message, "tools": tools, "output_config": config})
+    assert ignored == ("tools.input_examples", "tools.a??b", "thinking.budget_tokens", "output_config.task_budget")
+
+
 def test_values_that_ask_for_nothing_pass() -> None:
     for row in TABLE:
         for name in row.also.split():
