@@ -110,13 +110,14 @@ class SharedParameters:
     def generation(self, prompt: Prompt, model: str | None) -> tuple[Generation, InputsReply]:
         """A generation and its reply, which receives the log probabilities."""
         parameters, engine = self.parameters, self.engine
-        details = bool(parameters.details or parameters.decoder_input_details)
+        top = parameters.top_n_tokens or 0
+        details = bool(parameters.details or parameters.decoder_input_details or (top and not self.stream))
         reply_options = ReplyOptions(
             tgi=self.tgi,
             inputs=prompt.text,
             prefix=prompt.prefix,
             details=details,
-            top_n_tokens=parameters.top_n_tokens or 0,
+            top_n_tokens=top,
             seed=parameters.seed,
             prompt=prompt.ids,
             prefill=bool(parameters.decoder_input_details),
@@ -125,7 +126,7 @@ class SharedParameters:
         reply = InputsReply(reply_options, TokenText(engine.prompts.tokenizer))
         logprobs = None
         if engine.limits.sampling.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
-            logprobs = parameters.top_n_tokens or 0
+            logprobs = top
         sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply.receive
         name = f"gen-{uuid.uuid4().hex}"

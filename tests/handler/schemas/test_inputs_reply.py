@@ -196,6 +196,15 @@ def test_lmi_has_the_names_of_its_rolling_batch_too(asked: RequestOptions, input
     assert event["details"].get("inputs") == details.get("inputs") == inputs
 
 
+def test_top_tokens_of_a_whole_reply_bring_its_details() -> None:
+    reply = reply_to({"top_n_tokens": 1}, WHOLE)
+    reply.receive([position(97, -0.5)], None)
+    details = json.loads(reply.whole("a", [97], "length", None))["details"]
+    assert [[token["id"] for token in tokens] for tokens in details["top_tokens"]] == [[97]]
+    (event,) = events_of(reply_to({"top_n_tokens": 1}, LMI, stream=True).event("a", [97], "length", None))
+    assert event["details"] is None, "a stream has them in its token events"
+
+
 def test_a_list_is_answered_in_order() -> None:
     reply: Any = reply_to({}, WHOLE, inputs=["ab", "c"])
     reply.outputs = [("one", [1], "stop", None), ("two", [2], "length", None)]
