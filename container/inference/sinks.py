@@ -120,8 +120,8 @@ class EventSink(StreamSink):
     last: Sequence[bytes] = ()
 
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
-        if self._opened and finish_reason is None:
-            self.tokens = (self.tokens or 0) + len(token_ids)
+        if self._opened and finish_reason is None and len(token_ids) == 1:  # one event at most
+            self.tokens = (self.tokens or 0) + 1
             self.exchange.write(self.reply.event(text, token_ids, None, None))
             return
         event = self.event(text, token_ids, finish_reason, stop_reason)
@@ -142,7 +142,8 @@ def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
     """Splits bytes into single events, so that each event becomes a chunk, and a payload part, of its own.
 
     litellm expects one event in each payload part (llms/sagemaker/common_utils.py, 1.83). After a part with two events
-    it loses the rest of the stream. The first step and the last step of a stream have several events.
+    it loses the rest of the stream. The first and the last step of a stream have several events, and so has a step of
+    several tokens, by speculation, or one of vLLM's classes where a message's block ends and the next one begins.
     """
     mark = b"\n\n" if reply.stream_content_type.startswith(SSE) else b"\n"
     *events, rest = data.split(mark)

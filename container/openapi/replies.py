@@ -29,6 +29,7 @@ def or_null(name: str) -> Schema:
 
 
 TOKEN: Final = {"id": or_null("integer"), "text": TEXT, "logprob": or_null("number")}
+LMI_TOKEN: Final = {"log_prob": or_null("number")}
 BYTES: Final = {"done_bytes": COUNT, "total_bytes": COUNT, "bytes_per_second": COUNT}
 PAGED: Final = {"first_id": or_null("string"), "last_id": or_null("string"), "has_more": {"type": "boolean"}}
 REPLIES: Final[dict[str, Schema]] = {
@@ -95,8 +96,8 @@ REPLIES: Final[dict[str, Schema]] = {
     "Model": closed({"modelName": TEXT, "modelUrl": TEXT}, {"state": {"const": "failed"}, "reason": TEXT}),
     "ModelPage": closed({"models": listed(ref("Model"))}, {"nextPageToken": TEXT}),
     "ModelGone": closed({"modelName": TEXT}, {"endedRequests": COUNT}),
-    "Prefill": closed(TOKEN),
-    "Token": closed({**TOKEN, "special": {"type": "boolean"}}),
+    "Prefill": closed(TOKEN, LMI_TOKEN),
+    "Token": closed({**TOKEN, "special": {"type": "boolean"}}, LMI_TOKEN),
     "Sequence": closed(
         {
             "finish_reason": {"enum": ["length", "eos_token", "stop_sequence"]},
@@ -106,6 +107,7 @@ REPLIES: Final[dict[str, Schema]] = {
             "tokens": listed(ref("Token")),
         },
         {
+            "inputs": TEXT,
             "top_tokens": listed(listed(ref("Token"))),
             "generated_text": TEXT,
             "best_of_sequences": listed(ref("Sequence")),

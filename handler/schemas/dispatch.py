@@ -40,7 +40,14 @@ from handler.errors import (
 )
 from handler.schemas import request_fields
 from handler.schemas.anthropic.chat_document import chat_document
-from handler.schemas.anthropic.message_fields import VERSION_FIELD, CountFields, MessageFields, MessagesRoute, checked
+from handler.schemas.anthropic.message_fields import (
+    VERSION_FIELD,
+    CountFields,
+    MessageFields,
+    MessagesRoute,
+    checked,
+    unread_keys,
+)
 from handler.schemas.anthropic.message_reply import CountReply, MessageReply
 from handler.schemas.framing import WrappedCall, framed, with_ignored
 from handler.schemas.openai import chat, completion, speech, vllm_path
@@ -51,7 +58,6 @@ from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi.request_options import CHAT, COMPLETION, RequestOptions
 
 Parse = Callable[[Mapping[str, Any], Engine], AnyCall]
-PLAIN_KEYS: Final = frozenset({"role", "content", "name"})
 # The routes of the custom attribute `schema`. None is TGI or LMI.
 BY_SCHEMA: Final[Mapping[str, Route]] = {CHAT: Route.CHAT, COMPLETION: Route.COMPLETIONS}
 BY_KEY: Final[Mapping[str, Route | None]] = {"messages": Route.CHAT, "prompt": Route.COMPLETIONS, "inputs": None}
@@ -117,11 +123,13 @@ def parse_path(
 
 def _message(path: MessagesRoute, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> AnyCall:
     fields, ignored = request_fields.resolve(Body.MESSAGE, document)
+    message = checked(fields, CountFields if path is MessagesRoute.COUNT else MessageFields)
+    ignored += request_fields.for_header(unread_keys(fields))
     if path is MessagesRoute.COUNT:
-        counted = _as_chat(Route.TOKENIZE, chat_document(checked(fields, CountFields)), engine, headers)
+        counted = _as_chat(Route.TOKENIZE, chat_document(message), engine, headers)
         ignored += tuple(name for name in fields if name not in CountFields.__struct_fields__)
         return with_ignored(WrappedCall(counted, CountReply(counted.reply)), ignored)
-    document = chat_document(checked(fields, MessageFields))
+    document = chat_document(message)
     if engine.serving is None:  # plain text only: the reasoning of earlier turns is left out
         document["messages"] = [
             {name: value for name, value in message.items() if name != "reasoning"} for message in document["messages"]
@@ -156,6 +164,7 @@ def parse_route(
     known = (lambda: serving.fields(route) | more) if serving else tuple
     fields, ignored = request_fields.resolve(body, document, known)
     if fields.keys() - request_fields.meanings(body).keys() or not plain_path(route, fields, engine.traits):
+        ignored += vllm_path.without_effect(fields) if route is Route.RESPONSES else ()
         served = speech.parse if route in SPEECH else vllm_path.parse
         return with_ignored(served(route, fields, engine, headers), ignored)
     call = chat.parse(fields, engine) if route is Route.CHAT else completion.parse(fields, engine)
@@ -215,7 +224,7 @@ def _plain(message: object) -> bool:
     """Whether a message is plain text. Also true for an invalid message, because the plain path has better errors."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return True
-    if any(value not in (None, []) for key, value in message.items() if key not in PLAIN_KEYS):
+    if any(value not in (None, []) for key, value in message.items() if key not in request_fields.MESSAGE_KEYS):
         return False
     content = message.get("content")
     if not isinstance(content, list):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -136,9 +136,10 @@ TABLE: Final = (
     # Objects that hold fields, and what is not here.
     FieldRow(inputs="parameters", fix=UPWARDS),
     FieldRow(also="extra_body model_kwargs generation_config generate_kwargs sampling_params", fix=UPWARDS),
-    FieldRow(response="include max_tool_calls previous_response_id background enable_response_messages", neutral=NO),
+    FieldRow(response="include previous_response_id background enable_response_messages", neutral=NO),
     FieldRow(response="previous_input_messages"),
-    FieldRow(also="conversation context_management container fallbacks mcp_servers web_search_options audio verbosity"),
+    FieldRow(also="conversation context_management compaction thread container fallbacks mcp_servers"),
+    FieldRow(also="web_search_options audio verbosity"),
     FieldRow(also="modalities", neutral=(["text"],)),
     FieldRow(also="logits_processors guided_decoding_backend bad_sequences cached_prompt prefix suffix max_time"),
     FieldRow(also="early_stopping watermark renormalize_logits remove_invalid_values token_healing", neutral=NO),
@@ -158,8 +159,11 @@ TABLE: Final = (
     FieldRow(also="safety_identifier prompt_cache_key prompt_cache_retention prediction inference_geo", harmless=True),
     FieldRow(also="anthropic_beta cache_control speed user_profile_id workspace_id diagnostics", harmless=True),
     FieldRow(also="pad_token_id bos_token_id use_cache return_dict_in_generate", harmless=True),
+    FieldRow(also="max_tool_calls", harmless=True),  # of tools that the endpoint itself would run
     FieldRow(also="sagemaker_base_url model_id", harmless=True),
 )
+# The keys of a message that is plain text. vLLM's classes read more.
+MESSAGE_KEYS: Final = frozenset({"role", "content", "name"})
 # The most unknown names that are compared with all known ones and that a header lists; and the longest.
 MAX_UNKNOWN: Final = 32
 MAX_NAME: Final = 64
@@ -247,8 +251,22 @@ def resolve(
     if isinstance(kept.get("parameters"), dict):
         kept["parameters"], more = resolve(Body.PARAMETERS, kept["parameters"], prefix="parameters.")
         ignored += more
+    if body is Body.INPUTS:
+        ignored += _unread_keys(kept.get("inputs"))
     body_limits.check(kept, prefix)
-    return kept, tuple(re.sub(r"[^\w.-]", "?", name[:MAX_NAME], flags=re.ASCII) for name in ignored[:MAX_UNKNOWN])
+    return kept, for_header(ignored)
+
+
+def for_header(names: Sequence[str]) -> tuple[str, ...]:
+    """Names that clients have sent, fit for a header."""
+    return tuple(re.sub(r"[^\w.-]", "?", name[:MAX_NAME], flags=re.ASCII) for name in names[:MAX_UNKNOWN])
+
+
+def _unread_keys(inputs: object) -> list[str]:
+    """The keys of messages in `inputs` that have a value and no effect."""
+    messages = [message for message in inputs if isinstance(message, dict)] if isinstance(inputs, list) else []
+    sent = {name: None for message in messages for name, value in message.items() if value not in EMPTY}
+    return [f"inputs.{name}" for name in sent if name not in MESSAGE_KEYS]
 
 
 def check_near_misses(unknown: Collection[str], names: Collection[str], prefix: str = "") -> None:

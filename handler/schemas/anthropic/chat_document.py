@@ -28,9 +28,7 @@ def chat_document(fields: CountFields) -> Json:
     """:raises ClientError: a message is wrong. The error names it as the client has sent it."""
     messages: list[Json] = []
     if fields.system:
-        system = fields.system
-        parts = system if isinstance(system, str) else [_part(at, block) for at, block in _blocks("system", system)]
-        messages.append({"role": "system", "content": parts})
+        messages.append({"role": "system", "content": _instructions("system", fields.system)})
     for index, message in enumerate(fields.messages):
         for each in _messages(f"messages[{index}]", message):
             _add(messages, each)
@@ -87,8 +85,10 @@ def _parts(content: str | list[Json] | None) -> list[Json]:
 def _messages(where: str, message: Mapping[str, Any]) -> list[Json]:
     """One message of the API as messages of a chat: each result of a tool is one of its own."""
     role, content = message.get("role"), message.get("content")
+    if role == "system":
+        return [{"role": role, "content": _instructions(f"{where}.content", content)}]
     if role not in ("user", "assistant"):
-        raise InvalidField(f"{where}.role", "it must be user or assistant; instructions belong in 'system'")
+        raise InvalidField(f"{where}.role", "it must be user, assistant or system")
     if isinstance(content, str):
         return [{"role": role, "content": content}]
     blocks = _blocks(f"{where}.content", content)
@@ -107,6 +107,16 @@ def _messages(where: str, message: Mapping[str, Any]) -> list[Json]:
     if reasoning:
         chat_message["reasoning"] = reasoning
     return [*results, chat_message] if others or not results else results
+
+
+def _instructions(where: str, content: object) -> str | list[Json]:
+    if isinstance(content, str):
+        return content
+    blocks = _blocks(where, content)
+    for at, block in blocks:
+        if block["type"] != "text":
+            raise UnsupportedField(f"{at}.type", "instructions are text")
+    return [_part(at, block) for at, block in blocks]
 
 
 def _blocks(where: str, content: object) -> list[tuple[str, Mapping[str, Any]]]:

@@ -84,6 +84,24 @@ class MessageFields(CountFields, frozen=True, kw_only=True):
     top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
 
 
+PARTS: Final = {
+    "tools": MessageTool,
+    "tool_choice": MessageToolChoice,
+    "thinking": MessageThinking,
+    "output_config": OutputConfig,
+}
+
+
+def unread_keys(document: Mapping[str, Any]) -> list[str]:
+    """The keys of a message's tools and options that have a value and no effect."""
+    names = dict[str, None]()
+    for field, kind in PARTS.items():
+        value = document.get(field)
+        for part in value if isinstance(value, list) else [value or {}]:
+            names |= {f"{field}.{key}": None for key in part if part[key] and key not in kind.__struct_fields__}
+    return list(names)
+
+
 Fields = TypeVar("Fields", bound=CountFields)
 
 

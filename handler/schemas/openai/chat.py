@@ -26,6 +26,8 @@ RESERVED_TEMPLATE_ARGUMENTS = frozenset(
     )
 )
 
+# The fields of a message that vLLM's classes alone read. A chat with one is theirs; `inputs` are not.
+IN_CHATS: Final = ("tool_calls", "tool_call_id", "reasoning", "reasoning_content")
 # The fields of a message that this path never sets.
 UNSET: Final[Mapping[str, None]] = dict.fromkeys(("refusal", "annotations", "audio", "function_call"))
 
@@ -84,8 +86,9 @@ def message_of(index: int, message: Mapping[str, Any], param: str = "messages") 
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidField(f"{where}.role", "it must be a text such as user or assistant")
-    if message.get("tool_calls"):
-        raise UnsupportedField(f"{where}.tool_calls", "send the tool calls as text")
+    for name in IN_CHATS:
+        if message.get(name):
+            raise UnsupportedField(f"{where}.{name}", "send the list as 'messages', in a chat")
     content = message.get("content")
     if isinstance(content, list):
         content = [
@@ -105,7 +108,7 @@ def _part(where: str, part: object) -> str:
     if not isinstance(part, dict):
         raise InvalidField(where, 'it must be an object such as {"type": "text", "text": "Hello"}')
     if part.get("type", "text") != "text":
-        raise UnsupportedField(where, "this model accepts text only")
+        raise UnsupportedField(where, "'inputs' takes text: if the model takes more, send the list as 'messages'")
     if not isinstance(part.get("text"), str):
         raise InvalidField(f"{where}.text", "it must be a string")
     return str(part["text"])

@@ -113,6 +113,18 @@ def _calls(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{name}[{index}]", item
 
 
+JSON_MODE: Final = {"type": "json_schema", "name": "object", "schema": {"type": "object"}}
+
+
+def with_json_mode(response: dict[str, Any]) -> dict[str, Any]:
+    """The body of a response with JSON mode as a schema: vLLM 0.16 raises for `json_object`, and 0.24 ignores it."""
+    text = response.get("text")
+    form = text.get("format") if isinstance(text, dict) else None
+    if not isinstance(text, dict) or not isinstance(form, dict) or form.get("type") != "json_object":
+        return response
+    return {**response, "text": {**text, "format": JSON_MODE}}
+
+
 OLDER: Mapping[str, str] = {
     "guided_json": "json",
     "guided_regex": "regex",

@@ -90,8 +90,9 @@ class SharedParameters:
         if best_of > 1:
             if self.stream or several:
                 raise UnsupportedField("parameters.best_of", "it needs a single text and no 'stream'")
-            if greedy(parameters, tgi=self.tgi):
-                raise InvalidField("parameters.best_of", "without sampling all answers are the same: set 'do_sample'")
+            if greedy(parameters, tgi=self.tgi) or parameters.temperature == 0 or parameters.top_k == 1:
+                why = "without sampling all answers are the same: set 'do_sample', and no 'temperature' 0 and 'top_k' 1"
+                raise InvalidField("parameters.best_of", why)
             if parameters.seed is not None:
                 raise InvalidField(
                     "parameters.best_of", "with a 'seed' all answers are the same: leave one of the two out"
@@ -109,12 +110,14 @@ class SharedParameters:
     def generation(self, prompt: Prompt, model: str | None) -> tuple[Generation, InputsReply]:
         """A generation and its reply, which receives the log probabilities."""
         parameters, engine = self.parameters, self.engine
-        details = bool(parameters.details or parameters.decoder_input_details)
+        top = parameters.top_n_tokens or 0
+        details = bool(parameters.details or parameters.decoder_input_details or (top and not self.stream))
         reply_options = ReplyOptions(
             tgi=self.tgi,
+            inputs=prompt.text,
             prefix=prompt.prefix,
             details=details,
-            top_n_tokens=parameters.top_n_tokens or 0,
+            top_n_tokens=top,
             seed=parameters.seed,
             prompt=prompt.ids,
             prefill=bool(parameters.decoder_input_details),
@@ -123,7 +126,7 @@ class SharedParameters:
         reply = InputsReply(reply_options, TokenText(engine.prompts.tokenizer))
         logprobs = None
         if engine.limits.sampling.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
-            logprobs = parameters.top_n_tokens or 0
+            logprobs = top
         sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply.receive
         name = f"gen-{uuid.uuid4().hex}"

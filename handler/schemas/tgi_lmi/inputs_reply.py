@@ -3,8 +3,9 @@
 A request with several generations, a list of texts or `best_of`, has a whole reply only.
 
 Sources: text-generation-inference, router/src/lib.rs (GenerateResponse, StreamResponse, Details, StreamDetails);
-djl-serving, djl_python/lmi_vllm/request_response_utils.py. LMI's whole reply is an object, TGI's is a list with this
-object.
+djl-serving, djl_python/lmi_vllm/request_response_utils.py, and for the rolling batch, by which LMI ran on Neuron,
+serving/docs/lmi/user_guides/lmi_input_output_schema.md (0.31) and djl_python/{output_formatter,request_io}.py. LMI's
+whole reply is an object, TGI's is a list with this object.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class ReplyOptions:
     """What a reply contains.
 
     :param tgi: whether it has TGI's form rather than LMI's.
+    :param inputs: the text of the prompt, which is in LMI's details. None for messages.
     :param prefix: put in front of the generated text: the prompt, with `return_full_text`.
     :param prompt: the token ids of the prompt.
     :param prefill: whether its log probabilities are requested.
@@ -30,6 +32,7 @@ class ReplyOptions:
     """
 
     tgi: bool
+    inputs: str | None
     prefix: str
     details: bool
     top_n_tokens: int
@@ -80,6 +83,7 @@ class InputsReply(Reply):
                     "generated_tokens": self._count,
                     "seed": self._options.seed,
                     "input_length": len(self._options.prompt),
+                    **self._inputs(),
                 }
             events.append(event_of(event))
         self._positions = ()
@@ -113,6 +117,7 @@ class InputsReply(Reply):
             "seed": self._options.seed,
             "prefill": self._prefill(),
             "tokens": tokens,
+            **self._inputs(),
         }
         if self._options.top_n_tokens:
             details["top_tokens"] = [self._top(place) for place in range(len(token_ids))]
@@ -151,14 +156,25 @@ class InputsReply(Reply):
 
     def _token(self, token_id: int | None, text: str, special: bool, place: int) -> dict[str, object]:
         logprob = self._positions[place][0].logprob if place < len(self._positions) else None
-        return {"id": token_id, "text": text, "logprob": logprob, "special": special}
+        return self._scored(token_id, text, logprob) | {"special": special}
+
+    def _scored(self, token_id: int | None, text: str, logprob: float | None) -> dict[str, object]:
+        """A token with its log probability: `log_prob` in LMI's rolling batch, `logprob` in LMI's vLLM service."""
+        token: dict[str, object] = {"id": token_id, "text": text, "logprob": logprob}
+        if not self._options.tgi:
+            token["log_prob"] = logprob
+        return token
+
+    def _inputs(self) -> dict[str, object]:
+        inputs = self._options.inputs
+        return {} if self._options.tgi or inputs is None else {"inputs": inputs}
 
     def _top(self, place: int) -> list[dict[str, object]]:
         if place >= len(self._positions):
             return []
         likeliest = sorted(self._positions[place], key=lambda score: -score.logprob)[: self._options.top_n_tokens]
         return [
-            {"id": token, "text": text, "logprob": logprob, "special": self._tokens.special(token)}
+            self._scored(token, text, logprob) | {"special": self._tokens.special(token)}
             for token, logprob, text in likeliest
         ]
 
@@ -166,7 +182,7 @@ class InputsReply(Reply):
         ids = self._options.prompt if self._options.prefill else ()
         scores = self._prompt if len(self._prompt) == len(ids) else [None] * len(ids)
         return [
-            {"id": token, "text": piece, "logprob": None if position is None else position[0].logprob}
+            self._scored(token, piece, None if position is None else position[0].logprob)
             for token, piece, position in zip(ids, self._tokens.pieces(ids), scores, strict=True)
         ]
 
@@ -212,4 +228,7 @@ class BestOfReply(ListReply):
 def _flat(document: dict[str, object]) -> dict[str, object]:
     details = document["details"]
     assert isinstance(details, dict)
-    return {"generated_text": document["generated_text"], **details}
+    return {
+        "generated_text": document["generated_text"],
+        **{name: value for name, value in details.items() if name != "inputs"},
+    }

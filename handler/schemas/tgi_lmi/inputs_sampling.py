@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Sampling
@@ -15,12 +17,19 @@ from handler.schemas.openai.completion import default_max_tokens
 from handler.schemas.openai.sampling_fields import sampler_arguments
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
 
+# An image in a text (text-generation-inference, router/src/validation.rs, prepare_input).
+TGI_IMAGE: Final = re.compile(r"!\[\]\((https?://|data:)")
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt's token ids, and the text with which its reply begins: the prompt, or nothing."""
+    """A prompt's token ids, its text, and the text with which its reply begins: the prompt, or nothing.
+
+    :param text: None for messages.
+    """
 
     ids: list[int]
+    text: str | None = None
     prefix: str = ""
 
 
@@ -37,10 +46,11 @@ def prompts_of(inputs: str | Sequence[object], parameters: Parameters, engine: E
     if isinstance(inputs, str) or all(isinstance(item, str) for item in inputs):
         named = ((str(text), f"inputs[{index}]") for index, text in enumerate(inputs))
         texts = [(inputs, "inputs")] if isinstance(inputs, str) else list(named)
-        prompts = [
-            Prompt(_text_ids(text, where, engine, cut=cut), text if (tgi if full_text is None else full_text) else "")
-            for text, where in texts
-        ]
+        for text, where in texts if tgi and engine.traits.multimodal else ():
+            if TGI_IMAGE.search(text):
+                raise UnsupportedField(where, "send an image as 'messages', in a part of the type image_url")
+        full = tgi if full_text is None else full_text
+        prompts = [Prompt(_text_ids(text, where, engine, cut=cut), text, text if full else "") for text, where in texts]
     elif all(isinstance(item, dict) for item in inputs):
         if full_text:
             raise UnsupportedField("parameters.return_full_text", "it is supported for texts, not for messages")
@@ -50,7 +60,7 @@ def prompts_of(inputs: str | Sequence[object], parameters: Parameters, engine: E
         raise InvalidField("inputs", "it must be a text, a list of texts, or messages")
     if parameters.truncate is None:
         return prompts
-    return [Prompt(prompt.ids[-parameters.truncate :], prompt.prefix) for prompt in prompts]
+    return [replace(prompt, ids=prompt.ids[-parameters.truncate :]) for prompt in prompts]
 
 
 def _text_ids(text: str, where: str, engine: Engine, *, cut: bool) -> list[int]:

@@ -159,3 +159,12 @@ def test_a_response_without_parallel_calls_has_the_first_one() -> None:
     calls = [SimpleNamespace(type="function_call", call_id=each) for each in "ab"]
     for parallel, kept in ((False, calls[:1]), (True, calls)):
         assert NamedResponse.model_construct(output=[*calls], parallel_tool_calls=parallel).output == kept
+
+
+def test_an_earlier_conversation_that_vllm_would_drop_is_refused() -> None:
+    from handler.engine.v1.serving import response_items
+
+    earlier: Any = SimpleNamespace(input="What is my name?", previous_input_messages=[{"role": "user"}])
+    with pytest.raises(UnsupportedField, match="'input'") as caught:
+        response_items.check(earlier)
+    assert caught.value.param == "previous_input_messages"

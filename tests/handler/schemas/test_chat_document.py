@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from handler.errors import InvalidField, UnsupportedField
+from handler.errors import ClientError, InvalidField, UnsupportedField
 from handler.schemas.anthropic.chat_document import chat_document
 from handler.schemas.anthropic.message_fields import MessageFields, checked
 
+FRENCH = {"type": "text", "text": "Answer in French."}
 TOOL = {"name": "ask", "input_schema": {"properties": {}}}
 
 
@@ -79,6 +80,10 @@ def test_a_tools_call_and_its_result_keep_their_id_and_their_order() -> None:
             {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
             {"add_generation_prompt": False, "continue_final_message": True},
         ),
+        (
+            {"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": [FRENCH]}]},
+            {"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": [FRENCH]}]},
+        ),
     ],
 )
 def test_a_field_has_its_counterpart(fields: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -107,6 +112,8 @@ def test_a_block_that_cannot_be_used_is_named(block: dict[str, Any], error: type
     with pytest.raises(error) as caught:
         chat(messages=[{"role": "user", "content": [block]}])
     assert field in caught.value.field
+    with pytest.raises(ClientError):
+        chat(messages=[{"role": "system", "content": [block]}])
 
 
 def test_turns_of_one_role_in_a_row_are_one() -> None:

@@ -140,6 +140,31 @@ def test_a_name_that_nobody_knows_is_listed_within_bounds() -> None:
     assert resolve(Body.CHAT, {"z" * 300: 1})[1] == ("z" * MAX_NAME,)
     inputs = {"inputs": "a", "parameters": {"zz": 1, "pad_token_id": 0}, "zy": 2}
     assert handed("/invocations", inputs)[0] == ("zy", "parameters.zz", "parameters.pad_token_id")
+    messages = [*HELLO, {"role": "assistant", "content": "a", "foo": 1, "tool_calls": [], "reasoning": None}] * 2
+    assert handed("/invocations", {"inputs": messages})[0] == ("inputs.foo",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"max_tool_calls": 1}, "max_tool_calls"),
+        ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning.summary"),
+        ({"include": ["reasoning.encrypted_content"]}, "include.reasoning.encrypted_content"),
+    ],
+)
+def test_what_vllm_never_reads_of_a_response_is_listed(fields: dict[str, Any], name: str) -> None:
+    assert handed("/v1/responses", {"input": "a", **fields})[0] == (name,)
+    used = {"include": ["message.output_text.logprobs"], "reasoning": {"effort": "low", "summary": None}}
+    assert handed("/v1/responses", {"input": "a", **used})[0] == ()
+
+
+def test_keys_of_a_messages_tools_and_options_without_an_effect_are_listed() -> None:
+    message = {"messages": HELLO, "max_tokens": 5, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    tools = [{"name": "f", "input_schema": {}, "input_examples": [{}], "strict": False, "a\r\nb": 1}] * 2
+    config = {"effort": "low", "task_budget": {"type": "tokens", "total": 5}}
+    ignored, _ = handed("/v1/messages", {**message, "tools": tools, "output_config": config})
+    assert ignored == ("tools.input_examples", "tools.a??b", "thinking.budget_tokens", "output_config.task_budget")
 
 
 def test_values_that_ask_for_nothing_pass() -> None:

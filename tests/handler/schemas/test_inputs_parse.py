@@ -20,6 +20,7 @@ from tests.handler.scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
 UNSERVED = unsupported(Body.PARAMETERS, vllm=False)
 ENGINE: Any = ParsingEngine()
 ON_DEVICE: Any = ParsingEngine(limits=SamplingLimits(True, 256, None))
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 TGI, LMI = RequestOptions(inputs_schema="tgi"), RequestOptions()
 
 
@@ -126,6 +127,8 @@ def test_what_is_not_served_is_rejected_unless_its_value_has_no_effect(name: str
         ({"inputs": ["a"] * (ENGINE.max_sequences + 1)}, "inputs"),
         ({"parameters": {"best_of": ENGINE.max_sequences + 1, "do_sample": True}}, "parameters.best_of"),
         ({"inputs": [{"role": "user"}]}, "inputs[0].content"),
+        ({"inputs": [{"role": "tool", "content": "a", "tool_call_id": "t"}]}, "inputs[0].tool_call_id"),
+        ({"inputs": [{"role": "assistant", "content": "a", "reasoning": "b"}]}, "inputs[0].reasoning"),
         ({"inputs": ["a"], "stream": True}, "inputs"),
         ({"parameters": []}, "parameters"),
         ({"parameter": {}}, "parameter"),
@@ -151,6 +154,9 @@ def test_a_body_that_cannot_be_used_is_blamed_on_its_field(body: dict[str, Any],
         {"best_of": 0},
         {"best_of": 100, "do_sample": True},
         {"best_of": 2},
+        {"best_of": 2, "temperature": 0},
+        {"best_of": 2, "do_sample": True, "temperature": 0},
+        {"best_of": 2, "top_k": 1},
         {"best_of": 2, "do_sample": True, "seed": 1},
         {"truncate": 0},
         {"stop": [""]},
@@ -212,6 +218,21 @@ def test_messages_are_rendered_by_the_models_template() -> None:
     assert refused({}, engine=engine, inputs=[messages[1]]).param == "inputs"
     assert refused({"return_full_text": True}, inputs=messages).param == "parameters.return_full_text"
     assert generation({}, TGI, inputs=messages), "TGI's default for a text does not count here"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "asked", "param"),
+    [
+        ([{"role": "user", "content": [IMAGE]}], LMI, "inputs[0].content[0]"),
+        ("![](data:image/png;base64,AAAA)What is this?", TGI, "inputs"),
+        (["a", "![](https://a.org/x.png)What is this?"], TGI, "inputs[1]"),
+    ],
+)
+def test_a_client_with_an_image_learns_to_send_a_chat(inputs: Any, asked: RequestOptions, param: str) -> None:
+    error = refused({}, asked, ParsingEngine(multimodal=True), inputs=inputs)
+    assert error.param == param
+    assert "as 'messages'" in error.message
+    assert isinstance(inputs, list) or generation({}, asked, inputs=inputs), "a model of text has it as text"
 
 
 def test_a_list_of_texts_is_several_generations() -> None:

@@ -154,11 +154,11 @@ def test_the_texts_of_the_details_add_up_to_the_text() -> None:
 
 
 def test_the_details_in_full() -> None:
-    reply = reply_to({"decoder_input_details": True, "top_n_tokens": 1}, WHOLE)
+    reply = reply_to({"decoder_input_details": True, "top_n_tokens": 1}, RequestOptions(inputs_schema="tgi"))
     reply.receive(
         [position(120, -0.1), position(BOS, -0.2)], [None, position(97, -1.0), position(98, -2.0), position(99, -3.0)]
     )
-    details = json.loads(reply.whole("x", [120, BOS], "stop", None))["details"]
+    details = json.loads(reply.whole("x", [120, BOS], "stop", None))[0]["details"]
     assert details == {
         "finish_reason": "eos_token",
         "generated_tokens": 2,
@@ -178,6 +178,31 @@ def test_the_details_in_full() -> None:
             [{"id": BOS, "text": chr(BOS), "logprob": -0.2, "special": True}],
         ],
     }
+
+
+@pytest.mark.parametrize(("asked", "inputs"), [(LMI, "abc"), (TGI, None)], ids=["lmi", "tgi"])
+def test_lmi_has_the_names_of_its_rolling_batch_too(asked: RequestOptions, inputs: str | None) -> None:
+    streaming, whole = (
+        reply_to({"details": True}, asked),
+        reply_to({"details": True}, replace(asked, output_formatter="json")),
+    )
+    for reply in (streaming, whole):
+        reply.receive([position(97, -0.5)], None)
+    (event,) = events_of(streaming.event("a", [97], "length", None))
+    document = json.loads(whole.whole("a", [97], "length", None))
+    details = (document[0] if isinstance(document, list) else document)["details"]
+    for token in (event["token"], details["tokens"][0]):
+        assert (token["logprob"], token.get("log_prob")) == (-0.5, -0.5 if inputs else None)
+    assert event["details"].get("inputs") == details.get("inputs") == inputs
+
+
+def test_top_tokens_of_a_whole_reply_bring_its_details() -> None:
+    reply = reply_to({"top_n_tokens": 1}, WHOLE)
+    reply.receive([position(97, -0.5)], None)
+    details = json.loads(reply.whole("a", [97], "length", None))["details"]
+    assert [[token["id"] for token in tokens] for tokens in details["top_tokens"]] == [[97]]
+    (event,) = events_of(reply_to({"top_n_tokens": 1}, LMI, stream=True).event("a", [97], "length", None))
+    assert event["details"] is None, "a stream has them in its token events"
 
 
 def test_a_list_is_answered_in_order() -> None:
@@ -200,6 +225,7 @@ def test_best_of_is_the_one_with_the_highest_mean(asked: RequestOptions) -> None
     assert best["generated_text"] == "b"
     others = best["details"]["best_of_sequences"]
     assert [(each["generated_text"], each["generated_tokens"]) for each in others] == [("a", 1), ("c", 3)]
+    assert not any("inputs" in each for each in others)
 
 
 def test_a_broken_stream_ends_with_one_error_event() -> None:

@@ -205,6 +205,13 @@ def test_the_older_names_of_structured_output_are_understood() -> None:
     assert "guided_json" not in asked
 
 
+def test_json_mode_of_a_response_is_the_schema_of_an_object() -> None:
+    text = {"format": {"type": "json_object"}, "verbosity": "low"}
+    schema = {"type": "json_schema", "name": "object", "schema": {"type": "object"}}
+    assert parsed({"input": "a", "text": text}, Route.RESPONSES)["text"] == {"format": schema, "verbosity": "low"}
+    assert refused({"input": "a", "text": text}, Route.RESPONSES, limits=DEVICE).param == "text.format"
+
+
 def test_a_response_has_functions_for_tools_and_no_more_tokens_than_it_may() -> None:
     parsed({"input": "a", "tools": [{"type": "function", "name": "f"}]}, Route.RESPONSES)
     for tool in ("web_search", "mcp", "code_interpreter"):
@@ -328,6 +335,8 @@ def test_a_route_of_one_reply_does_not_stream(route: Route, document: dict[str, 
         (Route.RESPONSES, {"ignore_eos": True, "text": {"format": SCHEMA_FORMAT}}, "ignore_eos"),
         (Route.RESPONSES, {"text": {"format": {**SCHEMA_FORMAT, "schema": {"$ref": "#"}}}}, "text"),
         (Route.RESPONSES, {"tool_choice": "required"}, "tool_choice"),
+        (Route.RESPONSES, {"top_logprobs": 5}, "top_logprobs"),
+        (Route.RESPONSES, {"top_logprobs": 5, "include": ["reasoning.encrypted_content"]}, "top_logprobs"),
         (Route.RESPONSES, {"tool_choice": {"type": "function", "name": "f"}, "tools": []}, "tool_choice"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Checks the items of a response's `input` with the function by which vLLM converts them to messages.
+"""Checks a response's conversation: items of `input` with the function by which vLLM converts them to messages.
 
 Seen on 0.16.0 (entrypoints/openai/responses/utils.py). OpenAI's client library has about thirty kinds of items. vLLM
 converts messages, function calls, their outputs and reasoning. It passes every other kind on unchanged, and later fails
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.openai.responses.utils import construct_chat_messages_with_tool_call
 
 from handler.errors import InvalidField, UnsupportedField
@@ -16,8 +17,14 @@ from handler.errors import InvalidField, UnsupportedField
 FIX = "send text messages, function calls, function call outputs, or reasoning with text"
 
 
-def check(items: object) -> None:
-    """:raises ClientError: an item cannot be converted to a message. The error names it."""
+def check(request: ResponsesRequest) -> None:
+    """Checks a request to a model other than gpt-oss, the only one whose `previous_input_messages` vLLM reads.
+
+    :raises ClientError: an item cannot be converted to a message, or earlier ones would be dropped. The error names it.
+    """
+    if getattr(request, "previous_input_messages", None):
+        raise UnsupportedField("previous_input_messages", "send the whole conversation as 'input'")
+    items = request.input
     for index, item in enumerate(items if isinstance(items, list) else ()):
         try:
             messages = construct_chat_messages_with_tool_call([item])

@@ -109,7 +109,7 @@ class VllmServing:
             responses = self._state.openai_serving_responses
             response_events.check_tools(request, responses)
             if not responses.use_harmony:
-                response_items.check(request.input)
+                response_items.check(request)
         if route is Route.DETOKENIZE:
             check_ids("tokens", getattr(request, "tokens", ()), int(self._llm.model_config.get_vocab_size()) - 1)
         kept = {name: headers[name] for name in HEADERS if name in headers}
