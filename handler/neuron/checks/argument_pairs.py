@@ -24,6 +24,8 @@ WHEN_LOADED: Final = "when the model is loaded"
 # Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
 WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 EXECUTOR: Final = "distributed_executor_backend"
+ADDRESS: Final = "data_parallel_address"
+DATA_BACKEND: Final = "data_parallel_backend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,18 @@ def _context_degree(context: CheckContext) -> str | None:
 def _local_engines(context: CheckContext) -> str | None:
     local, engines = context.number("data_parallel_size_local", 0), context.number("data_parallel_size")
     return f"{local} is more than data_parallel_size ({engines})" if local > max(1, engines) else None
+
+
+def _distant_engines(context: CheckContext) -> str | None:
+    """vLLM waits without end for the engines of other nodes, at 127.0.0.1 if it has no address."""
+    args, engines = context.draft.args, context.number("data_parallel_size")
+    ranked = any(args.get(f"data_parallel_{name}") for name in ("external_lb", "hybrid_lb", "start_rank"))
+    reached = any(args.get(name) is not None for name in (ADDRESS, "data_parallel_rank")) or ranked
+    if reached or context.hosted or context.number("nnodes") > 1 or args.get(DATA_BACKEND) == "ray":
+        return None
+    local = context.number("data_parallel_size_local", engines)
+    few = 0 <= local < engines
+    return f"{local} of {engines} engines run here, and the others have no address of this node" if few else None
 
 
 def _device_ids(context: CheckContext) -> str | None:
@@ -166,7 +180,7 @@ def _nodes(context: CheckContext) -> str | None:
         return None
     if ranks % nodes:
         return f"the engine's ranks ({ranks}: data x pipeline x tensor parallel) cannot be divided by it ({nodes})"
-    name = next((name for name in ("data_parallel_backend", EXECUTOR) if args.get(name) == "ray"), None)
+    name = next((name for name in (DATA_BACKEND, EXECUTOR) if args.get(name) == "ray"), None)
     return f"{name} ray starts the nodes itself" if name else None
 
 
@@ -293,6 +307,12 @@ PAIRS: Final = (
     Pair("kv-events-address", "kv_events_config", _event_address, "Give one such as tcp://*:5557."),
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
+    Pair(
+        "several-engines",
+        "data_parallel_size_local",
+        _distant_engines,
+        "Remove it, or set data_parallel_address to the first node's address.",
+    ),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),

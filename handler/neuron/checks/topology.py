@@ -232,11 +232,11 @@ def _counted(context: CheckContext, degree: int) -> Iterator[Finding]:
 TOPOLOGY: Final = (platform, lnc, older_lnc, cores, divided_heads)
 
 
-HOSTED: Final = "ml."
 # Arguments by which vLLM distributes an engine -> the largest value that does not distribute it.
 PIPELINE: Final = "pipeline_parallel_size"
 COUNTS: Final = {"nnodes": 1, PIPELINE: 1, "data_parallel_size": 1, "node_rank": 0}
 ADDRESS: Final = "data_parallel_address"
+LOCAL_ENGINES: Final = "data_parallel_size_local"
 BACKENDS: Final = ("ray", "external_launcher")
 BACKEND: Final = "distributed_executor_backend"
 
@@ -257,11 +257,15 @@ def distribution(context: CheckContext) -> dict[str, Json]:
 def several_nodes(context: CheckContext) -> Iterator[Finding]:
     """Yields a finding for each argument that would distribute the engine."""
     given = distribution(context)
-    hosted = (context.config.instance or "").startswith(HOSTED)
+    hosted, args, engines = context.hosted, context.config.engine_args, context.number("data_parallel_size")
     if hosted and (context.config.nodes or 1) > 1:
         yield _alone(context, "nodes", context.config.nodes)
-    if hosted and ADDRESS in context.config.engine_args:
-        yield _alone(context, ADDRESS, context.config.engine_args[ADDRESS])
+    if hosted and ADDRESS in args:
+        yield _alone(context, ADDRESS, args[ADDRESS])
+    elif hosted and context.number(LOCAL_ENGINES, engines) < engines:
+        yield _alone(context, LOCAL_ENGINES, args.get(LOCAL_ENGINES))
+    elif hosted and engines > 1 and args.get("data_parallel_rank") is not None:
+        yield _alone(context, "data_parallel_rank", args["data_parallel_rank"])
     for name, value in given.items():
         setting = name
         if name == "node_rank":

@@ -55,11 +55,24 @@ def test_an_untested_vllm_is_a_warning() -> None:
     assert found(engines, "several-engines").severity is Severity.WARNING
 
 
+@pytest.mark.parametrize("local", [0, 1])
+@pytest.mark.parametrize("line", ["cpu", "native-0.29", "nxdi-0.16"])
+@pytest.mark.parametrize("instance", ["ml.trn2.48xlarge", "trn2.48xlarge"])
+def test_engines_that_no_other_node_can_join_are_not_waited_for(line: str, instance: str, local: int) -> None:
+    engines: dict[str, Any] = {"data_parallel_size": 2, "data_parallel_size_local": local}
+    for address, refused in (({}, True), ({"data_parallel_address": "10.0.0.4"}, instance.startswith("ml."))):
+        config = EndpointConfig(model="/m", instance=instance, engine_args={**engines, **address})
+        result = make_plan(config, llama(), find(instance), line=line, build=lambda keys: None)
+        code = "several-nodes" if instance.startswith("ml.") else "several-engines"
+        assert [one.code for one in result.errors] == [code] * refused
+
+
 @pytest.mark.parametrize(
     ("line", "settings", "setting"),
     [
         ("native-0.24", {"engine_args": {"nnodes": 2}}, "nnodes"),
         ("cpu", {"engine_args": {"data_parallel_address": "10.0.0.1"}}, "data_parallel_address"),
+        ("cpu", {"engine_args": {"data_parallel_size": 2, "data_parallel_rank": 1}}, "data_parallel_rank"),
         ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 64, "neuron_env": MASTER}, "nodes"),
     ],
 )
