@@ -19,6 +19,7 @@ from handler.json_value import Json
 CPU_WORKER_FIXES = "handler.engine.v1.cpu_worker.CpuWorkerFixes"
 NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"
+LOCAL = "data_parallel_size_local"
 MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
 RESOLVE_SECONDS = 300.0
 # As the program `vllm`, which is not on every path.
@@ -43,7 +44,12 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
     if mode == NODES:
         here["node_rank"] = rank
     else:
-        here["data_parallel_start_rank"] = rank * max(1, _number(arguments.get("data_parallel_size_local")))
+        local = _number(arguments.get(LOCAL))
+        if local < 1:
+            raise SettingError(
+                LOCAL, "the settings do not give the engines of a node", "Set it, the same on every node."
+            )
+        here["data_parallel_start_rank"] = rank * local
     if line == "cpu":
         here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
     words = [*PROGRAM, str(arguments["model"]), "--headless"]

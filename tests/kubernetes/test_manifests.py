@@ -284,8 +284,11 @@ def test_each_engine_has_its_devices_and_its_memory() -> None:
     two = EnginePlan("native-0.29", {"tensor_parallel_size": 8, "data_parallel_size": 2}, {})
     made = pod_size(two, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY)
     assert (made.devices, made.memory) == (4, 60 + 4 + made.shm)
-    spread = EnginePlan(two.line, {**two.engine_args, "data_parallel_address": "10.0.0.1"}, {})
-    assert pod_size(spread, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY).devices == 2
+    one_of_two = {**two.engine_args, "data_parallel_address": "10.0.0.1", "data_parallel_size_local": 1}
+    of_two_nodes = {**two.engine_args, "nnodes": 2, "data_parallel_size_local": 1}
+    for arguments in (one_of_two, of_two_nodes):
+        spread = EnginePlan(two.line, arguments, {})
+        assert pod_size(spread, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY).devices == 2
 
 
 def test_sharded_weights_have_room_without_a_compile() -> None:

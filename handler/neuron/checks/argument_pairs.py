@@ -90,6 +90,23 @@ def _distant_engines(context: CheckContext) -> str | None:
     return f"{local} of {engines} engines run here, and the others have no address of this node" if few else None
 
 
+def _all_engines_here(context: CheckContext) -> str | None:
+    """Without a local size, vLLM starts every engine on each node, and listens where no other node reaches it."""
+    args, engines = context.draft.args, context.number("data_parallel_size")
+    chosen = any(args.get(name) is not None for name in ("data_parallel_size_local", "data_parallel_rank"))
+    alone = args.get(ADDRESS) is None or engines < 2 or context.number("nnodes") > 1 or args.get(DATA_BACKEND) == "ray"
+    if chosen or alone or context.hosted or args.get("data_parallel_external_lb") is True:
+        return None
+    return f"without data_parallel_size_local all {engines} engines run on this node, and no other can join it"
+
+
+def _first_node(context: CheckContext) -> str | None:
+    without = context.number("nnodes") > 1 and not context.draft.args.get("master_addr")
+    if not without or context.plugin or context.hosted or context.draft.args.get("node_rank"):
+        return None
+    return "the first node has no address at which the others reach it: vLLM listens at 127.0.0.1 only"
+
+
 def _device_ids(context: CheckContext) -> str | None:
     devices: Json = context.draft.args.get("device_ids")
     ids = [str(each).strip() for each in (devices if isinstance(devices, list) else str(devices or "0").split(","))]
@@ -313,6 +330,8 @@ PAIRS: Final = (
         _distant_engines,
         "Remove it, or set data_parallel_address to the first node's address.",
     ),
+    Pair("several-engines", ADDRESS, _all_engines_here, "Set data_parallel_size_local to the engines of each node."),
+    Pair("first-node", "nnodes", _first_node, "Set master_addr to the first node's address, the same on every node."),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),

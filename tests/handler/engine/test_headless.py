@@ -39,6 +39,13 @@ def test_data_parallel_engines_are_counted_from_the_rank() -> None:
     assert "--data-parallel-address=10.0.0.1" in words(engines, rank=3)
 
 
+@pytest.mark.parametrize("local", [None, 0])
+def test_engines_are_not_counted_without_those_of_a_node(local: int | None) -> None:
+    engines = {"model": "/m", "data_parallel_size": 8, "data_parallel_size_local": local}
+    with pytest.raises(SettingError, match="data_parallel_size_local"):
+        words({**engines, "data_parallel_address": "first"})
+
+
 @pytest.mark.parametrize(("line", "there"), [("cpu", True), ("native-0.24", False)])
 def test_the_workers_of_an_engine_are_alike(line: str, there: bool) -> None:
     assert (f"--worker-extension-cls={CPU_WORKER_FIXES}" in words(SPREAD, line=line)) is there

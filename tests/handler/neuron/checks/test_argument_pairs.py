@@ -34,6 +34,10 @@ def offloading(size: int, offloaded: int, **others: Any) -> dict[str, Any]:
     return {"offload_group_size": size, "offload_num_in_group": offloaded, **others}
 
 
+def nodes(count: int, **others: Any) -> dict[str, Any]:
+    return {"nnodes": count, "master_addr": "10.0.0.4", **others}
+
+
 def skipping(*layers: str) -> dict[str, Any]:
     return {"kv_cache_dtype_skip_layers": list(layers)}
 
@@ -42,6 +46,7 @@ def publishing(address: str, **keys: Any) -> dict[str, Any]:
     return {"kv_events_config": {"enable_kv_cache_events": True, "endpoint": address, **keys}}
 
 
+ENGINES: dict[str, Any] = {"data_parallel_size": 2, "data_parallel_address": "10.0.0.4"}
 TURBO_QUANT: dict[str, Any] = {"kv_cache_dtype": "turboquant_4bit_nc"}
 # Degrees and ranks for 8 KV heads with 4 heads each.
 SPREAD = ((2, 8), (8, 8))
@@ -93,10 +98,12 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("offloaded-layers", version, offloading(2, 5)) for version in ("0.24.0", LATER, NEWEST)],
     ("offloaded-layers", LATER, offloading(2, 1, offload_prefetch_step=0)),
     *[("skipped-layers", version, TURBO_QUANT | skipping("0", "sliding_window")) for version in ("0.24.0", LATER)],
-    *[("nodes-and-ranks", version, {"nnodes": 2}) for version in (CPU, LATER)],
-    ("nodes-and-ranks", CPU, {"nnodes": 3, "tensor_parallel_size": 2}),
-    ("nodes-and-ranks", CPU, {"nnodes": 2, "tensor_parallel_size": 2, "data_parallel_backend": "ray"}),
-    ("nodes-and-ranks", LATER, {"nnodes": 2, "tensor_parallel_size": 2, "distributed_executor_backend": "ray"}),
+    *[("nodes-and-ranks", version, nodes(2)) for version in (CPU, LATER)],
+    ("nodes-and-ranks", CPU, nodes(3, tensor_parallel_size=2)),
+    ("nodes-and-ranks", CPU, nodes(2, tensor_parallel_size=2, data_parallel_backend="ray")),
+    ("nodes-and-ranks", LATER, nodes(2, tensor_parallel_size=2, distributed_executor_backend="ray")),
+    *[("first-node", version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
+    *[("several-engines", version, ENGINES) for version in (CPU, LATER)],
 ]
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (LATER, speculating("ngram", prompt_lookup_min=2, prompt_lookup_max=2)),
@@ -131,11 +138,13 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (NEWEST, TURBO_QUANT | skipping("sliding_window")),
     (LATER, skipping("sliding_window")),
     (CPU, {"nnodes": 1}),
-    *[(version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
-    (CPU, {"nnodes": 2, "pipeline_parallel_size": 2}),
-    (LATER, {"nnodes": 4, "pipeline_parallel_size": 2, "tensor_parallel_size": 2}),
-    *[(version, {"nnodes": 2, "data_parallel_size": 2}) for version in (CPU, LATER)],
-    (CPU, {"nnodes": 2, "tensor_parallel_size": 2, "distributed_executor_backend": "uni"}),
+    *[(version, nodes(2, tensor_parallel_size=2)) for version in (CPU, LATER)],
+    (CPU, nodes(2, pipeline_parallel_size=2)),
+    (LATER, nodes(4, pipeline_parallel_size=2, tensor_parallel_size=2)),
+    *[(version, nodes(2, data_parallel_size=2)) for version in (CPU, LATER)],
+    (CPU, nodes(2, tensor_parallel_size=2, distributed_executor_backend="uni")),
+    *[(version, {**ENGINES, "data_parallel_size_local": local}) for version in (CPU, LATER) for local in (1, 2)],
+    (LATER, {"data_parallel_size": 2}),
 ]
 
 

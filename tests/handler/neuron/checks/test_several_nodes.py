@@ -12,6 +12,7 @@ from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.planning.planner import make_plan
 from tests.handler.neuron.neuron_plans import found, llama, outcome
 
+TWO: dict[str, Any] = {"nnodes": 2, "master_addr": "10.0.0.1"}
 MASTER = {"MASTER_ADDR": "10.0.0.1", "NEURON_RANK_ID": "0"}
 
 
@@ -45,7 +46,7 @@ def test_one_node_is_nothing_to_speak_of(line: str, args: dict[str, Any]) -> Non
 
 
 def test_an_untested_vllm_is_a_warning() -> None:
-    native = outcome("native-0.24", facts=llama(), tensor_parallel_size=2, engine_args={"nnodes": 2})
+    native = outcome("native-0.24", facts=llama(), tensor_parallel_size=2, engine_args=TWO)
     assert {one.severity for one in native.findings if one.code == "several-nodes"} == {Severity.WARNING}
     assert native.plan is not None
     assert native.plan.engine_args["nnodes"] == 2
@@ -70,7 +71,7 @@ def test_engines_that_no_other_node_can_join_are_not_waited_for(line: str, insta
 @pytest.mark.parametrize(
     ("line", "settings", "setting"),
     [
-        ("native-0.24", {"engine_args": {"nnodes": 2}}, "nnodes"),
+        ("native-0.24", {"engine_args": TWO}, "nnodes"),
         ("cpu", {"engine_args": {"data_parallel_address": "10.0.0.1"}}, "data_parallel_address"),
         ("cpu", {"engine_args": {"data_parallel_size": 2, "data_parallel_rank": 1}}, "data_parallel_rank"),
         ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 64, "neuron_env": MASTER}, "nodes"),
