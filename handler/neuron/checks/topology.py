@@ -113,11 +113,13 @@ def cores(context: CheckContext) -> Iterator[Finding]:
             if context.vision is not None:
                 vision = context.setting("vision_neuron_config")
                 yield from _world(context.vision, count * nodes, lambda key: f"{vision}.{key}")
-        engines = context.draft.number("data_parallel_size") or 1
-        alone = nodes == 1 and "data_parallel_address" not in context.draft.args
-        if count is not None and alone and degree <= count < degree * engines:
-            why = f"{engines} engines of {degree} cores need more than the {count} of {context.instance.name}"
-            yield error("too-many-cores", "data_parallel_size", why, "Lower one of the two.")
+        engines, all_cores = _engines(context), (count or 0) * nodes
+        if degree <= all_cores < degree * engines:
+            where = f"{nodes} nodes of {context.instance.name}" if nodes > 1 else context.instance.name
+            local = LOCAL_ENGINES in context.draft.args and nodes == 1
+            why = f"{engines} engines of {degree} cores need more than the {all_cores} of {where}"
+            setting_of_engines = LOCAL_ENGINES if local else "data_parallel_size"
+            yield error("too-many-cores", setting_of_engines, why, "Lower one of the two.")
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
@@ -191,10 +193,18 @@ def _ranks(context: CheckContext, degree: int) -> tuple[int, str]:
 
     :return: their number, and how a finding names it.
     """
+    engines, nodes, named = _engines(context), max(1, context.number("nnodes")), "tensor_parallel_size"
+    named += f" x {engines} engines" * (engines > 1) + f" / {nodes} nodes" * (nodes > 1)
+    return max(1, degree * engines // nodes), named
+
+
+def _engines(context: CheckContext) -> int:
+    """The engines whose ranks run here, or on all nodes of `nnodes`, which share the ranks of all engines."""
+    engines = context.number("data_parallel_size")
+    if context.number("nnodes") > 1:
+        return engines
     alone = context.draft.args.get("data_parallel_rank") is not None
-    engines = context.number("data_parallel_size_local", 1 if alone else context.number("data_parallel_size"))
-    named = "tensor_parallel_size"
-    return (degree * engines, f"{named} x {engines} engines") if engines > 1 else (degree, named)
+    return context.number(LOCAL_ENGINES, 1 if alone else engines)
 
 
 def _chosen(context: CheckContext, degree: int) -> Iterator[Finding]:
