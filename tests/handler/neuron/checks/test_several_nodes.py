@@ -74,6 +74,8 @@ def test_engines_that_no_other_node_can_join_are_not_waited_for(line: str, insta
         ("native-0.24", {"engine_args": TWO}, "nnodes"),
         ("cpu", {"engine_args": {"data_parallel_address": "10.0.0.1"}}, "data_parallel_address"),
         ("cpu", {"engine_args": {"data_parallel_size": 2, "data_parallel_rank": 1}}, "data_parallel_rank"),
+        ("native-0.29", {"disaggregation": "prefill", "tensor_parallel_size": 4}, "disaggregation"),
+        ("native-0.24", {"disaggregation": "decode", "tensor_parallel_size": 4}, "disaggregation"),
         ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 64, "neuron_env": MASTER}, "nodes"),
     ],
 )
@@ -83,4 +85,13 @@ def test_an_endpoints_instance_is_one_node(line: str, settings: dict[str, Any], 
         result = make_plan(config, llama(), find(instance), line=line, build=lambda keys: None)
         wrong = [one for one in result.findings if one.code == "several-nodes" and one.severity is Severity.ERROR]
         assert [one.setting for one in wrong] == ([setting] if refused else [])
-        assert all("cannot reach each other" in one.why for one in wrong)
+        assert all("cannot" in one.why and "of an endpoint" in one.why for one in wrong)
+
+
+@pytest.mark.parametrize("variables", [{}, {"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.4"}])
+def test_the_other_half_has_an_address_to_connect_to(variables: dict[str, str]) -> None:
+    result = outcome(
+        "native-0.29", facts=llama(), tensor_parallel_size=4, disaggregation="decode", neuron_env=variables
+    )
+    told = [one.severity for one in result.findings if one.code == "disaggregation-without-address"]
+    assert told == ([] if variables else [Severity.INFO])
