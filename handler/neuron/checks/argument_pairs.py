@@ -9,7 +9,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
-from handler.json_value import Json, whole_number
+from handler.json_value import Json, mapping, whole_number
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.cpu import CPU, SEQUENCES
@@ -228,6 +228,24 @@ def _connector_role(context: CheckContext) -> str | None:
     return "no connector is named" if alone else None
 
 
+def _connector_of_connectors(context: CheckContext) -> str | None:
+    transfer = context.draft.nested("kv_transfer_config")
+    parts = mapping(transfer.get("kv_connector_extra_config")).get("connectors")
+    alone = transfer.get("kv_connector") == "MultiConnector" and not isinstance(parts, list)
+    return "it needs kv_connector_extra_config.connectors, a list of the connectors" if alone else None
+
+
+def _connector_on_cpu(context: CheckContext) -> str | None:
+    transfer = context.draft.nested("kv_transfer_config")
+    name, on_cpu = transfer.get("kv_connector"), context.line.name == CPU.name
+    if not on_cpu or transfer.get("kv_connector_module_path"):
+        return None
+    if name == "OffloadingConnector":
+        return f"{WHEN_LOADED}, this connector wants the memory of a GPU"  # vllm/v1/kv_offload
+    early = name == "ExampleConnector" and context.vllm == "0.16.0"
+    return "vLLM 0.16.0 loads what it transfers to a GPU: on a CPU, the first prompt ends the engine" if early else None
+
+
 def _redundant_experts(context: CheckContext) -> str | None:
     redundant = context.draft.nested("eplb_config").get("num_redundant_experts")
     alone = redundant not in (None, 0) and context.draft.args.get("enable_eplb") is not True
@@ -348,6 +366,8 @@ PAIRS: Final = (
     Pair(
         "connector-role", "kv_transfer_config.kv_connector", _connector_role, "Set both, or remove kv_transfer_config."
     ),
+    Pair("connector-parts", "kv_transfer_config.kv_connector", _connector_of_connectors, "Add it."),
+    Pair("connector-on-cpu", "kv_transfer_config.kv_connector", _connector_on_cpu, "Use another, or a later vLLM."),
     Pair(
         "redundant-experts", "eplb_config.num_redundant_experts", _redundant_experts, "Set enable_eplb, or remove it."
     ),

@@ -34,6 +34,11 @@ def offloading(size: int, offloaded: int, **others: Any) -> dict[str, Any]:
     return {"offload_group_size": size, "offload_num_in_group": offloaded, **others}
 
 
+def transferring(connector: str, **extra: Any) -> dict[str, Any]:
+    transfer = {"kv_connector": connector, "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    return {"kv_transfer_config": transfer}
+
+
 def nodes(count: int, **others: Any) -> dict[str, Any]:
     return {"nnodes": count, "master_addr": "10.0.0.4", **others}
 
@@ -102,6 +107,10 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     ("nodes-and-ranks", CPU, nodes(3, tensor_parallel_size=2)),
     ("nodes-and-ranks", CPU, nodes(2, tensor_parallel_size=2, data_parallel_backend="ray")),
     ("nodes-and-ranks", LATER, nodes(2, tensor_parallel_size=2, distributed_executor_backend="ray")),
+    *[("connector-parts", version, transferring("MultiConnector")) for version in VERSIONS],
+    ("connector-parts", "0.24.0", transferring("MultiConnector", connectors={})),
+    *[("connector-on-cpu", version, transferring("OffloadingConnector", cpu_bytes_to_use=9)) for version in VERSIONS],
+    ("connector-on-cpu", CPU, transferring("ExampleConnector", shared_storage_path="/kv")),
     *[("first-node", version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
     *[("several-engines", version, ENGINES) for version in (CPU, LATER)],
 ]
@@ -138,6 +147,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (NEWEST, TURBO_QUANT | skipping("sliding_window")),
     (LATER, skipping("sliding_window")),
     (CPU, {"nnodes": 1}),
+    *[(version, transferring("ExampleConnector", shared_storage_path="/kv")) for version in VERSIONS[1:]],
+    (LATER, transferring("MultiConnector", connectors=[{"kv_connector": "ExampleConnector", "kv_role": "kv_both"}])),
     *[(version, nodes(2, tensor_parallel_size=2)) for version in (CPU, LATER)],
     (CPU, nodes(2, pipeline_parallel_size=2)),
     (LATER, nodes(4, pipeline_parallel_size=2, tensor_parallel_size=2)),
