@@ -166,6 +166,10 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
     if config.model.startswith(("/", "./", "../")):
         problem = f"'{config.model[:80]}' is on this machine, not in a pod"
         raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
+    if (config.nodes or 1) > 1:
+        problem = "a pod would be rank 0 of the fork's nodes, and no command of the container runs the other ranks"
+        fix = "Leave it out, or use a native line and --nodes."
+        raise SettingError(config.source("nodes").name or "nodes", problem, fix)
     configured = config.engine_args.get("nnodes") or 1
     if configured != nodes:
         raise SettingError("--nodes", f"the settings have {configured} nodes", f"Give --nodes {configured}.")

@@ -32,6 +32,10 @@ def command(rank: int, dry_run: bool) -> None:
         config = load(os.environ)
     except SettingError as error:
         refuse(rejected_settings(error), False)
+    if (config.nodes or 1) > 1:
+        problem = "this command runs nodes of vLLM (nnodes), and none of the fork's"
+        fix = "Start the fork's other ranks with its own launcher (examples/neuron/multi_node)."
+        raise SettingError(config.source("nodes").name or "nodes", problem, fix)
     examination = examine_config(config)
     if examination.plan is None or examination.failed:
         refuse(examination, False)

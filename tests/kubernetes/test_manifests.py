@@ -496,6 +496,9 @@ def test_the_command_refuses_what_would_not_start() -> None:
             refused = run(model, "--instance", "trn2.48xlarge", "--compiled", "--set", unfit)
             assert refused.exit_code in (1, 2), refused.output
             assert "No manifest" not in refused.output
+        fork = ("--line", "fork-0.9.1", "--set", "ENDPOINT_NODES=2", "--set", "MASTER_ADDR=h")
+        refused = run(model, "--instance", "trn1.32xlarge", *fork, "--compiled")
+        assert (refused.exit_code, "ENDPOINT_NODES" in refused.stderr) == (1, True)
         other = run(model, "--instance", "trn2.48xlarge", "--set", "ENDPOINT_INSTANCE=inf2.xlarge", "--compiled")
         assert "inf2.xlarge" not in other.stdout
         scaled = run(model, "--cpu", "--kserve", "--max", "2", "--concurrency", "4")

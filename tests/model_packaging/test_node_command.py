@@ -46,6 +46,13 @@ def test_a_dry_run_resolves_and_fetches_nothing() -> None:
     assert "--node-rank=3" in json.loads(done.stdout)["command"]
 
 
+def test_the_forks_nodes_are_of_its_own_launcher() -> None:
+    fork = {"ENDPOINT_LINE": "fork-0.9.1", "ENDPOINT_INSTANCE": "trn1.32xlarge", "ENDPOINT_NODES": "2"}
+    model = {"ENDPOINT_MODEL": str(sample_model.path()), "MASTER_ADDR": "10.0.0.4"}
+    done = run("--rank", "1", "--dry-run", **fork, **model)
+    assert (done.returncode, "ENDPOINT_NODES" in done.stderr, "SM_VLLM" in done.stderr) == (1, True, False)
+
+
 def test_what_would_not_work_is_refused() -> None:
     alone = run("--rank", "1", ENDPOINT_LINE="cpu", ENDPOINT_MODEL=str(sample_model.path()))
     assert (alone.returncode, "SM_VLLM_MASTER_ADDR" in alone.stderr) == (1, True)
