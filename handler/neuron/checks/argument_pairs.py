@@ -100,6 +100,32 @@ def _all_engines_here(context: CheckContext) -> str | None:
     return f"without data_parallel_size_local all {engines} engines run on this node, and no other can join it"
 
 
+def _engine_rank(context: CheckContext) -> str | None:
+    rank, engines = context.draft.number("data_parallel_rank"), context.number("data_parallel_size")
+    if rank is None:
+        return None
+    return _external_engine(context) or (None if rank < engines else f"{rank} is not below {engines} engines")
+
+
+def _external_balancer(context: CheckContext) -> str | None:
+    args = context.draft.args
+    if args.get("data_parallel_external_lb") is not True or args.get("data_parallel_rank") is not None:
+        return None
+    ranked = context.number("nnodes") > 1  # by the node
+    return _external_engine(context) or (None if ranked else "it needs a data_parallel_rank")
+
+
+def _external_engine(context: CheckContext) -> str | None:
+    """One engine of several, with a front end of its own (vllm/engine/arg_utils.py; vllm/config/parallel.py)."""
+    facts, version = context.facts, context.vllm
+    if version not in ("0.16.0", "0.24.0", *LATER):
+        return None
+    if context.number("data_parallel_size") <= 1:
+        return "it is for one of several engines, and data_parallel_size is not above 1"
+    dense = version != "0.16.0" and facts is not None and not facts.experts
+    return f"vLLM {version} takes it for models with experts only. Serve others without data_parallel_*" * dense or None
+
+
 def _first_node(context: CheckContext) -> str | None:
     without = context.number("nnodes") > 1 and not context.draft.args.get("master_addr")
     if not without or context.plugin or context.hosted or context.draft.args.get("node_rank"):
@@ -349,6 +375,8 @@ PAIRS: Final = (
         "Remove it, or set data_parallel_address to the first node's address.",
     ),
     Pair("several-engines", ADDRESS, _all_engines_here, "Set data_parallel_size_local to the engines of each node."),
+    Pair("external-engine", "data_parallel_rank", _engine_rank),
+    Pair("external-engine", "data_parallel_external_lb", _external_balancer),
     Pair("first-node", "nnodes", _first_node, "Set master_addr to the first node's address, the same on every node."),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
