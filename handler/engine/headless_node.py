@@ -33,23 +33,20 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
 
     :param rank: the node's number, from 1 on.
     :param resolve: gives the IP address of a host name.
-    :raises SettingError: the settings do not describe several nodes.
+    :raises SettingError: the settings do not describe several nodes, or not so many.
     """
     mode = next((name for name in MASTER if _number(arguments.get(name)) > 1), None)
     if mode is None or not isinstance(arguments.get(MASTER[mode]), str):
         fix = "Set SM_VLLM_NNODES and SM_VLLM_MASTER_ADDR, the same on every node."
         raise SettingError(NODES, "the settings do not give the number of nodes and the address of the first one", fix)
-    address = resolve(str(arguments[MASTER[mode]]))
-    here: dict[str, Json] = {MASTER[mode]: address}
-    if mode == NODES:
-        here["node_rank"] = rank
-    else:
-        local = _number(arguments.get(LOCAL))
-        if local < 1:
-            raise SettingError(
-                LOCAL, "the settings do not give the engines of a node", "Set it, the same on every node."
-            )
-        here["data_parallel_start_rank"] = rank * local
+    local = 1 if mode == NODES else _number(arguments.get(LOCAL))
+    if local < 1:
+        raise SettingError(LOCAL, "the settings do not give the engines of a node", "Set it, the same on every node.")
+    if (rank + 1) * local > (total := _number(arguments[mode])):
+        problem = f"{rank} is not the rank of a node: {mode} is {total}" + f", {local} on each" * (mode != NODES)
+        raise SettingError("--rank", problem, f"Give at most {total // local - 1}.")
+    name = "node_rank" if mode == NODES else "data_parallel_start_rank"
+    here: dict[str, Json] = {MASTER[mode]: resolve(str(arguments[MASTER[mode]])), name: rank * local}
     if line == "cpu":
         here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
     words = [*PROGRAM, str(arguments["model"]), "--headless"]

@@ -40,17 +40,15 @@ def command(rank: int, dry_run: bool) -> None:
     if examination.plan is None or examination.failed:
         refuse(examination, False)
     plan = examination.plan
-    if not dry_run:
-        plan = fetch_companions(config, compiled_in=plan.line != "cpu").rewritten(plan)
-    path = config.model if dry_run else fetch_model(config).path
-    arguments = {**plan.engine_args, "model": path}
-    resolve = str if dry_run else address_of
-    words = headless_words(arguments, rank, line=plan.line, resolve=resolve)
+    words = headless_words({**plan.engine_args, "model": config.model}, rank, line=plan.line, resolve=str)
     known = secrets(config)
     if dry_run:
         environment = without_secrets(dict(plan.env), known)
         print_json({"command": without_secrets([*words], known), "environment": environment})
         return
+    plan = fetch_companions(config, compiled_in=plan.line != "cpu").rewritten(plan)
+    arguments = {**plan.engine_args, "model": fetch_model(config).path}
+    words = headless_words(arguments, rank, line=plan.line, resolve=address_of)
     click.echo(mask(f"node {rank}: {' '.join(words)}", known), err=True)
     os.environ.update(plan.env)
     os.execvp(words[0], words)

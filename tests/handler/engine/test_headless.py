@@ -10,7 +10,7 @@ import pytest
 from handler.engine.headless_node import CPU_WORKER_FIXES, address_of, headless_words
 from handler.errors import SettingError
 
-SPREAD: dict[str, Any] = {"model": "/m", "nnodes": 2, "master_addr": "first", "tensor_parallel_size": 2}
+SPREAD: dict[str, Any] = {"model": "/m", "nnodes": 4, "master_addr": "first", "tensor_parallel_size": 2}
 
 
 def words(arguments: dict[str, Any], rank: int = 1, line: str = "native-0.24") -> list[str]:
@@ -23,7 +23,7 @@ def test_a_node_has_the_engines_arguments_and_its_own_rank() -> None:
     made = words({**SPREAD, **more, "additional_config": {"neuron_config": {"a": [1]}}}, rank=3)
     assert made[-9:-7] == ["/m", "--headless"]
     assert set(made[-7:]) == {
-        "--nnodes=2",
+        "--nnodes=4",
         "--master-addr=10.0.0.1",
         "--node-rank=3",
         "--tensor-parallel-size=2",
@@ -37,6 +37,20 @@ def test_data_parallel_engines_are_counted_from_the_rank() -> None:
     engines = {"model": "/m", "data_parallel_size": 8, "data_parallel_size_local": 2, "data_parallel_address": "first"}
     assert "--data-parallel-start-rank=6" in words(engines, rank=3)
     assert "--data-parallel-address=10.0.0.1" in words(engines, rank=3)
+
+
+@pytest.mark.parametrize(
+    "engines",
+    [
+        {"nnodes": 2, "master_addr": "first"},
+        {"data_parallel_size": 4, "data_parallel_size_local": 2, "data_parallel_address": "first"},
+    ],
+)
+def test_a_rank_is_that_of_a_node(engines: dict[str, Any]) -> None:
+    """Before anything is fetched. vLLM asserts it after that, or the first node's start ends."""
+    assert words({"model": "/m", **engines}, rank=1)
+    with pytest.raises(SettingError, match=r"2 is not the rank of a node.*Give at most 1"):
+        words({"model": "/m", **engines}, rank=2)
 
 
 @pytest.mark.parametrize("local", [None, 0])
