@@ -496,6 +496,9 @@ def test_the_command_refuses_what_would_not_start() -> None:
             refused = run(model, "--instance", "trn2.48xlarge", "--compiled", "--set", unfit)
             assert refused.exit_code in (1, 2), refused.output
             assert "No manifest" not in refused.output
+        for twice in ("SM_VLLM_MASTER_ADDR=10.9.9.9", "SM_VLLM_NNODES=4"):
+            refused = run(model, "--instance", "trn2.48xlarge", "--nodes", "2", "--compiled", "--set", twice)
+            assert (refused.exit_code, f"Leave {twice.partition('=')[0]} out" in refused.stderr) == (2, True)
         fork = ("--line", "fork-0.9.1", "--set", "ENDPOINT_NODES=2", "--set", "MASTER_ADDR=h")
         refused = run(model, "--instance", "trn1.32xlarge", *fork, "--compiled")
         assert (refused.exit_code, "ENDPOINT_NODES" in refused.stderr) == (1, True)
