@@ -60,7 +60,7 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
 
 
 def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
-    """The IPv4 address of a host name. vLLM binds to it, and cannot bind to a name.
+    """The address of a host name, by IPv6 if it has none by IPv4. vLLM binds to it, and cannot bind to a name.
 
     Waits for the name, because a pod's name is not in DNS from the beginning.
 
@@ -69,7 +69,8 @@ def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
     began = clock()
     while True:
         try:
-            return socket.gethostbyname(name)
+            addresses = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            return str(min(addresses, key=lambda address: address[0] != socket.AF_INET)[4][0])
         except (OSError, ValueError) as error:  # ValueError: the name is none, and will never have an address
             if isinstance(error, ValueError) or clock() - began > RESOLVE_SECONDS:
                 problem = f"'{name[:100]}' has no address ({error})"

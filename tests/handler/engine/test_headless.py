@@ -74,13 +74,24 @@ def test_without_other_nodes_it_is_refused(change: dict[str, Any]) -> None:
 def test_a_name_that_stays_unknown_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert address_of("127.0.0.1") == "127.0.0.1"
 
-    def unknown(name: str) -> str:
+    def unknown(*name: object, **options: object) -> None:
         raise OSError("no such name")
 
-    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     now = iter([0.0, 1000.0])
     with pytest.raises(SettingError, match="'first' has no address"):
         address_of("first", clock=lambda: next(now))
+
+
+@pytest.mark.parametrize(
+    ("addresses", "chosen"), [(["2001:db8::4"], "2001:db8::4"), (["2001:db8::4", "10.0.0.4"], "10.0.0.4")]
+)
+def test_a_cluster_with_ipv6_has_nodes(addresses: list[str], chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert address_of("::1") == "::1"
+    families = {True: socket.AF_INET6, False: socket.AF_INET}
+    named = [(families[":" in each], socket.SOCK_STREAM, 6, "", (each, 0)) for each in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *name, **options: named)
+    assert address_of("first") == chosen
 
 
 @pytest.mark.parametrize("name", ["engine-0..svc", "a" * 70])
