@@ -285,7 +285,7 @@ def test_each_engine_has_its_devices_and_its_memory() -> None:
     made = pod_size(two, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY)
     assert (made.devices, made.memory) == (4, 60 + 4 + made.shm)
     one_of_two = {**two.engine_args, "data_parallel_address": "10.0.0.1", "data_parallel_size_local": 1}
-    of_two_nodes = {**two.engine_args, "nnodes": 2, "data_parallel_size_local": 1}
+    of_two_nodes = {**one_of_two, "nnodes": 2}
     for arguments in (one_of_two, of_two_nodes):
         spread = EnginePlan(two.line, arguments, {})
         assert pod_size(spread, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY).devices == 2
