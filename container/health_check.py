@@ -1,6 +1,6 @@
 """The image's health check: `python -m container.health_check` exits with 0 if `/ping` answers 200, else with 1.
 
-It needs no shell and no curl, and imports nothing that is heavy.
+It needs no shell and no curl, and imports nothing that is heavy: of the settings only what reads the document.
 """
 
 from __future__ import annotations
@@ -10,18 +10,35 @@ import os
 import sys
 from collections.abc import Mapping
 
+PORT = 8080
 SECONDS = 2.0  # SageMaker gives /ping the same time.
 
 
 def healthy(environ: Mapping[str, str]) -> bool:
-    """Asks `/ping` on the port that the variables name. An empty one is none, as in the settings."""
-    port = environ.get("SAGEMAKER_BIND_TO_PORT") or environ.get("ENDPOINT_PORT") or "8080"
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), SECONDS)
+    """Asks `/ping` on the port of the settings."""
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(environ), SECONDS)
     try:
         connection.request("GET", "/ping")
         return connection.getresponse().status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
         return False
+
+
+def port_of(environ: Mapping[str, str]) -> int:
+    """The port that the variables name, or else the document. An empty variable is none, as in the settings."""
+    for name in ("SAGEMAKER_BIND_TO_PORT", "ENDPOINT_PORT"):
+        if port := environ.get(name, "").strip():
+            return int(port)
+    document = environ.get("ENDPOINT_CONFIG", "").strip()
+    if not document:
+        return PORT
+    from handler.config.assignment import Assignment
+    from handler.config.loading.file_reader import fetch
+    from handler.config.loading.setting_files import of_named_document
+
+    settings = of_named_document(document, fetch)
+    ports = (each.value for each in settings if isinstance(each, Assignment) and each.field == "port")
+    return int(str(next(ports, PORT)))
 
 
 if __name__ == "__main__":

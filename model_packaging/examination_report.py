@@ -15,7 +15,7 @@ from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
-from handler.neuron.checks.topology import HOSTED
+from handler.neuron.checks.check_context import HOSTED
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
 from handler.neuron.planning.file_examination import with_files

@@ -75,6 +75,13 @@ def _registered() -> dict[str, list[str]]:
     else:
         modes = {"auto", "slow", *_VLLM_TOKENIZERS.keys() & registry._VLLM_RENDERERS.keys()}
 
+    try:
+        from vllm.distributed.ec_transfer.ec_connector.factory import ECConnectorFactory
+    except ImportError:  # 0.11.0
+        encoder_connectors: list[str] = []
+    else:
+        encoder_connectors = sorted(ECConnectorFactory._registry)
+
     def registered(manager: Any, dictionary: str) -> list[str]:
         # 0.11.0 has a dictionary instead.
         return sorted(getattr(manager, "list_registered", lambda: getattr(manager, dictionary))())
@@ -88,6 +95,7 @@ def _registered() -> dict[str, list[str]]:
         "reasoning_parsers": registered(ReasoningParserManager, "reasoning_parsers"),
         "quantizations": sorted(QUANTIZATION_METHODS),
         "kv_connectors": sorted(KVConnectorFactory._registry),
+        "ec_connectors": encoder_connectors,
         "load_formats": sorted(model_loader._LOAD_FORMAT_TO_MODEL_LOADER),
         "tokenizer_modes": sorted(modes),
     }

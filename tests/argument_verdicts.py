@@ -46,6 +46,7 @@ LEFT_OUT: Final = frozenset(
         *("ec_transfer_config.ec_connector", "ec_transfer_config.ec_role"),
         *("tokenizer", "hf_config_path", "default_mm_loras", "distributed_executor_backend", "max_num_batched_tokens"),
         *("nnodes", "node_rank", "data_parallel_size_local", "decode_context_parallel_size"),
+        *("data_parallel_rank", "data_parallel_external_lb"),
         *(
             "data_parallel_start_rank",
             "prefill_context_parallel_size",

@@ -125,7 +125,8 @@ def registered_names(version: str, kind: str) -> tuple[str, ...]:
     """Names that a version of vLLM knows; empty if its table has none.
 
     :param kind: `architectures`, `model_types` (with those of the transformers that it was installed with),
-        `tool_parsers`, `reasoning_parsers`, `quantizations`, `kv_connectors`, `load_formats` or `tokenizer_modes`.
+        `tool_parsers`, `reasoning_parsers`, `quantizations`, `kv_connectors`, `ec_connectors`, `load_formats` or
+        `tokenizer_modes`.
     """
     return next((tuple(table.get(kind, ())) for name, table in _tables() if name == version), ())
 

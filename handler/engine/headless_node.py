@@ -19,6 +19,7 @@ from handler.json_value import Json
 CPU_WORKER_FIXES = "handler.engine.v1.cpu_worker.CpuWorkerFixes"
 NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"
+LOCAL = "data_parallel_size_local"
 MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
 RESOLVE_SECONDS = 300.0
 # As the program `vllm`, which is not on every path.
@@ -32,18 +33,20 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
 
     :param rank: the node's number, from 1 on.
     :param resolve: gives the IP address of a host name.
-    :raises SettingError: the settings do not describe several nodes.
+    :raises SettingError: the settings do not describe several nodes, or not so many.
     """
     mode = next((name for name in MASTER if _number(arguments.get(name)) > 1), None)
     if mode is None or not isinstance(arguments.get(MASTER[mode]), str):
         fix = "Set SM_VLLM_NNODES and SM_VLLM_MASTER_ADDR, the same on every node."
         raise SettingError(NODES, "the settings do not give the number of nodes and the address of the first one", fix)
-    address = resolve(str(arguments[MASTER[mode]]))
-    here: dict[str, Json] = {MASTER[mode]: address}
-    if mode == NODES:
-        here["node_rank"] = rank
-    else:
-        here["data_parallel_start_rank"] = rank * max(1, _number(arguments.get("data_parallel_size_local")))
+    local = 1 if mode == NODES else _number(arguments.get(LOCAL))
+    if local < 1:
+        raise SettingError(LOCAL, "the settings do not give the engines of a node", "Set it, the same on every node.")
+    if (rank + 1) * local > (total := _number(arguments[mode])):
+        problem = f"{rank} is not the rank of a node: {mode} is {total}" + f", {local} on each" * (mode != NODES)
+        raise SettingError("--rank", problem, f"Give at most {total // local - 1}.")
+    name = "node_rank" if mode == NODES else "data_parallel_start_rank"
+    here: dict[str, Json] = {MASTER[mode]: resolve(str(arguments[MASTER[mode]])), name: rank * local}
     if line == "cpu":
         here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
     words = [*PROGRAM, str(arguments["model"]), "--headless"]
@@ -57,7 +60,7 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
 
 
 def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
-    """The IPv4 address of a host name. vLLM binds to it, and cannot bind to a name.
+    """The address of a host name, by IPv6 if it has none by IPv4. vLLM binds to it, and cannot bind to a name.
 
     Waits for the name, because a pod's name is not in DNS from the beginning.
 
@@ -66,7 +69,8 @@ def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
     began = clock()
     while True:
         try:
-            return socket.gethostbyname(name)
+            addresses = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            return str(min(addresses, key=lambda address: address[0] != socket.AF_INET)[4][0])
         except (OSError, ValueError) as error:  # ValueError: the name is none, and will never have an address
             if isinstance(error, ValueError) or clock() - began > RESOLVE_SECONDS:
                 problem = f"'{name[:100]}' has no address ({error})"

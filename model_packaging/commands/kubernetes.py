@@ -14,7 +14,6 @@ from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
-    from handler.neuron.engine_plan import EnginePlan
     from model_packaging.kubernetes.workload import Workload
 
 
@@ -77,6 +76,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     from model_packaging.commands.deploy import scaling_of
     from model_packaging.deployment.definition.environment import require_one_document
     from model_packaging.deployment.definition.instance_size import sizes_of
+    from model_packaging.kubernetes.manifests import MASTER, NODES
     from model_packaging.kubernetes.pod_size import pod_size
     from model_packaging.kubernetes.workload import Workload
 
@@ -93,9 +93,12 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
         variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}
     if options["storage_class"] and variables.get("ENDPOINT_ARTIFACT_STORE"):
         raise SettingError("--store-class", "ENDPOINT_ARTIFACT_STORE names another store", "Leave one of them out.")
-    spread = {"SM_VLLM_NNODES": str(options["nodes"])} if options["nodes"] > 1 else {}
-    config, plan, memory = _examined({**variables, **spread}, document, None if instance is None else instance.name)
-    _require_fit(config, plan, options)
+    if options["nodes"] > 1 and (twice := [name for name in (NODES, MASTER) if name in variables]):
+        raise SettingError("--nodes", f"it sets {twice[0]} itself, on each pod", f"Leave {twice[0]} out.")
+    spread = {NODES: str(options["nodes"]), MASTER: "$(LWS_LEADER_ADDRESS)"} if options["nodes"] > 1 else {}
+    located = None if instance is None else instance.name
+    config, plan, memory = _examined({**variables, **spread}, document, located, options["nodes"])
+    _require_fit(config, options)
     platform = "cpu" if instance is None else instance.platform
     compiles = options["kind"] == "compile_job"
     compiled = False if compiles else options["compiled"]
@@ -138,7 +141,7 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     )
 
 
-def _require_fit(config: EndpointConfig, plan: EnginePlan, options: Mapping[str, Any]) -> None:
+def _require_fit(config: EndpointConfig, options: Mapping[str, Any]) -> None:
     """:raises SettingError: a setting that the pod of the manifests does not fit."""
     from handler.errors import SettingError
     from model_packaging.kubernetes.manifests import PORT
@@ -149,15 +152,12 @@ def _require_fit(config: EndpointConfig, plan: EnginePlan, options: Mapping[str,
     if options["kind"] != "hyperpod_endpoint" and not config.scratch.is_relative_to("/tmp"):  # noqa: S108
         problem = f"{config.scratch} is read-only in the pod"
         raise SettingError(config.source("scratch").name, problem, "Leave it out, or name a place below /tmp.")
-    nodes = plan.engine_args.get("nnodes") or 1
-    if nodes != options["nodes"]:
-        raise SettingError("--nodes", f"the settings have {nodes} nodes", f"Give --nodes {nodes}.")
 
 
-def _examined(variables: Mapping[str, str], document: str | None, instance: str | None) -> Any:
+def _examined(variables: Mapping[str, str], document: str | None, instance: str | None, nodes: int) -> Any:
     """Returns configuration, plan and memory. Ends the command with findings if the endpoint would not start.
 
-    :raises SettingError: the model is on this machine, where a pod cannot read it.
+    :raises SettingError: the model is on this machine, where a pod cannot read it; other nodes than the manifests'.
     """
     from handler.config.loading.config_loader import load
     from handler.errors import SettingError
@@ -168,6 +168,13 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
     if config.model.startswith(("/", "./", "../")):
         problem = f"'{config.model[:80]}' is on this machine, not in a pod"
         raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
+    if (config.nodes or 1) > 1:
+        problem = "a pod would be rank 0 of the fork's nodes, and no command of the container runs the other ranks"
+        fix = "Leave it out, or use a native line and --nodes."
+        raise SettingError(config.source("nodes").name or "nodes", problem, fix)
+    configured = config.engine_args.get("nnodes") or 1
+    if configured != nodes:
+        raise SettingError("--nodes", f"the settings have {configured} nodes", f"Give --nodes {configured}.")
     examination = examined(environ, config.model, instance, "cpu" if instance is None else None)
     if examination.failed or examination.plan is None:
         refuse(examination, False, "No manifest: it would not start.")

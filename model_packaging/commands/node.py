@@ -32,21 +32,23 @@ def command(rank: int, dry_run: bool) -> None:
         config = load(os.environ)
     except SettingError as error:
         refuse(rejected_settings(error), False)
+    if (config.nodes or 1) > 1:
+        problem = "this command runs nodes of vLLM (nnodes), and none of the fork's"
+        fix = "Start the fork's other ranks with its own launcher (examples/neuron/multi_node)."
+        raise SettingError(config.source("nodes").name or "nodes", problem, fix)
     examination = examine_config(config)
     if examination.plan is None or examination.failed:
         refuse(examination, False)
     plan = examination.plan
-    if not dry_run:
-        plan = fetch_companions(config, compiled_in=plan.line != "cpu").rewritten(plan)
-    path = config.model if dry_run else fetch_model(config).path
-    arguments = {**plan.engine_args, "model": path}
-    resolve = str if dry_run else address_of
-    words = headless_words(arguments, rank, line=plan.line, resolve=resolve)
+    words = headless_words({**plan.engine_args, "model": config.model}, rank, line=plan.line, resolve=str)
     known = secrets(config)
     if dry_run:
         environment = without_secrets(dict(plan.env), known)
         print_json({"command": without_secrets([*words], known), "environment": environment})
         return
+    plan = fetch_companions(config, compiled_in=plan.line != "cpu").rewritten(plan)
+    arguments = {**plan.engine_args, "model": fetch_model(config).path}
+    words = headless_words(arguments, rank, line=plan.line, resolve=address_of)
     click.echo(mask(f"node {rank}: {' '.join(words)}", known), err=True)
     os.environ.update(plan.env)
     os.execvp(words[0], words)

@@ -24,7 +24,7 @@ ENDING = 15
 PULLING = 900
 PROBE_PERIOD = 10
 SETTINGS = "/etc/neuron-endpoint"
-MASTER = "SM_VLLM_MASTER_ADDR"
+NODES, MASTER = "SM_VLLM_NNODES", "SM_VLLM_MASTER_ADDR"
 # The address that vLLM's NIXL connector binds to, and tells the other side.
 NIXL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 PORT = 8080
@@ -114,7 +114,7 @@ def node_group(work: Workload, nodes: int) -> list[Members]:
 
     :param nodes: pods that share one model. The workload's replicas are groups of pods.
     """
-    spread = [*_environment(work), {"name": "SM_VLLM_NNODES", "value": str(nodes)}]
+    spread = [*_environment(work), {"name": NODES, "value": str(nodes)}]
     leader = [*spread, {"name": MASTER, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     worker = [*spread, {"name": MASTER, "value": "$(LWS_LEADER_ADDRESS)"}]
     changes = {"args": ["neuron-endpoint", "node"], "env": worker, "serves": False}

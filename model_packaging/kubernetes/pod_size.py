@@ -122,9 +122,10 @@ def _degree(plan: EnginePlan) -> int:
 
 
 def _engines(plan: EnginePlan) -> int:
-    """Returns the engines of one pod. With an address, the others are elsewhere."""
-    name = "data_parallel_size_local" if "data_parallel_address" in plan.engine_args else "data_parallel_size"
-    engines = plan.engine_args.get(name, 1)
+    """Returns the engines of one pod, as vLLM counts them. Several nodes share the degree of all engines."""
+    args = plan.engine_args
+    local = None if args.get("nnodes", 1) != 1 else args.get("data_parallel_size_local")
+    engines = args.get("data_parallel_size", 1) if local is None else local
     return engines if isinstance(engines, int) and engines > 0 else 1
 
 

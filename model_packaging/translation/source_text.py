@@ -28,8 +28,13 @@ from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
 from model_packaging.translation.translation import Given, Read, note
 
+# All of vLLM 0.16 to 0.32 (engine/arg_utils.py, entrypoints/openai/cli_args.py).
 _SHORT = """tp=tensor_parallel_size pp=pipeline_parallel_size dp=data_parallel_size q=quantization m=model n=nnodes
-    cc=compilation_config ac=attention_config r=node_rank ep=enable_expert_parallel O=optimization_level"""
+    cc=compilation_config ac=attention_config r=node_rank ep=enable_expert_parallel O=optimization_level
+    dpn=data_parallel_rank dpr=data_parallel_start_rank dpl=data_parallel_size_local dpa=data_parallel_address
+    dpp=data_parallel_rpc_port dpb=data_parallel_backend dph=data_parallel_hybrid_lb dpe=data_parallel_external_lb
+    dpm=data_parallel_multi_port_external_lb dcp=decode_context_parallel_size pcp=prefill_context_parallel_size
+    sc=speculative_config dc=diffusion_config asc=api_server_count"""
 SHORT: Final = {f"-{name}": argument for name, _, argument in (pair.partition("=") for pair in _SHORT.split())}
 # The flags of vLLM's HTTP server, whose table has names only, and of optimum-neuron.
 FLAGS: Final = re.compile(r"(en|dis)able_(?!access_log_for)|allow_|headless|tokens_only|log_error")

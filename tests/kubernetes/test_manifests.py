@@ -284,8 +284,11 @@ def test_each_engine_has_its_devices_and_its_memory() -> None:
     two = EnginePlan("native-0.29", {"tensor_parallel_size": 8, "data_parallel_size": 2}, {})
     made = pod_size(two, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY)
     assert (made.devices, made.memory) == (4, 60 + 4 + made.shm)
-    spread = EnginePlan(two.line, {**two.engine_args, "data_parallel_address": "10.0.0.1"}, {})
-    assert pod_size(spread, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY).devices == 2
+    one_of_two = {**two.engine_args, "data_parallel_address": "10.0.0.1", "data_parallel_size_local": 1}
+    of_two_nodes = {**one_of_two, "nnodes": 2}
+    for arguments in (one_of_two, of_two_nodes):
+        spread = EnginePlan(two.line, arguments, {})
+        assert pod_size(spread, find("trn2.48xlarge"), Sizes(weights=GB), MEMORY).devices == 2
 
 
 def test_sharded_weights_have_room_without_a_compile() -> None:
@@ -493,6 +496,12 @@ def test_the_command_refuses_what_would_not_start() -> None:
             refused = run(model, "--instance", "trn2.48xlarge", "--compiled", "--set", unfit)
             assert refused.exit_code in (1, 2), refused.output
             assert "No manifest" not in refused.output
+        for twice in ("SM_VLLM_MASTER_ADDR=10.9.9.9", "SM_VLLM_NNODES=4"):
+            refused = run(model, "--instance", "trn2.48xlarge", "--nodes", "2", "--compiled", "--set", twice)
+            assert (refused.exit_code, f"Leave {twice.partition('=')[0]} out" in refused.stderr) == (2, True)
+        fork = ("--line", "fork-0.9.1", "--set", "ENDPOINT_NODES=2", "--set", "MASTER_ADDR=h")
+        refused = run(model, "--instance", "trn1.32xlarge", *fork, "--compiled")
+        assert (refused.exit_code, "ENDPOINT_NODES" in refused.stderr) == (1, True)
         other = run(model, "--instance", "trn2.48xlarge", "--set", "ENDPOINT_INSTANCE=inf2.xlarge", "--compiled")
         assert "inf2.xlarge" not in other.stdout
         scaled = run(model, "--cpu", "--kserve", "--max", "2", "--concurrency", "4")

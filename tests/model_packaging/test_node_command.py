@@ -41,9 +41,16 @@ def test_it_becomes_vllm_with_the_plans_arguments(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_resolves_and_fetches_nothing() -> None:
-    done = run("--rank", "3", "--dry-run", modules=None, **{**SPREAD, "SM_VLLM_MASTER_ADDR": "nowhere.invalid"})
+    done = run("--rank", "1", "--dry-run", modules=None, **{**SPREAD, "SM_VLLM_MASTER_ADDR": "nowhere.invalid"})
     assert done.returncode == 0, done.stderr
-    assert "--node-rank=3" in json.loads(done.stdout)["command"]
+    assert "--node-rank=1" in json.loads(done.stdout)["command"]
+
+
+def test_the_forks_nodes_are_of_its_own_launcher() -> None:
+    fork = {"ENDPOINT_LINE": "fork-0.9.1", "ENDPOINT_INSTANCE": "trn1.32xlarge", "ENDPOINT_NODES": "2"}
+    model = {"ENDPOINT_MODEL": str(sample_model.path()), "MASTER_ADDR": "10.0.0.4"}
+    done = run("--rank", "1", "--dry-run", **fork, **model)
+    assert (done.returncode, "ENDPOINT_NODES" in done.stderr, "SM_VLLM" in done.stderr) == (1, True, False)
 
 
 def test_what_would_not_work_is_refused() -> None:
@@ -51,5 +58,6 @@ def test_what_would_not_work_is_refused() -> None:
     assert (alone.returncode, "SM_VLLM_MASTER_ADDR" in alone.stderr) == (1, True)
     plugin = run("--rank", "1", modules=None, **{**SPREAD, "ENDPOINT_LINE": "nxdi-0.16"})
     assert (plugin.returncode, "several-nodes" in plugin.stdout) == (1, True)
+    assert "2 is not the rank of a node" in run("--rank", "2", modules=None, **SPREAD).stderr
     assert run("--rank", "0", modules=None, **SPREAD).returncode == 2
     assert run(modules=None, **SPREAD).returncode == 2

@@ -101,6 +101,21 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         {"--headless": "info"},
     ),
     (
+        "vllm serve org/m -dp 2 -dpl 1 -dpa 10.0.0.4 -dpp 29550 -dcp 2 -dpb mp -dph -asc 2",
+        {"model": "org/m", "engine_args.data_parallel_size": 2, "engine_args.data_parallel_size_local": 1}
+        | {"engine_args.data_parallel_address": "10.0.0.4", "engine_args.data_parallel_rpc_port": 29550}
+        | {"engine_args.decode_context_parallel_size": 2, "engine_args.data_parallel_backend": "mp"}
+        | {"engine_args.data_parallel_hybrid_lb": True},
+        {"-asc": "info"},
+    ),
+    (
+        "vllm serve org/m -dpn 1 -dpr 2 -pcp 2 -dpe -dpm",
+        {"model": "org/m", "engine_args.data_parallel_rank": 1, "engine_args.data_parallel_start_rank": 2}
+        | {"engine_args.prefill_context_parallel_size": 2, "engine_args.data_parallel_external_lb": True}
+        | {"engine_args.data_parallel_multi_port_external_lb": True},
+        {},
+    ),
+    (
         "vllm serve --enable-auto-tool-choice org/m --tool-call-parser hermes --api-key s --dtype auto",
         {"model": "org/m", "enable_auto_tool_choice": True, "tool_call_parser": "hermes", "dtype": None},
         {"--api-key": "info"},
@@ -237,6 +252,11 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 @pytest.mark.parametrize(("text", "settings", "without"), FORMS, ids=lambda value: str(value)[:20])
 def test_what_people_have(text: str, settings: dict[str, Any], without: dict[str, str]) -> None:
     assert read(text) == (settings, without)
+
+
+def test_a_node_without_a_front_end_has_a_command_of_its_own() -> None:
+    done = run("vllm serve org/m -tp 8 -n 2 -r 1 --headless")
+    assert "neuron-endpoint node --rank" in done.output
 
 
 REFUSED = [

@@ -162,6 +162,7 @@ UNASKED = frozenset(
         *("enable_lora", "lora_modules", "hf_token", "revision", "code_revision", "tokenizer_revision"),
         *("nnodes", "node_rank", "numa_bind", "numa_bind_nodes", "numa_bind_cpus", "headless"),
         *("data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port"),
+        *("data_parallel_size_local", "data_parallel_rank"),  # with engines that other hosts have
     )
 )
 NXDI: dict[str, tuple[Any, ...]] = {

@@ -132,6 +132,7 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
     for name, excluded in (
         ("speculative_config", key_exclusions.SPECULATIVE),
         ("kv_transfer_config", key_exclusions.TRANSFER),
+        ("ec_transfer_config", key_exclusions.ENCODER_TRANSFER),
         ("kv_events_config", key_exclusions.EVENTS),
     ):
         value = arguments.get(name)

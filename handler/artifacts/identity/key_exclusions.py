@@ -41,6 +41,7 @@ ENGINE_ARGS = _by_name(
         "controls how the checkpoint is read, not its content": "load_format model_loader_extra_config "
         "use_tqdm_on_load ignore_patterns safetensors_load_strategy",
         _ADDRESS: "master_addr master_port data_parallel_address data_parallel_rpc_port",
+        _CORES: "device_ids",
         "is a share of memory; the number of blocks (num_gpu_blocks_override) is in the key": "gpu_memory_utilization",
     }
 )
@@ -51,6 +52,8 @@ SIZES_NATIVE_CACHE = "gpu_memory_utilization"
 SPECULATIVE = _by_name({_WHERE: "model revision code_revision"})
 # The peers inside `kv_transfer_config`.
 TRANSFER = _by_name({_ADDRESS: "kv_ip kv_port engine_id"})
+# The same of encoders, inside `ec_transfer_config`.
+ENCODER_TRANSFER = _by_name({_ADDRESS: "ec_ip ec_port engine_id"})
 # How `kv_events_config` publishes. That it is there is part of the key: vLLM 0.16 then uses another KV cache manager.
 EVENTS = _by_name(
     {
@@ -88,10 +91,14 @@ ENVIRONMENT = _by_name(
         "VLLM_NEURON_LOG_LEVEL VLLM_LOGGING_LEVEL",
         _TIME: "NEURON_RT_EXEC_TIMEOUT NEURON_LIBTORCH_COMPILATION_TIMEOUT "
         "VLLM_NEURON_COMPILATION_TIMEOUT VLLM_NEURON_BARRIER_TIMEOUT VLLM_NEURON_WORKER_TERMINATION_TIMEOUT "
-        "VLLM_ENGINE_READY_TIMEOUT_S VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS",
+        "VLLM_ENGINE_READY_TIMEOUT_S VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS VLLM_ENGINE_ITERATION_TIMEOUT_S "
+        "VLLM_RPC_TIMEOUT VLLM_NIXL_ABORT_REQUEST_TIMEOUT VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS",
         "forbids a compile, so the graphs are those of a start without it": "NEURON_LIBTORCH_ASSERT_CACHE_HIT "
         "VLLM_NEURON_ASSERT_CACHE_HIT VLLM_NEURON_DISABLE_WARMUP_COMPILE",
-        _ADDRESS: "MASTER_ADDR MASTER_PORT NEURON_RT_ROOT_COMM_ID",
+        _ADDRESS: "MASTER_ADDR MASTER_PORT NEURON_RT_ROOT_COMM_ID NEURON_RT_ASYNC_SENDRECV_BOOTSTRAP_PORT "
+        "VLLM_HOST_IP VLLM_LOOPBACK_IP VLLM_PORT VLLM_DP_MASTER_IP VLLM_DP_MASTER_PORT VLLM_NIXL_SIDE_CHANNEL_HOST "
+        "VLLM_NIXL_SIDE_CHANNEL_PORT VLLM_EC_SIDE_CHANNEL_HOST VLLM_EC_SIDE_CHANNEL_PORT GLOO_SOCKET_IFNAME "
+        "CCOM_SOCKET_IFNAME FI_EFA_IFACE",
         "is the field lnc of the key": "NEURON_LOGICAL_NC_CONFIG",
         "is the field platform of the key": "NEURON_PLATFORM_TARGET_OVERRIDE",
         "has the same graphs compiled on a host without devices": "VLLM_NEURON_CPU_COMPILE",
@@ -103,7 +110,7 @@ ENVIRONMENT = _by_name(
 # What differs between the instances of a fleet that are configured alike.
 OF_INSTANCE = {
     name: reason
-    for name, reason in {**ENGINE_ARGS, **TRANSFER, **EVENTS, **ENVIRONMENT}.items()
+    for name, reason in {**ENGINE_ARGS, **TRANSFER, **ENCODER_TRANSFER, **EVENTS, **ENVIRONMENT}.items()
     if reason in (_ADDRESS, _CORES)
 }
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")

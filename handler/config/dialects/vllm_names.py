@@ -51,7 +51,11 @@ SPECULATIVE: Mapping[str, str] = {
 # vLLM 0.24's separate flags -> keys of `speculative_config`.
 SPECULATIVE_FLAGS = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or commas between them, or a JSON list'
-FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "model_tag": "Use ENDPOINT_MODEL."}
+FIXES = {
+    "port": "Use SAGEMAKER_BIND_TO_PORT.",
+    "model_tag": "Use ENDPOINT_MODEL.",
+    "headless": "Run a further node with `neuron-endpoint node --rank`, in place of `serve`.",
+}
 
 
 def reads(name: str) -> bool:

@@ -337,6 +337,7 @@ PARTS: Final = (
     NamedPart("reasoning_parser", "reasoning_parsers", "reasoning parser", "reasoning_parser_plugin"),
     NamedPart("quantization", "quantizations", "quantization", "hf_overrides", cpu=True),
     NamedPart("kv_connector", "kv_connectors", "KV connector", "kv_connector_module_path", cpu=True),
+    NamedPart("ec_connector", "ec_connectors", "EC connector", "ec_connector_module_path", cpu=True),
     NamedPart("load_format", "load_formats", "load format", cpu=True, lower=True),
     NamedPart("tokenizer_mode", "tokenizer_modes", "tokenizer mode", lower=True),
 )
@@ -345,7 +346,7 @@ PARTS: Final = (
 def part_findings(arguments: Mapping[str, Json], loader: Loader, setting: Callable[[str], str]) -> Iterator[Finding]:
     """Whether vLLM has the parts that are named.
 
-    :param arguments: with those of `kv_transfer_config` beside the others.
+    :param arguments: with those of `kv_transfer_config` and `ec_transfer_config` beside the others.
     :param setting: of an argument.
     """
     for part in PARTS:

@@ -9,7 +9,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
-from handler.json_value import Json, whole_number
+from handler.json_value import Json, mapping, whole_number
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.cpu import CPU, SEQUENCES
@@ -24,6 +24,8 @@ WHEN_LOADED: Final = "when the model is loaded"
 # Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
 WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 EXECUTOR: Final = "distributed_executor_backend"
+ADDRESS: Final = "data_parallel_address"
+DATA_BACKEND: Final = "data_parallel_backend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,61 @@ def _context_degree(context: CheckContext) -> str | None:
 def _local_engines(context: CheckContext) -> str | None:
     local, engines = context.number("data_parallel_size_local", 0), context.number("data_parallel_size")
     return f"{local} is more than data_parallel_size ({engines})" if local > max(1, engines) else None
+
+
+def _distant_engines(context: CheckContext) -> str | None:
+    """vLLM waits without end for the engines of other nodes, at 127.0.0.1 if it has no address."""
+    args, engines = context.draft.args, context.number("data_parallel_size")
+    ranked = any(args.get(f"data_parallel_{name}") for name in ("external_lb", "hybrid_lb", "start_rank"))
+    reached = any(args.get(name) is not None for name in (ADDRESS, "data_parallel_rank")) or ranked
+    if reached or context.hosted or context.number("nnodes") > 1 or args.get(DATA_BACKEND) == "ray":
+        return None
+    local = context.number("data_parallel_size_local", engines)
+    few = 0 <= local < engines
+    return f"{local} of {engines} engines run here, and the others have no address of this node" if few else None
+
+
+def _all_engines_here(context: CheckContext) -> str | None:
+    """Without a local size, vLLM starts every engine on each node, and listens where no other node reaches it."""
+    args, engines = context.draft.args, context.number("data_parallel_size")
+    chosen = any(args.get(name) is not None for name in ("data_parallel_size_local", "data_parallel_rank"))
+    alone = args.get(ADDRESS) is None or engines < 2 or context.number("nnodes") > 1 or args.get(DATA_BACKEND) == "ray"
+    if chosen or alone or context.hosted or args.get("data_parallel_external_lb") is True:
+        return None
+    return f"without data_parallel_size_local all {engines} engines run on this node, and no other can join it"
+
+
+def _engine_rank(context: CheckContext) -> str | None:
+    rank, engines = context.draft.number("data_parallel_rank"), context.number("data_parallel_size")
+    if rank is None:
+        return None
+    return _external_engine(context) or (None if rank < engines else f"{rank} is not below {engines} engines")
+
+
+def _external_balancer(context: CheckContext) -> str | None:
+    args = context.draft.args
+    if args.get("data_parallel_external_lb") is not True or args.get("data_parallel_rank") is not None:
+        return None
+    ranked = context.number("nnodes") > 1  # by the node
+    return _external_engine(context) or (None if ranked else "it needs a data_parallel_rank")
+
+
+def _external_engine(context: CheckContext) -> str | None:
+    """One engine of several, with a front end of its own (vllm/engine/arg_utils.py; vllm/config/parallel.py)."""
+    facts, version = context.facts, context.vllm
+    if version not in ("0.16.0", "0.24.0", *LATER):
+        return None
+    if context.number("data_parallel_size") <= 1:
+        return "it is for one of several engines, and data_parallel_size is not above 1"
+    dense = version != "0.16.0" and facts is not None and not facts.experts
+    return f"vLLM {version} takes it for models with experts only. Serve others without data_parallel_*" * dense or None
+
+
+def _first_node(context: CheckContext) -> str | None:
+    without = context.number("nnodes") > 1 and not context.draft.args.get("master_addr")
+    if not without or context.plugin or context.hosted or context.draft.args.get("node_rank"):
+        return None
+    return "the first node has no address at which the others reach it: vLLM listens at 127.0.0.1 only"
 
 
 def _device_ids(context: CheckContext) -> str | None:
@@ -166,7 +223,7 @@ def _nodes(context: CheckContext) -> str | None:
         return None
     if ranks % nodes:
         return f"the engine's ranks ({ranks}: data x pipeline x tensor parallel) cannot be divided by it ({nodes})"
-    name = next((name for name in ("data_parallel_backend", EXECUTOR) if args.get(name) == "ray"), None)
+    name = next((name for name in (DATA_BACKEND, EXECUTOR) if args.get(name) == "ray"), None)
     return f"{name} ray starts the nodes itself" if name else None
 
 
@@ -195,6 +252,24 @@ def _connector_role(context: CheckContext) -> str | None:
         return None if transfer.get("kv_role") else "it needs a kv_role"
     alone = context.draft.args.get("kv_transfer_config") is not None and context.vllm in ("0.24.0", *LATER)
     return "no connector is named" if alone else None
+
+
+def _connector_of_connectors(context: CheckContext) -> str | None:
+    transfer = context.draft.nested("kv_transfer_config")
+    parts = mapping(transfer.get("kv_connector_extra_config")).get("connectors")
+    alone = transfer.get("kv_connector") == "MultiConnector" and not isinstance(parts, list)
+    return "it needs kv_connector_extra_config.connectors, a list of the connectors" if alone else None
+
+
+def _connector_on_cpu(context: CheckContext) -> str | None:
+    transfer = context.draft.nested("kv_transfer_config")
+    name, on_cpu = transfer.get("kv_connector"), context.line.name == CPU.name
+    if not on_cpu or transfer.get("kv_connector_module_path"):
+        return None
+    if name == "OffloadingConnector":
+        return f"{WHEN_LOADED}, this connector wants the memory of a GPU"  # vllm/v1/kv_offload
+    early = name == "ExampleConnector" and context.vllm == "0.16.0"
+    return "vLLM 0.16.0 loads what it transfers to a GPU: on a CPU, the first prompt ends the engine" if early else None
 
 
 def _redundant_experts(context: CheckContext) -> str | None:
@@ -293,6 +368,16 @@ PAIRS: Final = (
     Pair("kv-events-address", "kv_events_config", _event_address, "Give one such as tcp://*:5557."),
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
     Pair("several-engines", "data_parallel_size_local", _local_engines),
+    Pair(
+        "several-engines",
+        "data_parallel_size_local",
+        _distant_engines,
+        "Remove it, or set data_parallel_address to the first node's address.",
+    ),
+    Pair("several-engines", ADDRESS, _all_engines_here, "Set data_parallel_size_local to the engines of each node."),
+    Pair("external-engine", "data_parallel_rank", _engine_rank),
+    Pair("external-engine", "data_parallel_external_lb", _external_balancer),
+    Pair("first-node", "nnodes", _first_node, "Set master_addr to the first node's address, the same on every node."),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
@@ -309,6 +394,8 @@ PAIRS: Final = (
     Pair(
         "connector-role", "kv_transfer_config.kv_connector", _connector_role, "Set both, or remove kv_transfer_config."
     ),
+    Pair("connector-parts", "kv_transfer_config.kv_connector", _connector_of_connectors, "Add it."),
+    Pair("connector-on-cpu", "kv_transfer_config.kv_connector", _connector_on_cpu, "Use another, or a later vLLM."),
     Pair(
         "redundant-experts", "eplb_config.num_redundant_experts", _redundant_experts, "Set enable_eplb, or remove it."
     ),

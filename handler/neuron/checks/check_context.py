@@ -19,6 +19,7 @@ from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import PLUGIN
 
+HOSTED: Final = "ml."
 # Models that a single line has (vLLM Neuron, "Features", SDK 2.33).
 LINE_OF_MODEL: Final = {"Qwen3ASRForConditionalGeneration": "native-0.29"}
 
@@ -51,6 +52,11 @@ class CheckContext:
     @property
     def instance(self) -> InstanceType | None:
         return self.draft.instance
+
+    @property
+    def hosted(self) -> bool:
+        """The instance is SageMaker's. It cannot reach the other instances of its endpoint."""
+        return (self.config.instance or "").startswith(HOSTED)
 
     @property
     def nxd(self) -> bool:

@@ -113,11 +113,13 @@ def cores(context: CheckContext) -> Iterator[Finding]:
             if context.vision is not None:
                 vision = context.setting("vision_neuron_config")
                 yield from _world(context.vision, count * nodes, lambda key: f"{vision}.{key}")
-        engines = context.draft.number("data_parallel_size") or 1
-        alone = nodes == 1 and "data_parallel_address" not in context.draft.args
-        if count is not None and alone and degree <= count < degree * engines:
-            why = f"{engines} engines of {degree} cores need more than the {count} of {context.instance.name}"
-            yield error("too-many-cores", "data_parallel_size", why, "Lower one of the two.")
+        engines, all_cores = _engines(context), (count or 0) * nodes
+        if degree <= all_cores < degree * engines:
+            where = f"{nodes} nodes of {context.instance.name}" if nodes > 1 else context.instance.name
+            local = LOCAL_ENGINES in context.draft.args and nodes == 1
+            why = f"{engines} engines of {degree} cores need more than the {all_cores} of {where}"
+            setting_of_engines = LOCAL_ENGINES if local else "data_parallel_size"
+            yield error("too-many-cores", setting_of_engines, why, "Lower one of the two.")
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
@@ -191,10 +193,18 @@ def _ranks(context: CheckContext, degree: int) -> tuple[int, str]:
 
     :return: their number, and how a finding names it.
     """
+    engines, nodes, named = _engines(context), max(1, context.number("nnodes")), "tensor_parallel_size"
+    named += f" x {engines} engines" * (engines > 1) + f" / {nodes} nodes" * (nodes > 1)
+    return max(1, degree * engines // nodes), named
+
+
+def _engines(context: CheckContext) -> int:
+    """The engines whose ranks run here, or on all nodes of `nnodes`, which share the ranks of all engines."""
+    engines = context.number("data_parallel_size")
+    if context.number("nnodes") > 1:
+        return engines
     alone = context.draft.args.get("data_parallel_rank") is not None
-    engines = context.number("data_parallel_size_local", 1 if alone else context.number("data_parallel_size"))
-    named = "tensor_parallel_size"
-    return (degree * engines, f"{named} x {engines} engines") if engines > 1 else (degree, named)
+    return context.number(LOCAL_ENGINES, 1 if alone else engines)
 
 
 def _chosen(context: CheckContext, degree: int) -> Iterator[Finding]:
@@ -232,11 +242,11 @@ def _counted(context: CheckContext, degree: int) -> Iterator[Finding]:
 TOPOLOGY: Final = (platform, lnc, older_lnc, cores, divided_heads)
 
 
-HOSTED: Final = "ml."
 # Arguments by which vLLM distributes an engine -> the largest value that does not distribute it.
 PIPELINE: Final = "pipeline_parallel_size"
 COUNTS: Final = {"nnodes": 1, PIPELINE: 1, "data_parallel_size": 1, "node_rank": 0}
 ADDRESS: Final = "data_parallel_address"
+LOCAL_ENGINES: Final = "data_parallel_size_local"
 BACKENDS: Final = ("ray", "external_launcher")
 BACKEND: Final = "distributed_executor_backend"
 
@@ -257,11 +267,15 @@ def distribution(context: CheckContext) -> dict[str, Json]:
 def several_nodes(context: CheckContext) -> Iterator[Finding]:
     """Yields a finding for each argument that would distribute the engine."""
     given = distribution(context)
-    hosted = (context.config.instance or "").startswith(HOSTED)
+    hosted, args, engines = context.hosted, context.config.engine_args, context.number("data_parallel_size")
     if hosted and (context.config.nodes or 1) > 1:
         yield _alone(context, "nodes", context.config.nodes)
-    if hosted and ADDRESS in context.config.engine_args:
-        yield _alone(context, ADDRESS, context.config.engine_args[ADDRESS])
+    if hosted and ADDRESS in args:
+        yield _alone(context, ADDRESS, args[ADDRESS])
+    elif hosted and context.number(LOCAL_ENGINES, engines) < engines:
+        yield _alone(context, LOCAL_ENGINES, args.get(LOCAL_ENGINES))
+    elif hosted and engines > 1 and args.get("data_parallel_rank") is not None:
+        yield _alone(context, "data_parallel_rank", args["data_parallel_rank"])
     for name, value in given.items():
         setting = name
         if name == "node_rank":

@@ -158,7 +158,8 @@ def _of_draft(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]
 
 
 def _of_parts(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]:
-    holders = {"kv_connector": "kv_transfer_config", "reasoning_parser": "structured_outputs_config"}
+    holders = {"kv_connector": "kv_transfer_config", "ec_connector": "ec_transfer_config"}
+    holders["reasoning_parser"] = "structured_outputs_config"
     named: dict[str, Json] = {}
     for holder in holders.values():
         nested = config.engine_args.get(holder)

@@ -38,8 +38,12 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
     "kv_transfer_config.kv_connector": {
         "LMCacheConnectorV1": "lmcache",
         "LMCacheMPConnector": "lmcache",
+        "MoRIIOConnector": "msgpack",
         "MooncakeConnector": "mooncake",
         "NixlConnector": "nixl",
+        "NixlPullConnector": "nixl",
+        "NixlPushConnector": "nixl",
+        "P2pNcclConnector": "msgpack",
     },
 }
 

@@ -107,6 +107,13 @@ def test_the_images_health_check_asks_it(server: Server, name: str) -> None:
     assert healthy({"SAGEMAKER_BIND_TO_PORT": "", name: str(server.port)})
 
 
+@pytest.mark.parametrize("document", ['{"port": PORT}', "endpoint.yaml"])
+def test_the_images_health_check_reads_the_port_of_the_document(server: Server, document: str, tmp_path: Path) -> None:
+    (tmp_path / "endpoint.yaml").write_text(f"max_num_seqs: 2\nport: {server.port}\n")
+    named = document.replace("PORT", str(server.port)) if document.startswith("{") else str(tmp_path / document)
+    assert healthy({"SAGEMAKER_BIND_TO_PORT": " ", "ENDPOINT_CONFIG": named})
+
+
 def test_both_processes_say_the_same(server: Server) -> None:
     with server.connect() as connection:
         first = connection.exchange(PING)

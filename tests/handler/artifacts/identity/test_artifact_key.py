@@ -46,6 +46,7 @@ ARGS: dict[str, Json] = {
     "additional_config": {"override_neuron_config": OVERRIDE, "max_prompt_length": 4096},
     "speculative_config": {"model": "/models/draft", "num_speculative_tokens": 5, "method": "eagle"},
     "kv_transfer_config": {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_ip": "10.0.0.4"},
+    "ec_transfer_config": {"ec_connector": "ECExampleConnector", "ec_role": "ec_both"},
     "kv_events_config": {"enable_kv_cache_events": True, "topic": "kv@10.0.0.4@model"},
 }
 CHECKPOINT = CheckpointIdentity(
@@ -92,6 +93,7 @@ SAME: list[tuple[tuple[str, ...], Any]] = [
     ((*OVERRIDE_AT, "lora_config", "lora_ckpt_json"), "/another"),
     (("plan", "engine_args", "speculative_config", "model"), "/another"),
     *((("plan", "engine_args", "kv_transfer_config", name), "10.0.0.77") for name in key_exclusions.TRANSFER),
+    *((("plan", "engine_args", "ec_transfer_config", name), "10.0.0.77") for name in key_exclusions.ENCODER_TRANSFER),
     *((("plan", "engine_args", "kv_events_config", name), "tcp://10.0.0.77:5557") for name in key_exclusions.EVENTS),
     (("plan", "engine_args", "tensor_parallel_size"), 2.0),
     (("plan", "engine_args", "quantization"), None),
@@ -125,6 +127,9 @@ DIFFERENT: list[tuple[tuple[str, ...], Any]] = [
     (("plan", "engine_args", "dtype"), "float16"),
     (("plan", "engine_args", "enable_prefix_caching"), True),
     (("plan", "engine_args", "something_new"), 1),
+    # Which graphs of which rank the plugin compiles is not documented, so these stay.
+    *((("plan", "engine_args", f"data_parallel_{name}"), 1) for name in ("size", "size_local", "rank", "start_rank")),
+    (("plan", "engine_args", "ec_transfer_config", "ec_role"), "ec_consumer"),
     (("plan", "engine_args", "speculative_config", "num_speculative_tokens"), 4),
     (("plan", "engine_args", "additional_config", "max_prompt_length"), 2048),
     (("plan", "engine_args", "kv_events_config"), None),
@@ -217,6 +222,21 @@ def test_no_excluded_variables_change_a_key_together(variables: dict[str, str]) 
 @pytest.mark.parametrize("variable", [name for name in PASSED_ON if name.endswith(HOST_ONLY)])
 def test_what_only_the_host_notices_does_not_change_a_key(variable: str) -> None:
     assert keys(change(INPUTS, ("plan", "env", variable), "1")) == keys(INPUTS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(("env", f"VLLM_{variable}") for variable in ("NIXL_SIDE_CHANNEL_HOST", "NIXL_SIDE_CHANNEL_PORT", "HOST_IP")),
+        *(("env", variable) for variable in ("GLOO_SOCKET_IFNAME", "NEURON_RT_ASYNC_SENDRECV_BOOTSTRAP_PORT")),
+        *(("env", f"VLLM_{variable}") for variable in ("RPC_TIMEOUT", "NIXL_ABORT_REQUEST_TIMEOUT")),
+        ("engine_args", "device_ids"),
+        *(("engine_args", "ec_transfer_config", key) for key in ("ec_ip", "ec_port", "engine_id")),
+    ],
+    ids=name,
+)
+def test_a_second_machine_finds_what_the_first_has_compiled(path: tuple[str, ...]) -> None:
+    assert keys(change(INPUTS, ("plan", *path), "another")) == keys(INPUTS)
 
 
 @pytest.mark.parametrize("path", CONTENT, ids=name)

@@ -367,6 +367,10 @@ def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
             {"SM_VLLM_KV_TRANSFER_CONFIG": '{"kv_connector": "Nixl", "kv_role": "kv_both"}'},
             *("SM_VLLM_KV_TRANSFER_CONFIG", "NixlConnector, "),
         ),
+        (
+            {"SM_VLLM_EC_TRANSFER_CONFIG": '{"ec_connector": "ECExample", "ec_role": "ec_producer"}'},
+            *("SM_VLLM_EC_TRANSFER_CONFIG", "ECExampleConnector"),
+        ),
         ({"SM_VLLM_LOAD_FORMAT": "safetensor"}, "SM_VLLM_LOAD_FORMAT", "safetensors, "),
         ({"SM_VLLM_TOKENIZER_MODE": "fast"}, "SM_VLLM_TOKENIZER_MODE", "mistral, "),
         ({"SM_VLLM_GENERATION_CONFIG": "vlm"}, "SM_VLLM_GENERATION_CONFIG", "cannot be reached on the hub"),

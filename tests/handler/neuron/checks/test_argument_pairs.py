@@ -34,6 +34,19 @@ def offloading(size: int, offloaded: int, **others: Any) -> dict[str, Any]:
     return {"offload_group_size": size, "offload_num_in_group": offloaded, **others}
 
 
+def ranked(rank: int) -> dict[str, Any]:
+    return {"data_parallel_size": 2, "data_parallel_rank": rank, "data_parallel_address": "10.0.0.4"}
+
+
+def transferring(connector: str, **extra: Any) -> dict[str, Any]:
+    transfer = {"kv_connector": connector, "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    return {"kv_transfer_config": transfer}
+
+
+def nodes(count: int, **others: Any) -> dict[str, Any]:
+    return {"nnodes": count, "master_addr": "10.0.0.4", **others}
+
+
 def skipping(*layers: str) -> dict[str, Any]:
     return {"kv_cache_dtype_skip_layers": list(layers)}
 
@@ -42,6 +55,7 @@ def publishing(address: str, **keys: Any) -> dict[str, Any]:
     return {"kv_events_config": {"enable_kv_cache_events": True, "endpoint": address, **keys}}
 
 
+ENGINES: dict[str, Any] = {"data_parallel_size": 2, "data_parallel_address": "10.0.0.4"}
 TURBO_QUANT: dict[str, Any] = {"kv_cache_dtype": "turboquant_4bit_nc"}
 # Degrees and ranks for 8 KV heads with 4 heads each.
 SPREAD = ((2, 8), (8, 8))
@@ -93,10 +107,20 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("offloaded-layers", version, offloading(2, 5)) for version in ("0.24.0", LATER, NEWEST)],
     ("offloaded-layers", LATER, offloading(2, 1, offload_prefetch_step=0)),
     *[("skipped-layers", version, TURBO_QUANT | skipping("0", "sliding_window")) for version in ("0.24.0", LATER)],
-    *[("nodes-and-ranks", version, {"nnodes": 2}) for version in (CPU, LATER)],
-    ("nodes-and-ranks", CPU, {"nnodes": 3, "tensor_parallel_size": 2}),
-    ("nodes-and-ranks", CPU, {"nnodes": 2, "tensor_parallel_size": 2, "data_parallel_backend": "ray"}),
-    ("nodes-and-ranks", LATER, {"nnodes": 2, "tensor_parallel_size": 2, "distributed_executor_backend": "ray"}),
+    *[("nodes-and-ranks", version, nodes(2)) for version in (CPU, LATER)],
+    ("nodes-and-ranks", CPU, nodes(3, tensor_parallel_size=2)),
+    ("nodes-and-ranks", CPU, nodes(2, tensor_parallel_size=2, data_parallel_backend="ray")),
+    ("nodes-and-ranks", LATER, nodes(2, tensor_parallel_size=2, distributed_executor_backend="ray")),
+    *[("connector-parts", version, transferring("MultiConnector")) for version in VERSIONS],
+    ("connector-parts", "0.24.0", transferring("MultiConnector", connectors={})),
+    *[("connector-on-cpu", version, transferring("OffloadingConnector", cpu_bytes_to_use=9)) for version in VERSIONS],
+    ("connector-on-cpu", CPU, transferring("ExampleConnector", shared_storage_path="/kv")),
+    *[("external-engine", version, {"data_parallel_rank": 0}) for version in (*VERSIONS, NEWEST)],
+    *[("external-engine", version, ranked(1)) for version in (*VERSIONS[1:], NEWEST)],  # not a model with experts
+    ("external-engine", CPU, ranked(2)),
+    ("external-engine", CPU, {"data_parallel_size": 2, "data_parallel_external_lb": True}),
+    *[("first-node", version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
+    *[("several-engines", version, ENGINES) for version in (CPU, LATER)],
 ]
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (LATER, speculating("ngram", prompt_lookup_min=2, prompt_lookup_max=2)),
@@ -131,11 +155,17 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (NEWEST, TURBO_QUANT | skipping("sliding_window")),
     (LATER, skipping("sliding_window")),
     (CPU, {"nnodes": 1}),
-    *[(version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
-    (CPU, {"nnodes": 2, "pipeline_parallel_size": 2}),
-    (LATER, {"nnodes": 4, "pipeline_parallel_size": 2, "tensor_parallel_size": 2}),
-    *[(version, {"nnodes": 2, "data_parallel_size": 2}) for version in (CPU, LATER)],
-    (CPU, {"nnodes": 2, "tensor_parallel_size": 2, "distributed_executor_backend": "uni"}),
+    (CPU, ranked(1)),
+    (CPU, {**ranked(0), "data_parallel_external_lb": True}),
+    *[(version, transferring("ExampleConnector", shared_storage_path="/kv")) for version in VERSIONS[1:]],
+    (LATER, transferring("MultiConnector", connectors=[{"kv_connector": "ExampleConnector", "kv_role": "kv_both"}])),
+    *[(version, nodes(2, tensor_parallel_size=2)) for version in (CPU, LATER)],
+    (CPU, nodes(2, pipeline_parallel_size=2)),
+    (LATER, nodes(4, pipeline_parallel_size=2, tensor_parallel_size=2)),
+    *[(version, nodes(2, data_parallel_size=2)) for version in (CPU, LATER)],
+    (CPU, nodes(2, tensor_parallel_size=2, distributed_executor_backend="uni")),
+    *[(version, {**ENGINES, "data_parallel_size_local": local}) for version in (CPU, LATER) for local in (1, 2)],
+    (LATER, {"data_parallel_size": 2}),
 ]
 
 
@@ -209,6 +239,16 @@ def test_later_versions_run_plamo_2_in_float16(version: str, refused: bool) -> N
     facts = llama(model_type="plamo2")
     made = outcome("cpu", facts=facts, installed={"vllm": version}, engine_args={"dtype": "half"})
     assert [finding.code for finding in made.errors] == ["dtype-of-model"] * refused
+
+
+@pytest.mark.parametrize("line", ["native-0.24", "native-0.29"])
+@pytest.mark.parametrize(("experts", "why"), [(0, "for models with experts only"), (8, None)])
+def test_one_engine_of_several_has_a_model_with_experts(line: str, experts: int, why: str | None) -> None:
+    """The reason is not that there is one engine: there are two."""
+    made = outcome(line, facts=llama(experts=experts), engine_args=ranked(1))
+    refused = [each for each in made.errors if each.setting == "data_parallel_rank"]
+    assert [why for each in refused if why and why in each.why] == [why] * bool(why)
+    assert len(refused) == bool(why)
 
 
 @pytest.mark.parametrize("facts", [None, llama(architectures=("DeepseekV3ForCausalLM",), model_type="deepseek_v3")])

@@ -12,6 +12,7 @@ from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.planning.planner import make_plan
 from tests.handler.neuron.neuron_plans import found, llama, outcome
 
+TWO: dict[str, Any] = {"nnodes": 2, "master_addr": "10.0.0.1"}
 MASTER = {"MASTER_ADDR": "10.0.0.1", "NEURON_RANK_ID": "0"}
 
 
@@ -45,7 +46,7 @@ def test_one_node_is_nothing_to_speak_of(line: str, args: dict[str, Any]) -> Non
 
 
 def test_an_untested_vllm_is_a_warning() -> None:
-    native = outcome("native-0.24", facts=llama(), tensor_parallel_size=2, engine_args={"nnodes": 2})
+    native = outcome("native-0.24", facts=llama(), tensor_parallel_size=2, engine_args=TWO)
     assert {one.severity for one in native.findings if one.code == "several-nodes"} == {Severity.WARNING}
     assert native.plan is not None
     assert native.plan.engine_args["nnodes"] == 2
@@ -55,11 +56,26 @@ def test_an_untested_vllm_is_a_warning() -> None:
     assert found(engines, "several-engines").severity is Severity.WARNING
 
 
+@pytest.mark.parametrize("local", [0, 1])
+@pytest.mark.parametrize("line", ["cpu", "native-0.29", "nxdi-0.16"])
+@pytest.mark.parametrize("instance", ["ml.trn2.48xlarge", "trn2.48xlarge"])
+def test_engines_that_no_other_node_can_join_are_not_waited_for(line: str, instance: str, local: int) -> None:
+    engines: dict[str, Any] = {"data_parallel_size": 2, "data_parallel_size_local": local}
+    for address, refused in (({}, True), ({"data_parallel_address": "10.0.0.4"}, instance.startswith("ml."))):
+        config = EndpointConfig(model="/m", instance=instance, engine_args={**engines, **address})
+        result = make_plan(config, llama(), find(instance), line=line, build=lambda keys: None)
+        code = "several-nodes" if instance.startswith("ml.") else "several-engines"
+        assert [one.code for one in result.errors] == [code] * refused
+
+
 @pytest.mark.parametrize(
     ("line", "settings", "setting"),
     [
-        ("native-0.24", {"engine_args": {"nnodes": 2}}, "nnodes"),
+        ("native-0.24", {"engine_args": TWO}, "nnodes"),
         ("cpu", {"engine_args": {"data_parallel_address": "10.0.0.1"}}, "data_parallel_address"),
+        ("cpu", {"engine_args": {"data_parallel_size": 2, "data_parallel_rank": 1}}, "data_parallel_rank"),
+        ("native-0.29", {"disaggregation": "prefill", "tensor_parallel_size": 4}, "disaggregation"),
+        ("native-0.24", {"disaggregation": "decode", "tensor_parallel_size": 4}, "disaggregation"),
         ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 64, "neuron_env": MASTER}, "nodes"),
     ],
 )
@@ -69,4 +85,13 @@ def test_an_endpoints_instance_is_one_node(line: str, settings: dict[str, Any], 
         result = make_plan(config, llama(), find(instance), line=line, build=lambda keys: None)
         wrong = [one for one in result.findings if one.code == "several-nodes" and one.severity is Severity.ERROR]
         assert [one.setting for one in wrong] == ([setting] if refused else [])
-        assert all("cannot reach each other" in one.why for one in wrong)
+        assert all("cannot" in one.why and "of an endpoint" in one.why for one in wrong)
+
+
+@pytest.mark.parametrize("variables", [{}, {"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.4"}])
+def test_the_other_half_has_an_address_to_connect_to(variables: dict[str, str]) -> None:
+    result = outcome(
+        "native-0.29", facts=llama(), tensor_parallel_size=4, disaggregation="decode", neuron_env=variables
+    )
+    told = [one.severity for one in result.findings if one.code == "disaggregation-without-address"]
+    assert told == ([] if variables else [Severity.INFO])

@@ -686,6 +686,32 @@ def test_engines_that_need_more_cores_than_there_are_do_not_start() -> None:
     assert "too-many-cores" not in {finding.code for finding in two.findings}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "setting"),
+    [
+        ({"data_parallel_size": 8, "nnodes": 4}, None),
+        ({"data_parallel_size": 9, "nnodes": 4, "data_parallel_size_local": 1}, "data_parallel_size"),
+        ({"data_parallel_size": 8, "data_parallel_size_local": 2}, None),
+        ({"data_parallel_size": 8, "data_parallel_size_local": 4}, "data_parallel_size_local"),
+        ({"data_parallel_size": 8, "data_parallel_rank": 0}, None),
+    ],
+)
+def test_the_engines_of_several_nodes_have_cores_of_their_own(arguments: dict[str, Any], setting: str | None) -> None:
+    """Of 32 cores each, on nodes with 64."""
+    addresses = {"data_parallel_address": "10.0.0.4", "master_addr": "10.0.0.4"}
+    shape: dict[str, Any] = {"tensor_parallel_size": 32, "instance": TRN2, "facts": llama()}
+    result = outcome("native-0.29", **shape, engine_args={**addresses, **arguments})
+    assert [one.setting for one in result.errors if one.code == "too-many-cores"] == ([setting] if setting else [])
+
+
+@pytest.mark.parametrize(("cores", "right"), [("0-31", True), ("0-63", False)])
+def test_the_ranks_of_several_nodes_are_divided_among_them(cores: str, right: bool) -> None:
+    spread: dict[str, Any] = {"nnodes": 2, "master_addr": "10.0.0.4"}
+    shape: dict[str, Any] = {"tensor_parallel_size": 64, "instance": TRN2, "facts": llama()}
+    result = outcome("native-0.29", **shape, engine_args=spread, neuron_env={"NEURON_VISIBLE_DEVICES": cores})
+    assert ("visible-cores" not in {one.code for one in result.errors}) is right
+
+
 def test_a_text_model_over_more_cores_than_there_are_does_not_start() -> None:
     text = {"tp_degree": 128}
     result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN2, text_neuron_config=text)
