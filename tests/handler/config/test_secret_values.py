@@ -84,6 +84,18 @@ def test_a_contradiction_shows_neither_value() -> None:
     assert "SM_VLLM_OTLP_TRACES_ENDPOINT" in "".join(said)
 
 
+@pytest.mark.parametrize(
+    "text", [f"hf_token: {TOKEN}", f'hf_token = "{TOKEN}"', f"HF_TOKEN={TOKEN}", f"a: 1\nb: {TOKEN}"]
+)
+def test_settings_in_place_of_a_path_are_not_shown(text: str) -> None:
+    said = list(outputs({"ENDPOINT_CONFIG": text}))
+    deploy = ("deploy", "name", "s3://b/m/", "--dry-run", "--instance", "ml.trn2.48xlarge", "--image", "i")
+    said += [run("check", "--config", text).output, run(*deploy, "--config", text).output]
+    said += [run(*deploy, "--set", f"ENDPOINT_CONFIG={text}").output]
+    assert "the text: there is no such file" in said[0]
+    assert all(map(public, said)), said
+
+
 @pytest.mark.parametrize("value", [*ADDRESSES, *map(json.dumps, VARIABLES)])
 def test_a_variable_that_holds_a_secret_is_one(value: str) -> None:
     assert is_secret("ANY", value)
