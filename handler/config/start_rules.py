@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.network_isolation import is_remote
 from handler.errors import SettingError
 from handler.storage.open_store import open_objects
 from handler.storage.s3_download import split_uri
@@ -53,6 +54,19 @@ def require_artifacts_place(source: str, setting: str) -> None:
         raise SettingError(setting, why, "Give the artifacts' directory or s3:// prefix.")
 
 
+def require_artifacts_to_restore(config: EndpointConfig) -> None:
+    """:raises SettingError: the start may not compile, and has nothing to restore, so that it would."""
+    if config.on_miss == "compile" or config.compiled_artifacts:
+        return
+    why, place = "there is no artifact store", "ENDPOINT_ARTIFACT_STORE"
+    if config.artifact_store:
+        if config.model.startswith("s3://") or not is_remote(config.model, hub=True):
+            return
+        why, place = "artifacts of a hub id have no key in the store", "ENDPOINT_MODEL to a directory or s3:// prefix"
+    fix = f"Set {place}, or NEURON_COMPILED_ARTIFACTS, or remove this."
+    raise SettingError(_named(config, "on_miss"), f"{why}, so a start would compile", fix)
+
+
 def require_tool_settings(config: EndpointConfig) -> None:
     """:raises SettingError: automatic tool calls have no parser, or a plugin is not allowed to run."""
     if config.enable_auto_tool_choice and not config.tool_call_parser:
@@ -80,6 +94,8 @@ def refused(config: EndpointConfig, *, engine: bool, artifacts: bool, store: boo
         rules.append(lambda: open_objects(saved, _named(config, "artifact_store")))
         if key := (config.artifact_signing_key or "").strip():
             rules.append(lambda: key_place(key, _named(config, "artifact_signing_key")))
+    if artifacts:
+        rules.append(lambda: require_artifacts_to_restore(config))
     if engine:
         rules.append(lambda: require_tool_settings(config))
     for rule in rules:

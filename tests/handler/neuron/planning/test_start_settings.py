@@ -30,6 +30,22 @@ def errors(environ: dict[str, str]) -> list[Finding]:
     return [finding for finding in examination.findings if finding.severity is Severity.ERROR]
 
 
+@pytest.mark.parametrize("on_miss", ["fail", "wait"])
+@pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.29"])
+def test_a_start_that_may_not_compile_needs_artifacts(on_miss: str, line: str) -> None:
+    environ = {**ON_NXDI, "ENDPOINT_LINE": line, "ENDPOINT_ON_MISS": on_miss}
+
+    def reasons(model: str = MODEL, **more: str) -> list[str]:
+        examined = examine_config(load({**environ, **more}, model=model), build=None)
+        return [each.why for each in examined.findings if each.setting == "ENDPOINT_ON_MISS"]
+
+    assert reasons() == ["there is no artifact store, so a start would compile"]
+    assert reasons("org/model", **STORE) == ["artifacts of a hub id have no key in the store, so a start would compile"]
+    assert reasons(**STORE) == []
+    assert reasons(NEURON_COMPILED_ARTIFACTS="/opt/compiled") == reasons(ENDPOINT_ON_MISS="compile") == []
+    assert reasons(ENDPOINT_LINE="cpu", ENDPOINT_INSTANCE="") == []
+
+
 def open_batches(config: EndpointConfig) -> object:
     return Batches(None, config.batch_store or "")  # type: ignore[arg-type]
 
