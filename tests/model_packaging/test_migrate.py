@@ -151,6 +151,23 @@ def test_the_settings_beside_the_model_are_migrated_as_check_reads_them(tmp_path
     assert given["argument document"] == given["variable document"]
 
 
+def test_what_stays_beside_the_model_is_named_until_it_is_removed(tmp_path: Path) -> None:
+    model, output = tmp_path / "model", tmp_path / "new.yaml"
+    shutil.copytree(MODEL, model)
+    dropped = {"ctx_batch_size": 1, "skip_warmup": True, "enable_lora": True, "neuron_config": {"cp_degree": 4}}
+    beside = model / "endpoint.yaml"
+    beside.write_text(yaml.safe_dump({"max_model_len": 1024, "tensor_parallel_size": 2, **dropped}))
+    words = ("--json", "--instance", "ml.trn2.48xlarge")
+    result = run("migrate", *words, "--output", output, model)
+    settings = {one["setting"] for one in json.loads(result.stdout)["findings"] if one["code"] == "left-beside-model"}
+    names = ("ctx_batch_size", "skip_warmup", "enable_lora", "neuron_config.cp_degree")
+    assert settings == {f"{name} in {beside}" for name in names}
+    assert (result.exit_code, run("check", *words, "--config", output, model).exit_code) == (1, 1)
+    beside.write_text(yaml.safe_dump({"max_model_len": 1024, "tensor_parallel_size": 2}))
+    assert run("check", *words, "--config", output, model).exit_code == 0
+    assert run("migrate", *words, model).exit_code == 0
+
+
 def test_the_documents_model_is_the_settings_own(tmp_path: Path) -> None:
     for place in ("org/other", MODEL):
         _, document, _ = migrated(tmp_path, ENDPOINT_MODEL=place)
