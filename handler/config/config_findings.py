@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from handler.config.config_rows import json_value, secrets, without_secrets
-from handler.config.dialects.vllm_names import HYPHENATED
+from handler.config.dialects.vllm_names import EMPTY_FLAG, HYPHENATED
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
@@ -20,7 +20,10 @@ def config_findings(config: EndpointConfig) -> tuple[Finding, ...]:
 
 def _unused(config: EndpointConfig) -> Iterator[Finding]:
     for setting, reason in sorted(config.unused.items()):
-        yield Finding("no-effect", Severity.INFO, setting, f"it has no effect here: {reason}", "Remove it.")
+        severity, fix = Severity.INFO, "Remove it."
+        if reason == EMPTY_FLAG:
+            severity, fix = Severity.WARNING, "Write true, or remove it."
+        yield Finding("no-effect", severity, setting, f"it has no effect here: {reason}", fix)
 
 
 def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:

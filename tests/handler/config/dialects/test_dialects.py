@@ -297,6 +297,17 @@ def test_what_has_no_effect_is_kept_with_the_reason(name: str) -> None:
     assert config.unused[name]
 
 
+@pytest.mark.parametrize(
+    "name", ["ENFORCE_EAGER", "ENABLE_AUTO_TOOL_CHOICE", "NO_ENABLE_PREFIX_CACHING", "TRUST_REMOTE_CODE"]
+)
+def test_an_empty_flag_is_not_set_and_told_because_other_images_take_it_as_true(name: str) -> None:
+    config = read({f"SM_VLLM_{name}": " ", "SM_VLLM_SEED": "", "SM_VLLM_NOTHING": ""})
+    assert (config.engine_args, config.enable_auto_tool_choice, config.enable_prefix_caching) == ({}, False, None)
+    (finding,) = config_findings(config)
+    assert (finding.setting, finding.severity) == (f"SM_VLLM_{name}", Severity.WARNING)
+    assert finding.fix == "Write true, or remove it."
+
+
 @pytest.mark.parametrize("name", [*NO_COUNTERPART, "SERVING_FAIL_FAST", "SAGEMAKER_TS_BATCH_SIZE", "MMS_NETTY_THREADS"])
 def test_a_variable_of_another_container_is_a_finding(name: str) -> None:
     (finding,) = config_findings(read({name: "3"}))
