@@ -15,7 +15,18 @@ from pathlib import Path
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.field_metadata import METADATA, FieldMetadata, KeyWriter, NxdKey
 from handler.config.problems import BadValue
-from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_port_range, to_str
+from handler.config.values import (
+    clean,
+    shown,
+    to_bool,
+    to_float,
+    to_int,
+    to_key_place,
+    to_list,
+    to_mapping,
+    to_port_range,
+    to_str,
+)
 from handler.json_value import Json
 
 INT_BOUNDS = (1, 2**31 - 1)
@@ -72,6 +83,8 @@ class ConfigField:
             raise BadValue(f"{shown(value)} is out of range", "Give another value")
         if self.name == "safe_port_range":
             to_port_range(str(converted))
+        if self.name == "artifact_signing_key":
+            to_key_place(str(converted))
         if self.metadata.choices and converted not in self.metadata.choices:
             raise BadValue(f"{shown(value)} is not one of its values", "Give another value")
         return converted

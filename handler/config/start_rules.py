@@ -6,7 +6,6 @@ Nothing is opened, and no request is sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
@@ -16,28 +15,6 @@ from handler.storage.open_store import open_objects
 from handler.storage.s3_download import split_uri
 
 PLUGINS: Final = ("tool_parser_plugin", "reasoning_parser_plugin")
-KEY_FIX: Final = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME."
-
-
-class KeyPlace(StrEnum):
-    """Where the signing key is. The value begins the setting, or is the service in its ARN."""
-
-    KMS = "kms"
-    SECRET = "secretsmanager"
-    FILE = "file:///"
-    VARIABLE = "env:"
-
-
-def key_place(key: str, setting: str) -> KeyPlace:
-    """Where the signing key of a setting is.
-
-    :raises SettingError: it names no place that has one.
-    """
-    service = key.split(":")[2] if key.startswith("arn:") and key.count(":") >= 5 else ""
-    for place in KeyPlace:
-        if place == service or (place in (KeyPlace.FILE, KeyPlace.VARIABLE) and key.startswith(place)):
-            return place
-    raise SettingError(setting, "does not name a key", KEY_FIX)
 
 
 def store_uri(location: str) -> str:
@@ -92,8 +69,6 @@ def refused(config: EndpointConfig, *, engine: bool, artifacts: bool, store: boo
         rules.append(lambda: require_artifacts_place(place, _named(config, "compiled_artifacts")))
     if (saved := config.artifact_store) and store and not config.compiled_artifacts:
         rules.append(lambda: open_objects(saved, _named(config, "artifact_store")))
-        if key := (config.artifact_signing_key or "").strip():
-            rules.append(lambda: key_place(key, _named(config, "artifact_signing_key")))
     if artifacts:
         rules.append(lambda: require_artifacts_to_restore(config))
     if engine:

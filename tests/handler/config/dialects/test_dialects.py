@@ -34,6 +34,8 @@ def test_every_field_has_its_variable(field: str) -> None:
         text, value = "0.25", 0.25
     if field == "safe_port_range":
         text = value = "8100-8199"
+    if field == "artifact_signing_key":
+        text = value = "env:NAME"
     config = read({f"ENDPOINT_{field.upper()}": text})
     assert getattr(config, field) == value
     assert any(source.name.startswith(f"ENDPOINT_{field.upper()}") for source in config.sources.values())

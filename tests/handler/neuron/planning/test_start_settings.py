@@ -10,7 +10,6 @@ import pytest
 
 import sample_model
 from handler.artifacts.external.external_source import fetch_external_artifacts
-from handler.artifacts.store.manifest_signature import signer
 from handler.batches.batches import Batches
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
@@ -46,6 +45,17 @@ def test_a_start_that_may_not_compile_needs_artifacts(on_miss: str, line: str) -
     assert reasons(ENDPOINT_LINE="cpu", ENDPOINT_INSTANCE="") == []
 
 
+@pytest.mark.parametrize("more", [{}, STORE])
+def test_the_text_of_a_signing_key_is_refused_and_never_shown(more: dict[str, str]) -> None:
+    """In place of where it is, the obvious mistake. It may stand in a document that the environment overrides, too."""
+    environ = {"ENDPOINT_ARTIFACT_SIGNING_KEY": "mysecretkey123456", **more}
+    document = {"ENDPOINT_CONFIG": '{"artifact_signing_key": "mysecretkey123456"}'}
+    for settings in (environ, {**document, "ENDPOINT_ARTIFACT_SIGNING_KEY": "env:NAME"}):
+        with pytest.raises(SettingError, match="does not name a key") as caught:
+            load(settings, model=MODEL)
+        assert "mysecret" not in caught.value.message
+
+
 def open_batches(config: EndpointConfig) -> object:
     return Batches(None, config.batch_store or "")  # type: ignore[arg-type]
 
@@ -57,7 +67,6 @@ def open_batches(config: EndpointConfig) -> object:
             ({"ENDPOINT_ARTIFACT_STORE": value}, lambda config: open_objects(config.artifact_store or ""))
             for value in ("/opt/cache", "s3://", "https://bucket.s3.amazonaws.com/x", "file:///a#b")
         ),
-        ({"ENDPOINT_ARTIFACT_SIGNING_KEY": "xx", **STORE}, lambda config: signer(config.artifact_signing_key or "")),
         *(({"ENDPOINT_BATCH_STORE": value}, open_batches) for value in ("nope", "s3://", "https://x/y")),
         *(
             (
@@ -91,7 +100,6 @@ def test_what_the_start_refuses_is_an_error_of_check(
 @pytest.mark.parametrize(
     "environ",
     [
-        {"ENDPOINT_ARTIFACT_SIGNING_KEY": "xx"},
         {"ENDPOINT_COMPILED_ARTIFACTS": "file:///nowhere", "ENDPOINT_ARTIFACT_STORE": "/opt/cache"},
         {"ENDPOINT_BATCH_STORE": "/opt/batches", "ENDPOINT_ARTIFACT_STORE": "file:///opt/cache"},
         {"ENDPOINT_ENGINE": "none", "ENDPOINT_TOOL_PARSER_PLUGIN": "/x.py", "ENDPOINT_ARTIFACT_STORE": "/opt/cache"},
