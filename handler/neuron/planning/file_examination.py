@@ -16,6 +16,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.model_file_rules import MOUNT
 from handler.config.problems import SettingErrors
+from handler.config.start_rules import PLUGINS
 from handler.errors import EndpointError, NoDirectory, SettingError
 from handler.json_value import Json, mapping
 from handler.neuron.checkpoint import file_findings as rules
@@ -131,6 +132,7 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     if field == "model":
         yield from _of_parts(config, loader)
         yield from _of_paths(config, files)
+        yield from _of_plugins(config, files)
         yield from _of_defaults(config, files)
     if field == "model" and loader.cpu and config.quantization and "hf_overrides" not in config.engine_args:
         setting = config.setting("quantization")
@@ -183,6 +185,20 @@ def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Findin
             yield rules.not_checked(config.setting(name), why)
         elif not exists(files.directory / path.removeprefix(f"{MOUNT}/")):
             yield rules.error(config.setting(name), why, "Name what is in the model's directory, or remove it.")
+
+
+def _of_plugins(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
+    """Files of parsers, which vLLM passes over if they are not there. It takes another name for an installed module."""
+    for name in PLUGINS:
+        path = getattr(config, name, None) or config.engine_args.get(name)
+        if not isinstance(path, str) or not path.endswith(".py") or exists(Path(path)):
+            continue
+        mounted, absolute = path.startswith(f"{MOUNT}/") and isinstance(files, LocalFiles), path.startswith("/")
+        beside = mounted or (name == "tool_parser_plugin" and not absolute)
+        if not beside or files.read(path.removeprefix(f"{MOUNT}/")) is None:
+            why, sure = f"there is no file '{path[:200]}'", mounted or not absolute or config.instance is None
+            setting, fix = config.setting(name), "Give the path of a file, or remove it."
+            yield rules.error(setting, why, fix) if sure else rules.not_checked(setting, why)
 
 
 def _of_defaults(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
