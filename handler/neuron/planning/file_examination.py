@@ -15,6 +15,7 @@ from handler.config.config_rows import secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.model_file_rules import MOUNT
+from handler.config.loading.network_isolation import ARGUMENTS, OWN_WORDS
 from handler.config.problems import SettingErrors
 from handler.config.start_rules import PLUGINS
 from handler.errors import EndpointError, NoDirectory, SettingError
@@ -45,10 +46,6 @@ MISTRAL = "params.json"
 
 # Keys of config.json that are read before `hf_overrides` are applied, or whose other values vLLM reads too.
 READ: Final = ("model_type", "dtype", "torch_dtype", "auto_map", "quantization_config")
-# Arguments of vLLM with a path or a name on the hub.
-PATHS: Final = ("tokenizer", "generation_config", "hf_config_path")
-# What is no name in `generation_config` (vllm/config/model.py).
-OWN_DEFAULTS: Final = ("auto", "vllm")
 
 
 def file_findings(config: EndpointConfig, line: str | None = None, length: Json = None) -> tuple[Finding, ...]:
@@ -173,9 +170,9 @@ def _of_parts(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]
 
 def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
     """Paths of arguments. One where SageMaker puts the model means one of its files, wherever `check` reads them."""
-    for name in PATHS:
+    for name in ARGUMENTS:
         path = config.engine_args.get(name)
-        if not isinstance(path, str) or path in OWN_DEFAULTS or exists(Path(path)):
+        if not isinstance(path, str) or path in OWN_WORDS or exists(Path(path)):
             continue
         if not path.startswith("/"):
             yield from [_hub(path, config.setting(name), config)] if name != "tokenizer" else ()  # `_of_text` has it
