@@ -16,6 +16,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.field_metadata import METADATA, FieldMetadata, KeyWriter, NxdKey
 from handler.config.problems import BadValue
 from handler.config.values import (
+    IN_QUOTES,
     clean,
     shown,
     to_bool,
@@ -66,6 +67,8 @@ class ConfigField:
         try:
             return self._convert(value)
         except BadValue as bad:
+            if self.metadata.secret and isinstance(value, str) and value.strip():
+                raise BadValue(f"it {IN_QUOTES}", bad.fix) from None
             if self.metadata.secret:
                 raise BadValue("the value is not a text", "Give a text") from None
             raise BadValue(bad.problem, self._expected() or bad.fix) from None

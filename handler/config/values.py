@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 TRUE, FALSE = ("true", "1"), ("false", "0")
 # Docker's env files and an endpoint's environment keep quotes as part of the value.
-QUOTES = "\"'"
+QUOTES, IN_QUOTES = "\"'", "has quotes around it, which are part of the value here"
 MAX_DEPTH = 32
 KEY_FIX = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME"
 # vLLM's own suffixes (vllm/engine/arg_utils.py, human_readable_int): small letters are decimal, capitals binary.
@@ -73,7 +73,7 @@ def to_str(value: Json) -> str:
     if isinstance(value, str) and value.strip():
         text = value.strip()
         if len(text) > 1 and text[0] == text[-1] and text[0] in QUOTES:
-            raise BadValue(f"{shown(text)} has quotes around it, which are part of the value here", "Remove them")
+            raise BadValue(f"{shown(text)} {IN_QUOTES}", "Remove them")
         return text
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

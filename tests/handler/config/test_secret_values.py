@@ -76,6 +76,12 @@ def test_no_key_of_a_document_shows_a_secret_nor_one_that_is_overridden(field: s
                 assert "another-one" not in said
 
 
+def test_a_token_in_quotes_is_told_so_and_not_shown() -> None:
+    """Docker keeps the quotes of an env file's line."""
+    (said,) = outputs({"HF_TOKEN": f'"{TOKEN}"'})
+    assert said == "HF_TOKEN: it has quotes around it, which are part of the value here. Remove them."
+
+
 def test_a_contradiction_shows_neither_value() -> None:
     both = {"OTEL_EXPORTER_OTLP_ENDPOINT": ADDRESSES[0], "SM_VLLM_OTLP_TRACES_ENDPOINT": f"{ADDRESSES[0]}/v1"}
     both |= {"ENDPOINT_ENGINE_ARGS": json.dumps({"otlp_traces_endpoint": ADDRESSES[0]})}
