@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from handler.config.config_rows import json_value, secrets, without_secrets
 from handler.config.dialects.vllm_names import EMPTY_FLAG, HYPHENATED
@@ -12,10 +13,17 @@ from handler.config.finding import Finding, Severity
 from handler.config.value_source import Origin, ValueSource
 from handler.json_value import Json
 
+# Field -> the fields that have an effect only with it.
+COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "multi_model": ("max_models", "unload_least_used"),
+    "enable_sessions": ("max_sessions", "session_expiration"),
+    "artifact_store": ("artifact_signing_key", "artifact_deadline", "artifact_lease"),
+}
+
 
 def config_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     """Settings without effect, hyphenated keys, and settings that differ from those of the compiled artifacts."""
-    return (*_unused(config), *_hyphenated(config), *_artifacts(config))
+    return (*_unused(config), *_alone(config), *_hyphenated(config), *_artifacts(config))
 
 
 def _unused(config: EndpointConfig) -> Iterator[Finding]:
@@ -24,6 +32,15 @@ def _unused(config: EndpointConfig) -> Iterator[Finding]:
         if reason == EMPTY_FLAG:
             severity, fix = Severity.WARNING, "Write true, or remove it."
         yield Finding("no-effect", severity, setting, f"it has no effect here: {reason}", fix)
+
+
+def _alone(config: EndpointConfig) -> Iterator[Finding]:
+    for companion, names in COMPANIONS.items():
+        for name in () if getattr(config, companion) else names:
+            if getattr(config, name) != fields()[name].default:
+                why = f"it has no effect without {companion}"
+                fix = f"Set ENDPOINT_{companion.upper()}, or remove it."
+                yield Finding("no-effect", Severity.INFO, config.setting(name), why, fix)
 
 
 def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:

@@ -310,6 +310,22 @@ def test_an_empty_flag_is_not_set_and_told_because_other_images_take_it_as_true(
     assert finding.fix == "Write true, or remove it."
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "companion", "on"),
+    [
+        ("ENDPOINT_MAX_MODELS", "2", "ENDPOINT_MULTI_MODEL", "true"),
+        ("ENDPOINT_UNLOAD_LEAST_USED", "true", "ENDPOINT_MULTI_MODEL", "true"),
+        ("SAGEMAKER_SESSIONS_EXPIRATION", "10", "ENDPOINT_ENABLE_SESSIONS", "true"),
+        ("ENDPOINT_ARTIFACT_SIGNING_KEY", "file:///k", "ENDPOINT_ARTIFACT_STORE", "file:///store"),
+    ],
+)
+def test_a_setting_that_counts_only_beside_another_is_told(name: str, value: str, companion: str, on: str) -> None:
+    (finding,) = config_findings(read({name: value}))
+    assert (finding.code, finding.setting, finding.severity) == ("no-effect", name, Severity.INFO)
+    assert finding.fix == f"Set {companion}, or remove it."
+    assert config_findings(read({name: value, companion: on})) == ()
+
+
 @pytest.mark.parametrize("name", [*NO_COUNTERPART, "SERVING_FAIL_FAST", "SAGEMAKER_TS_BATCH_SIZE", "MMS_NETTY_THREADS"])
 def test_a_variable_of_another_container_is_a_finding(name: str) -> None:
     (finding,) = config_findings(read({name: "3"}))
