@@ -11,6 +11,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
 from handler.config.value_source import Origin, ValueSource
+from handler.config.vllm_argument_table import known
 from handler.json_value import Json
 
 # Field -> the fields that have an effect only with it.
@@ -20,10 +21,13 @@ COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "artifact_store": ("artifact_signing_key", "artifact_deadline", "artifact_lease"),
 }
 
+# Lists of vLLM whose items have commas.
+WITH_COMMAS: Final = ("collect_detailed_traces", "numa_bind_cpus")
+
 
 def config_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     """Settings without effect, hyphenated keys, and settings that differ from those of the compiled artifacts."""
-    return (*_unused(config), *_alone(config), *_hyphenated(config), *_artifacts(config))
+    return (*_unused(config), *_alone(config), *_one_item(config), *_hyphenated(config), *_artifacts(config))
 
 
 def _unused(config: EndpointConfig) -> Iterator[Finding]:
@@ -41,6 +45,21 @@ def _alone(config: EndpointConfig) -> Iterator[Finding]:
                 why = f"it has no effect without {companion}"
                 fix = f"Set ENDPOINT_{companion.upper()}, or remove it."
                 yield Finding("no-effect", Severity.INFO, config.setting(name), why, fix)
+
+
+def _one_item(config: EndpointConfig) -> Iterator[Finding]:
+    """A list that vLLM reads as one item, and whoever knows this endpoint's own lists meant as several."""
+    for name, value in config.engine_args.items():
+        argument = known().get(name)
+        if argument is None or argument.kind != "list" or name in WITH_COMMAS:
+            continue
+        if not isinstance(value, list) or len(value) != 1:
+            continue
+        parts = str(value[0]).replace(",", " ").split()
+        if len(parts) > 1:
+            items = ", ".join(f'"{part}"' for part in parts)
+            why, fix = "vLLM reads it as one item, with its commas or spaces", f"Write [{items[:200]}], as JSON."
+            yield Finding("one-item", Severity.WARNING, config.setting(name), why, fix)
 
 
 def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:

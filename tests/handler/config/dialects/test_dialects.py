@@ -326,6 +326,15 @@ def test_a_setting_that_counts_only_beside_another_is_told(name: str, value: str
     assert config_findings(read({name: value, companion: on})) == ()
 
 
+@pytest.mark.parametrize("text", ["a.com,b.com", "a.com, b.com", "a.com b.com", '["a.com,b.com"]'])
+def test_a_list_that_is_one_item_of_several_is_told(text: str) -> None:
+    (finding,) = config_findings(read({"SM_VLLM_ALLOWED_MEDIA_DOMAINS": text}))
+    assert finding.setting == "SM_VLLM_ALLOWED_MEDIA_DOMAINS"
+    assert finding.fix == 'Write ["a.com", "b.com"], as JSON.'
+    plain = {"SM_VLLM_ALLOWED_MEDIA_DOMAINS": '["a.com", "b.com"]', "SM_VLLM_COLLECT_DETAILED_TRACES": "model,worker"}
+    assert config_findings(read(plain)) == ()
+
+
 @pytest.mark.parametrize("name", [*NO_COUNTERPART, "SERVING_FAIL_FAST", "SAGEMAKER_TS_BATCH_SIZE", "MMS_NETTY_THREADS"])
 def test_a_variable_of_another_container_is_a_finding(name: str) -> None:
     (finding,) = config_findings(read({name: "3"}))
