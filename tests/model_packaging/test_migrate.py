@@ -83,7 +83,14 @@ def test_a_key_of_the_override(
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("seq_len", "long"), ("batch_size", {"a": 1}), ("context_encoding_buckets", True), ("tp_degree", [])],
+    [
+        ("seq_len", "long"),
+        ("batch_size", {"a": 1}),
+        ("context_encoding_buckets", True),
+        ("tp_degree", []),
+        ("ep_degree", "2"),
+        ("quantized", "true"),
+    ],
 )
 def test_a_key_with_a_value_of_another_kind_is_named(tmp_path: Path, key: str, value: Any) -> None:
     (tmp_path / "endpoint.env").write_text(f"SM_VLLM_OVERRIDE_NEURON_CONFIG={json.dumps({key: value})}")
@@ -110,6 +117,21 @@ def test_settings_without_a_counterpart_are_named_with_the_consequence(tmp_path:
     assert document["neuron_env"] == {"NEURON_LIBTORCH_COMPILATION_TIMEOUT": "1200"}
     assert rows["ENDPOINT_ENABLE_CHUNKED_PREFILL"][0] == "not available"
     assert errors(report) == ["length-beyond-model"]
+
+
+@pytest.mark.parametrize("keys", [("quantized", "quantization_dtype"), ("quantization_dtype", "quantized")])
+def test_each_of_two_keys_for_one_setting_gets_a_row(tmp_path: Path, keys: tuple[str, str]) -> None:
+    override = {"quantized": True, "quantization_dtype": "f8e4m3"}
+    ordered = json.dumps({key: override[key] for key in keys})
+    rows, _, _ = migrated(tmp_path, SM_VLLM_OVERRIDE_NEURON_CONFIG=ordered)
+    assert {f"SM_VLLM_OVERRIDE_NEURON_CONFIG.{key}" for key in keys} <= rows.keys()
+
+
+@pytest.mark.parametrize("on_miss", ["fail", "wait"])
+def test_a_start_that_may_not_compile_is_told_that_there_is_nothing_yet(tmp_path: Path, on_miss: str) -> None:
+    rows, _, _ = migrated(tmp_path, ENDPOINT_ON_MISS=on_miss, ENDPOINT_ARTIFACT_STORE="s3://bucket/store")
+    assert rows["ENDPOINT_ON_MISS"][0] == "kept"
+    assert "`neuron-endpoint compile` first" in rows["ENDPOINT_ON_MISS"][1]
 
 
 def test_a_token_is_in_neither_table_nor_document(tmp_path: Path) -> None:
