@@ -54,9 +54,9 @@ def problems(config: EndpointConfig) -> Iterator[SettingError]:
             outer, dot, key = name.partition(".")
             yield problem(f"{config.setting(outer)}{dot}{key}", place)
     for field in MAPPINGS:
-        for path, place in values_in(getattr(config, field) or {}):
-            if path not in places and str(place).startswith(("s3://", "hf://")):
-                yield problem(str(config.sources.get(f"{field}.{path.partition('.')[0]}") or field), str(place))
+        for path, inner in values_in(getattr(config, field) or {}):
+            if path not in places and str(inner).startswith(("s3://", "hf://")):
+                yield problem(str(config.sources.get(f"{field}.{path.partition('.')[0]}") or field), str(inner))
     if config.requirements == "download":
         setting, fix = config.setting("requirements"), "Put wheels into requirements/ beside it, and leave this out."
         yield SettingError(setting, f"nothing can be downloaded with network isolation ({VARIABLE})", fix)
