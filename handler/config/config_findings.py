@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from handler.config.config_rows import json_value, secrets, without_secrets
-from handler.config.dialects.vllm_names import HYPHENATED
+from handler.config.dialects.vllm_names import EMPTY_FLAG, HYPHENATED
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
 from handler.config.value_source import Origin, ValueSource
+from handler.config.vllm_argument_table import known
 from handler.json_value import Json
+
+# Field -> the fields that have an effect only with it.
+COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "multi_model": ("max_models", "unload_least_used"),
+    "enable_sessions": ("max_sessions", "session_expiration"),
+    "artifact_store": ("artifact_signing_key", "artifact_deadline", "artifact_lease"),
+}
+
+# Lists of vLLM whose items have commas.
+WITH_COMMAS: Final = ("collect_detailed_traces", "numa_bind_cpus")
 
 
 def config_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     """Settings without effect, hyphenated keys, and settings that differ from those of the compiled artifacts."""
-    return (*_unused(config), *_hyphenated(config), *_artifacts(config))
+    return (*_unused(config), *_alone(config), *_one_item(config), *_hyphenated(config), *_artifacts(config))
 
 
 def _unused(config: EndpointConfig) -> Iterator[Finding]:
     for setting, reason in sorted(config.unused.items()):
-        yield Finding("no-effect", Severity.INFO, setting, f"it has no effect here: {reason}", "Remove it.")
+        severity, fix = Severity.INFO, "Remove it."
+        if reason == EMPTY_FLAG:
+            severity, fix = Severity.WARNING, "Write true, or remove it."
+        yield Finding("no-effect", severity, setting, f"it has no effect here: {reason}", fix)
+
+
+def _alone(config: EndpointConfig) -> Iterator[Finding]:
+    for companion, names in COMPANIONS.items():
+        for name in () if getattr(config, companion) else names:
+            if getattr(config, name) != fields()[name].default:
+                why = f"it has no effect without {companion}"
+                fix = f"Set ENDPOINT_{companion.upper()}, or remove it."
+                yield Finding("no-effect", Severity.INFO, config.setting(name), why, fix)
+
+
+def _one_item(config: EndpointConfig) -> Iterator[Finding]:
+    """A list that vLLM reads as one item, and whoever knows this endpoint's own lists meant as several."""
+    for name, value in config.engine_args.items():
+        argument = known().get(name)
+        if argument is None or argument.kind != "list" or name in WITH_COMMAS:
+            continue
+        if not isinstance(value, list) or len(value) != 1:
+            continue
+        parts = str(value[0]).replace(",", " ").split()
+        if len(parts) > 1:
+            items = ", ".join(f'"{part}"' for part in parts)
+            why, fix = "vLLM reads it as one item, with its commas or spaces", f"Write [{items[:200]}], as JSON."
+            yield Finding("one-item", Severity.WARNING, config.setting(name), why, fix)
 
 
 def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:

@@ -15,7 +15,19 @@ from pathlib import Path
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.field_metadata import METADATA, FieldMetadata, KeyWriter, NxdKey
 from handler.config.problems import BadValue
-from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_port_range, to_str
+from handler.config.values import (
+    IN_QUOTES,
+    clean,
+    shown,
+    to_bool,
+    to_float,
+    to_int,
+    to_key_place,
+    to_list,
+    to_mapping,
+    to_port_range,
+    to_str,
+)
 from handler.json_value import Json
 
 INT_BOUNDS = (1, 2**31 - 1)
@@ -55,6 +67,8 @@ class ConfigField:
         try:
             return self._convert(value)
         except BadValue as bad:
+            if self.metadata.secret and isinstance(value, str) and value.strip():
+                raise BadValue(f"it {IN_QUOTES}", bad.fix) from None
             if self.metadata.secret:
                 raise BadValue("the value is not a text", "Give a text") from None
             raise BadValue(bad.problem, self._expected() or bad.fix) from None
@@ -72,6 +86,8 @@ class ConfigField:
             raise BadValue(f"{shown(value)} is out of range", "Give another value")
         if self.name == "safe_port_range":
             to_port_range(str(converted))
+        if self.name == "artifact_signing_key":
+            to_key_place(str(converted))
         if self.metadata.choices and converted not in self.metadata.choices:
             raise BadValue(f"{shown(value)} is not one of its values", "Give another value")
         return converted

@@ -30,6 +30,13 @@ PARAMETER: Final = re.compile(
 )
 # A member of an object in a value that is the text of one, or the beginning of one: {"MY_TOKEN": "..."}
 MEMBER: Final = re.compile(r'("((?:[^"\\]|\\.){0,100})"\s*:\s*)("(?:[^"\\]|\\.)+"?|\[[^\]]+\]?)')
+# A path, an address or a word. What else is given in place of one may be settings, with a token in them.
+LOCATION: Final = re.compile(r"(?:\.{0,2}/|[a-z\d]+://).*|[^\s=:]+")
+
+
+def location_shown(location: str) -> str:
+    """A location as messages quote it; not a text that cannot be one."""
+    return location[:200] if LOCATION.fullmatch(location) else "the text"
 
 
 def is_secret(name: str, value: str) -> bool:

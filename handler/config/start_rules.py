@@ -6,37 +6,15 @@ Nothing is opened, and no request is sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.network_isolation import is_remote
 from handler.errors import SettingError
 from handler.storage.open_store import open_objects
 from handler.storage.s3_download import split_uri
 
 PLUGINS: Final = ("tool_parser_plugin", "reasoning_parser_plugin")
-KEY_FIX: Final = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME."
-
-
-class KeyPlace(StrEnum):
-    """Where the signing key is. The value begins the setting, or is the service in its ARN."""
-
-    KMS = "kms"
-    SECRET = "secretsmanager"
-    FILE = "file:///"
-    VARIABLE = "env:"
-
-
-def key_place(key: str, setting: str) -> KeyPlace:
-    """Where the signing key of a setting is.
-
-    :raises SettingError: it names no place that has one.
-    """
-    service = key.split(":")[2] if key.startswith("arn:") and key.count(":") >= 5 else ""
-    for place in KeyPlace:
-        if place == service or (place in (KeyPlace.FILE, KeyPlace.VARIABLE) and key.startswith(place)):
-            return place
-    raise SettingError(setting, "does not name a key", KEY_FIX)
 
 
 def store_uri(location: str) -> str:
@@ -51,6 +29,19 @@ def require_artifacts_place(source: str, setting: str) -> None:
     elif "://" in source:
         why = f"'{source[:200]}' is neither s3:// nor a directory"
         raise SettingError(setting, why, "Give the artifacts' directory or s3:// prefix.")
+
+
+def require_artifacts_to_restore(config: EndpointConfig) -> None:
+    """:raises SettingError: the start may not compile, and has nothing to restore, so that it would."""
+    if config.on_miss == "compile" or config.compiled_artifacts:
+        return
+    why, place = "there is no artifact store", "ENDPOINT_ARTIFACT_STORE"
+    if config.artifact_store:
+        if config.model.startswith("s3://") or not is_remote(config.model, hub=True):
+            return
+        why, place = "artifacts of a hub id have no key in the store", "ENDPOINT_MODEL to a directory or s3:// prefix"
+    fix = f"Set {place}, or NEURON_COMPILED_ARTIFACTS, or remove this."
+    raise SettingError(_named(config, "on_miss"), f"{why}, so a start would compile", fix)
 
 
 def require_tool_settings(config: EndpointConfig) -> None:
@@ -78,8 +69,8 @@ def refused(config: EndpointConfig, *, engine: bool, artifacts: bool, store: boo
         rules.append(lambda: require_artifacts_place(place, _named(config, "compiled_artifacts")))
     if (saved := config.artifact_store) and store and not config.compiled_artifacts:
         rules.append(lambda: open_objects(saved, _named(config, "artifact_store")))
-        if key := (config.artifact_signing_key or "").strip():
-            rules.append(lambda: key_place(key, _named(config, "artifact_signing_key")))
+    if artifacts:
+        rules.append(lambda: require_artifacts_to_restore(config))
     if engine:
         rules.append(lambda: require_tool_settings(config))
     for rule in rules:

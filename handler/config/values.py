@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import TypeVar
 
 from handler.config.problems import BadValue
@@ -18,8 +19,9 @@ Item = TypeVar("Item")
 
 TRUE, FALSE = ("true", "1"), ("false", "0")
 # Docker's env files and an endpoint's environment keep quotes as part of the value.
-QUOTES = "\"'"
+QUOTES, IN_QUOTES = "\"'", "has quotes around it, which are part of the value here"
 MAX_DEPTH = 32
+KEY_FIX = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME"
 # vLLM's own suffixes (vllm/engine/arg_utils.py, human_readable_int): small letters are decimal, capitals binary.
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -71,7 +73,7 @@ def to_str(value: Json) -> str:
     if isinstance(value, str) and value.strip():
         text = value.strip()
         if len(text) > 1 and text[0] == text[-1] and text[0] in QUOTES:
-            raise BadValue(f"{shown(text)} has quotes around it, which are part of the value here", "Remove them")
+            raise BadValue(f"{shown(text)} {IN_QUOTES}", "Remove them")
         return text
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -111,6 +113,27 @@ def to_port_range(text: str) -> tuple[int, int]:
             f"'{text[:40]}' is not a range of ports", "Write the first and the last port, as SageMaker does: 8100-8199"
         )
     return low, high
+
+
+class KeyPlace(StrEnum):
+    """Where the signing key is. The value begins the setting, or is the service in its ARN."""
+
+    KMS = "kms"
+    SECRET = "secretsmanager"
+    FILE = "file:///"
+    VARIABLE = "env:"
+
+
+def to_key_place(text: str) -> KeyPlace:
+    """Where the signing key of a setting is.
+
+    :raises BadValue: it names no place that has one. It does not quote the text, which may be the key itself.
+    """
+    service = text.split(":")[2] if text.startswith("arn:") and text.count(":") >= 5 else ""
+    for place in KeyPlace:
+        if place == service or (place in (KeyPlace.FILE, KeyPlace.VARIABLE) and text.startswith(place)):
+            return place
+    raise BadValue("does not name a key", KEY_FIX)
 
 
 def parse_json(text: str) -> Json:

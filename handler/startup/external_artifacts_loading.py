@@ -56,7 +56,7 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
         return plan
     setting = config.source("compiled_artifacts").name or "compiled_artifacts"
     directory = Path(config.compiled_artifacts)
-    if config.on_miss != "fail" and _is_free(directory, config.compiled_artifacts):
+    if config.on_miss == "compile" and _is_free(directory, config.compiled_artifacts):
         require_scratch(directory, setting)
         logger.info("%s is empty: the engine compiles, and saves its artifacts there", directory)
         return replace(plan, env={**plan.env, DIRECTORY: str(_compile_directory(directory))})

@@ -293,8 +293,9 @@ def _loaded(variables: Mapping[str, str], files: Fetch, options: Mapping[str, An
 def _unreadable(document: str, files: Fetch) -> str:
     """Returns why the document that ENDPOINT_CONFIG names cannot be read from here, or nothing."""
     from handler.config.loading.file_reader import Unreadable
+    from handler.config.secret_values import LOCATION
 
-    if not document or document.startswith("{"):
+    if not LOCATION.fullmatch(document) or document.startswith("{"):  # `load` says what is wrong with it
         return ""
     try:
         there = files(document) is not None or document.startswith("s3://")

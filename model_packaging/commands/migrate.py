@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from model_packaging.console.output import print_json, refuse
 
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
+    from handler.config.finding import Finding
 
 
 @click.command("migrate")
@@ -42,7 +44,7 @@ def command(
     from handler.errors import SettingError
     from handler.neuron.lines.line import ConfigKeys
     from handler.neuron.lines.line_registry import LINES
-    from handler.neuron.planning.examination import examine_config, rejected_settings
+    from handler.neuron.planning.examination import by_severity, examine_config, rejected_settings
     from model_packaging.examination_report import named
     from model_packaging.migration.native_settings import migrate
 
@@ -53,10 +55,12 @@ def command(
     try:
         config = load(environ, model=model)
         migration = migrate(named(_with_own_model(config, environ), instance, None), lines[line])
+        text = to_document(migration.config)
+        found = examine_config(replace(migration.config, model=config.model))
+        left = _left_beside(migration.config, text, config.model)
+        found = replace(found, findings=tuple(by_severity((*found.findings, *left))))
     except SettingError as error:
         refuse(rejected_settings(error), as_json)
-    found = examine_config(replace(migration.config, model=config.model))
-    text = to_document(migration.config)
     if output:
         Path(output).write_text(text, encoding="utf-8")
     if as_json:
@@ -91,6 +95,33 @@ def _with_own_model(config: EndpointConfig, environ: Mapping[str, str]) -> Endpo
     document = environ.get(CONFIG, "").strip()
     own = load(environ, fetch=lambda place: fetch(place) if place == document else None)
     return replace(config, model=own.model, sources={**config.sources, "model": own.source("model")})
+
+
+def _left_beside(migrated: EndpointConfig, document: str, model: str) -> Iterator[Finding]:
+    """A finding for each setting of a file beside the model that the document leaves out: a start still reads it.
+
+    They are errors if the endpoint would not start with them.
+    """
+    from handler.config.dialects.endpoint_variables import CONFIG
+    from handler.config.finding import Finding, Severity
+    from handler.config.loading.config_loader import load
+    from handler.config.loading.document_text import parse
+    from handler.config.value_source import Origin
+    from handler.neuron.planning.examination import examine_config
+
+    deployed = load({CONFIG: json.dumps(parse(document.encode()))}, model=model)
+    beside = {target: each for target, each in deployed.sources.items() if each.origin is Origin.MODEL_FILE}
+    left = [each for target, each in beside.items() if _value(deployed, target) != _value(migrated, target)]
+    severity = Severity.ERROR if left and examine_config(deployed).failed else Severity.WARNING
+    for source in left:
+        why = "the document leaves it out, and a start still reads it beside the model"
+        yield Finding("left-beside-model", severity, str(source), why, "Remove it from that file.")
+
+
+def _value(config: EndpointConfig, target: str) -> object:
+    field, _, key = target.partition(".")
+    value = getattr(config, field)
+    return (value or {}).get(key) if key else value
 
 
 def _short(text: str) -> str:

@@ -156,8 +156,10 @@ def environ_of(env_file: str | None, document: str | None, own: bool) -> Mapping
     if sum(map(bool, (env_file, document, own))) > 1:
         raise click.UsageError("Give one of --env-file, --config and --env.")
     if document:
+        from handler.config.secret_values import location_shown
+
         if not document.startswith(("s3://", "{")) and not Path(document).is_file():
-            raise click.BadParameter(f"There is no file {document}.", param_hint="--config")
+            raise click.BadParameter(f"There is no file {location_shown(document)}.", param_hint="--config")
         return {"ENDPOINT_CONFIG": document}
     if env_file:
         return _env_file(env_file)

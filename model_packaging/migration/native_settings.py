@@ -123,6 +123,8 @@ class _Migrator:
             self._row(name, Outcome.AUTOMATIC, "scheduling is asynchronous where sampling allows it")
         elif name == "enable_bucketing" and value:
             self._row(name, Outcome.AUTOMATIC, "the buckets are powers of two by default")
+        elif name == "on_miss" and value != "compile":
+            self._row(name, Outcome.KEPT, "but no artifact has the new key: `neuron-endpoint compile` first")
         elif name in self.keys.names:
             self._row(name, Outcome.TRANSLATED, name, value)
         else:

@@ -8,8 +8,10 @@ from typing import Any, Final
 from handler.config.assignment import converted
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import field_of_key, fields, nxd_key
+from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS, NATIVE_KEYS, NATIVE_SAMPLING_KEYS
+from handler.neuron.neuron_config.spelling import WRONG_TYPE, check_keys
 from handler.neuron.sampling_limits import KEY as SAMPLING
 from model_packaging.migration import nxdi_settings
 from model_packaging.migration.migrated_setting import Outcome, SettingTable
@@ -30,6 +32,7 @@ class NeuronConfigKeys:
         self.config, self.table = config, table
         self.values: dict[str, Any] = {}
         self.names: dict[str, str] = {}
+        self.spelled: dict[str, tuple[str, Json]] = {}
         self.native: dict[str, Json] = {}
         self.sampling: dict[str, Json] = {}
         self.arguments: dict[str, Json] = {}
@@ -38,6 +41,7 @@ class NeuronConfigKeys:
         """Sorts one key. One that becomes a field gets its row with the field.
 
         :param name: the name that the user wrote.
+        :raises SettingError: NxD Inference does not take the value either.
         """
         if key == SAMPLING:
             self._sort_sampling(value, name)
@@ -46,10 +50,12 @@ class NeuronConfigKeys:
             self.table.add(name, value, Outcome.TRANSLATED, "neuron_config.ep_degree and enable_expert_parallel")
         elif self._becomes_field(key, value, name):
             field = field_of_key()[key]
-            if getattr(self.config, field) is None:
-                self.names[field] = name
-            else:
-                self.table.add(name, value, Outcome.AUTOMATIC, f"{field} is given, and has its meaning")
+            row = (name, value)
+            if getattr(self.config, field) is None:  # the last of two keys counts; the others get their rows here
+                self.names[field], row = name, self.spelled.get(field, ("", None))
+                self.spelled[field] = (name, value)
+            if row[0]:
+                self.table.add(*row, Outcome.AUTOMATIC, f"{field} is given, and has its meaning")
         elif key in nxdi_settings.KEYS:
             self.table.add(name, value, *nxdi_settings.KEYS[key])
         elif key in KEYS and value == KEYS[key].default:
@@ -58,6 +64,9 @@ class NeuronConfigKeys:
             self.native[key] = value
             self.table.add(name, value, Outcome.KEPT, PLUGIN_KEY)
         else:
+            for finding in check_keys({key: value}, KEYS, lambda _: name):
+                if finding.code == WRONG_TYPE:
+                    raise SettingError(name, finding.why, finding.fix)
             self.table.add(name, value, Outcome.UNAVAILABLE, NO_KEY)
 
     def _becomes_field(self, key: str, value: Json, name: str) -> bool:

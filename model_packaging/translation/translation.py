@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from handler.config.config_rows import secrets, to_document
+from handler.config.dialects.vllm_names import is_empty_flag
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.config_loader import load
@@ -88,6 +89,8 @@ def translated(read: Iterable[Read]) -> Translation:
         if isinstance(entry, Finding):
             findings.append(entry)
             continue
+        if is_empty_flag(entry.variable, entry.value):
+            entry = entry._replace(value="true")
         other = settings.get(entry.variable)
         if other and isinstance(entry.value, dict) and isinstance(other.value, dict):
             entry = Given(f"{other.source}, {entry.source}", entry.variable, {**other.value, **entry.value})

@@ -83,7 +83,14 @@ def test_a_key_of_the_override(
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("seq_len", "long"), ("batch_size", {"a": 1}), ("context_encoding_buckets", True), ("tp_degree", [])],
+    [
+        ("seq_len", "long"),
+        ("batch_size", {"a": 1}),
+        ("context_encoding_buckets", True),
+        ("tp_degree", []),
+        ("ep_degree", "2"),
+        ("quantized", "true"),
+    ],
 )
 def test_a_key_with_a_value_of_another_kind_is_named(tmp_path: Path, key: str, value: Any) -> None:
     (tmp_path / "endpoint.env").write_text(f"SM_VLLM_OVERRIDE_NEURON_CONFIG={json.dumps({key: value})}")
@@ -110,6 +117,21 @@ def test_settings_without_a_counterpart_are_named_with_the_consequence(tmp_path:
     assert document["neuron_env"] == {"NEURON_LIBTORCH_COMPILATION_TIMEOUT": "1200"}
     assert rows["ENDPOINT_ENABLE_CHUNKED_PREFILL"][0] == "not available"
     assert errors(report) == ["length-beyond-model"]
+
+
+@pytest.mark.parametrize("keys", [("quantized", "quantization_dtype"), ("quantization_dtype", "quantized")])
+def test_each_of_two_keys_for_one_setting_gets_a_row(tmp_path: Path, keys: tuple[str, str]) -> None:
+    override = {"quantized": True, "quantization_dtype": "f8e4m3"}
+    ordered = json.dumps({key: override[key] for key in keys})
+    rows, _, _ = migrated(tmp_path, SM_VLLM_OVERRIDE_NEURON_CONFIG=ordered)
+    assert {f"SM_VLLM_OVERRIDE_NEURON_CONFIG.{key}" for key in keys} <= rows.keys()
+
+
+@pytest.mark.parametrize("on_miss", ["fail", "wait"])
+def test_a_start_that_may_not_compile_is_told_that_there_is_nothing_yet(tmp_path: Path, on_miss: str) -> None:
+    rows, _, _ = migrated(tmp_path, ENDPOINT_ON_MISS=on_miss, ENDPOINT_ARTIFACT_STORE="s3://bucket/store")
+    assert rows["ENDPOINT_ON_MISS"][0] == "kept"
+    assert "`neuron-endpoint compile` first" in rows["ENDPOINT_ON_MISS"][1]
 
 
 def test_a_token_is_in_neither_table_nor_document(tmp_path: Path) -> None:
@@ -149,6 +171,23 @@ def test_the_settings_beside_the_model_are_migrated_as_check_reads_them(tmp_path
     assert any("fused_qkv" in row["setting"] for row in given["argument"])
     assert given["argument"] == given["variable"]
     assert given["argument document"] == given["variable document"]
+
+
+def test_what_stays_beside_the_model_is_named_until_it_is_removed(tmp_path: Path) -> None:
+    model, output = tmp_path / "model", tmp_path / "new.yaml"
+    shutil.copytree(MODEL, model)
+    dropped = {"ctx_batch_size": 1, "skip_warmup": True, "enable_lora": True, "neuron_config": {"cp_degree": 4}}
+    beside = model / "endpoint.yaml"
+    beside.write_text(yaml.safe_dump({"max_model_len": 1024, "tensor_parallel_size": 2, **dropped}))
+    words = ("--json", "--instance", "ml.trn2.48xlarge")
+    result = run("migrate", *words, "--output", output, model)
+    settings = {one["setting"] for one in json.loads(result.stdout)["findings"] if one["code"] == "left-beside-model"}
+    names = ("ctx_batch_size", "skip_warmup", "enable_lora", "neuron_config.cp_degree")
+    assert settings == {f"{name} in {beside}" for name in names}
+    assert (result.exit_code, run("check", *words, "--config", output, model).exit_code) == (1, 1)
+    beside.write_text(yaml.safe_dump({"max_model_len": 1024, "tensor_parallel_size": 2}))
+    assert run("check", *words, "--config", output, model).exit_code == 0
+    assert run("migrate", *words, model).exit_code == 0
 
 
 def test_the_documents_model_is_the_settings_own(tmp_path: Path) -> None:

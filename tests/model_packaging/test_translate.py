@@ -176,6 +176,12 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         | {"ENDPOINT_MODL": "error"},
     ),
     (
+        "docker run -e SM_VLLM_ENFORCE_EAGER= -e SM_VLLM_NO_ENABLE_PREFIX_CACHING= -e SM_VLLM_SEED= "
+        "-e SM_VLLM_MODEL=m image",
+        {"engine_args.enforce_eager": True, "enable_prefix_caching": False, "model": "m"},
+        {"SM_VLLM_SEED": "info"},
+    ),
+    (
         "docker run --env-file prod.env --env-file=more.env image --model org/m --config prod.yaml",
         {"model": "org/m"},
         {"docker run --env-file": "error", "--config": "error"},

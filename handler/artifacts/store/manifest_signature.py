@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from handler.config.start_rules import KEY_FIX, KeyPlace, key_place
+from handler.config.assignment import converted
+from handler.config.values import KEY_FIX, KeyPlace, to_key_place
 from handler.errors import EndpointError, SettingError
 from handler.storage.retry import SERVICES
 from handler.storage.s3_errors import CREDENTIAL_CODES, translated
@@ -111,7 +112,7 @@ def signer(setting_value: str, environ: Mapping[str, str] = os.environ, setting:
     value = setting_value.strip()
     if not value:
         return None
-    place = key_place(value, setting)
+    place = converted(to_key_place, value, setting)
     if place is KeyPlace.KMS:
         return KmsSigner(value)
     if place is KeyPlace.SECRET:
@@ -122,7 +123,7 @@ def signer(setting_value: str, environ: Mapping[str, str] = os.environ, setting:
     try:
         return SecretSigner(path.read_bytes().strip())
     except OSError as error:
-        raise SettingError(setting, f"{path} cannot be read ({error.strerror})", KEY_FIX) from None
+        raise SettingError(setting, f"{path} cannot be read ({error.strerror})", f"{KEY_FIX}.") from None
 
 
 def _secret(arn: str) -> bytes:

@@ -51,6 +51,7 @@ SPECULATIVE: Mapping[str, str] = {
 # vLLM 0.24's separate flags -> keys of `speculative_config`.
 SPECULATIVE_FLAGS = {"spec_method": "method", "spec_model": "model", "spec_tokens": "num_speculative_tokens"}
 LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or commas between them, or a JSON list'
+EMPTY_FLAG = "it is empty, which vLLM's and AWS's images take as true"
 FIXES = {
     "port": "Use SAGEMAKER_BIND_TO_PORT.",
     "model_tag": "Use ENDPOINT_MODEL.",
@@ -67,6 +68,8 @@ def translate(name: str, value: str) -> list[Assignment]:
     optimum = name.startswith(OPTIMUM_PREFIX)
     prefix = OPTIMUM_PREFIX if optimum else PREFIX
     argument = canonical(name.removeprefix(prefix))
+    if not optimum and not value.strip():
+        return [unused(name, EMPTY_FLAG)] if is_empty_flag(name, value) else []
     if optimum and argument in OPTIMUM_FIELDS:
         return [assign(OPTIMUM_FIELDS[argument], value, name)] if value.strip() else []
     if optimum and argument == NON_CACHED:
@@ -82,8 +85,15 @@ def translate(name: str, value: str) -> list[Assignment]:
         what = "an argument of optimum-neuron or vLLM" if optimum else "an engine argument of vLLM"
         raise unknown(name, argument.upper(), known, prefix, what)
     if not value.strip():
-        return translate_argument(argument, True, name) if is_flag(argument) else []
+        return translate_argument(argument, True, name) if is_empty_flag(name, value) else []
     return translate_argument(argument, value, name)
+
+
+def is_empty_flag(name: str, value: Json) -> bool:
+    """Whether the variable is a flag of another image, which turns it on, or `no_...` off, with an empty value."""
+    argument = canonical(name.removeprefix(PREFIX).removeprefix(OPTIMUM_PREFIX))
+    empty = isinstance(value, str) and not value.strip()
+    return reads(name) and empty and (is_flag(argument) or is_flag(argument.removeprefix("no_")))
 
 
 def translate_argument(name: str, value: Json, setting: str) -> list[Assignment]:

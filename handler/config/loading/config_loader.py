@@ -97,10 +97,10 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
 
 
 def translate_variable(name: str, value: str) -> list[Assignment]:
-    """An empty value counts as not set: deployment templates leave variables empty. For optimum-neuron it is a flag."""
+    """An empty value counts as not set: deployment templates leave variables empty. Other images have empty flags."""
     for dialect in DIALECTS:
         if dialect.reads(name):
-            if not value.strip() and not name.startswith(vllm_names.OPTIMUM_PREFIX):
+            if not value.strip() and dialect is not vllm_names:
                 return []
             return dialect.translate(name, converted(clean, value, name))
     if name.startswith(containers.GUARDED_PREFIXES) or len(name) + 1 >= containers.GUARDED_LENGTH:

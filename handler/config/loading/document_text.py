@@ -6,6 +6,7 @@ and no duplicate keys. Every value must be one that JSON can hold.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import yaml
 
 FIX = "Write one object of settings, as YAML, TOML or JSON"
+# Numbers that mean the same to everybody. YAML 1.1 reads 010 as 8, 1:30 as 90 and 0b11 as 3.
+PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*|0x[\da-fA-F]+|\d*\.\d*([eE][-+]\d+)?|\.(inf|Inf|INF|nan|NaN|NAN))|")
 FILL_IN = "Fill in a placeholder such as {{ name }}, or put it in quotes"
 
 
@@ -99,9 +102,18 @@ def _loader() -> type[yaml.SafeLoader]:
                 seen.add(key.value)
             return super().construct_mapping(node, deep)
 
+        def construct_number(self, node: Any) -> Any:
+            if not PLAIN_NUMBER.fullmatch(node.value):
+                place = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+                problem = f"it has a number that YAML reads as another one ({place})"
+                raise BadValue(problem, "Write it without leading zeros, colons and underscores, or in quotes")
+            return self.construct_yaml_float(node) if node.tag.endswith("float") else self.construct_yaml_int(node)
+
         def construct_date(self, node: Any) -> Any:
             return self.construct_yaml_timestamp(node)
 
     # lmformatenforcer, which vLLM imports, makes a date a text in every loader of the process.
     yaml.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_date, Loader)
+    for kind in ("int", "float"):
+        yaml.add_constructor(f"tag:yaml.org,2002:{kind}", Loader.construct_number, Loader)
     return Loader

@@ -62,12 +62,12 @@ def _problems(assignment: Assignment, directory: str, has_model: Callable[[], bo
             yield from _outside(text, directory)
     elif kind is ModelFile.INSIDE:
         elsewhere = assignment.field == "model" and not re.match(r"[/.~]|file:", text) and not has_model()
-        for _, place in () if elsewhere else _values(value):
+        for _, place in () if elsewhere else values_in(value):
             yield from _outside(str(place), directory)
     elif assignment.field == "neuron_env" and key not in PLACE_WORDS:
         yield from [f"'{text[:100]}' may write or read files"] if FILES.search(text) else ()
     elif isinstance(value, dict) or key:
-        for path, inner in _values(value, key):
+        for path, inner in values_in(value, key):
             own = bool(listed) and path == key  # a key that the field lists: what it holds is in question
             if OWNERS.search(path.lower()) and not own:
                 yield f"{path[:100]} {OF_THE_OWNER}"
@@ -79,14 +79,14 @@ def _problems(assignment: Assignment, directory: str, has_model: Callable[[], bo
                 yield f"{path[:100]} fetches a kernel from a hub and runs it"
 
 
-def _values(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+def values_in(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     """Every value that is set in a value, with the path of keys to it. What is off is left out."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _values(item, f"{path}.{key}" if path else str(key))
+            yield from values_in(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _values(item, path)
+            yield from values_in(item, path)
     elif value and str(value).lower() not in ("false", "none", "0"):
         yield path, value
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.file_reader import Fetch
+from handler.config.loading.model_file_rules import values_in
 from handler.config.problems import BadValue
 from handler.config.values import to_bool
 from handler.errors import SettingError
@@ -29,8 +30,11 @@ LOCATIONS: Mapping[str, bool] = {
     "artifact_signing_key": False,
     "quantized_checkpoints_path": False,
 }
-# Engine arguments that hold a path or a model id of the hub.
-ARGUMENTS = ("tokenizer", "hf_config_path")
+# Engine arguments that hold a path or a model id of the hub, and words of vLLM in place of one (vllm/config/model.py).
+ARGUMENTS = ("tokenizer", "generation_config", "hf_config_path")
+OWN_WORDS = ("auto", "vllm")
+# Fields that hold the settings of others, in which S3 may be named at any depth.
+MAPPINGS = ("engine_args", "neuron_config", "text_neuron_config", "vision_neuron_config", "neuron_env")
 REMOTE = ("s3://", "arn:", "http://", "https://", "hf://")
 
 
@@ -42,10 +46,20 @@ def problems(config: EndpointConfig) -> Iterator[SettingError]:
         value = getattr(config, field)
         if value is not None and is_remote(value, hub=hub):
             yield problem(config.source(field).name or f"ENDPOINT_{field.upper()}", value)
-    for name in ARGUMENTS:
-        argument = config.engine_args.get(name)
-        if isinstance(argument, str) and is_remote(argument, hub=True):
-            yield problem(config.setting(name), argument)
+    places = {name: config.engine_args.get(name) for name in ARGUMENTS}
+    speculation = config.engine_args.get("speculative_config")
+    places["speculative_config.model"] = speculation.get("model") if isinstance(speculation, dict) else None
+    for name, place in places.items():
+        if isinstance(place, str) and place not in OWN_WORDS and is_remote(place, hub=True):
+            outer, dot, key = name.partition(".")
+            yield problem(f"{config.setting(outer)}{dot}{key}", place)
+    for field in MAPPINGS:
+        for path, inner in values_in(getattr(config, field) or {}):
+            if path not in places and str(inner).startswith(("s3://", "hf://")):
+                yield problem(str(config.sources.get(f"{field}.{path.partition('.')[0]}") or field), str(inner))
+    if config.requirements == "download":
+        setting, fix = config.setting("requirements"), "Put wheels into requirements/ beside it, and leave this out."
+        yield SettingError(setting, f"nothing can be downloaded with network isolation ({VARIABLE})", fix)
     for name, place in config.lora_modules.items():
         if is_remote(place, hub=True):
             yield problem(f"{config.source('lora_modules').name or 'ENDPOINT_LORA_MODULES'}.{name}", place)

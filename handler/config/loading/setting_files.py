@@ -20,6 +20,7 @@ from handler.config.loading import model_file_rules as rules
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.loading.line_formats import parse_properties
 from handler.config.problems import BadValue, unknown
+from handler.config.secret_values import location_shown
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -42,7 +43,7 @@ def of_named_document(location: str, fetch: Fetch) -> Iterator[Setting]:
             raise Unreadable("there is no such file")
     except Unreadable as problem:
         fix = "Give a path, s3://bucket/key, or the settings as inline JSON."
-        yield SettingError(ours.CONFIG, f"{location[:200]}: {problem}", fix)
+        yield SettingError(ours.CONFIG, f"{location_shown(location)}: {problem}", fix)
         return
     yield from _parsed(body, location, f"{ours.CONFIG} ({location[:200]})", Origin.DOCUMENT)
 

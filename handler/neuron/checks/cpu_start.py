@@ -5,6 +5,7 @@ Each was seen as a start that failed, or read where the source is named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -19,6 +20,10 @@ from handler.neuron.lines.cpu import ATTENTION, CPU, sequence_bytes, sequence_le
 
 # How a CPU's ranks are bound to cores (vllm/v1/worker/cpu_worker.py, vllm/utils/ompmultiprocessing.py).
 BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
+CORES: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+# Versions that give each rank's text to libnuma, which has more forms, and fails at a core that is not there.
+BOUND_BY_NUMA: Final = ("0.11.0", "0.16.0")
+NUMA_FORMS: Final = ("all", "!", "+")
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
 # Methods of speculation (vllm/config/speculative.py, 0.29 and 0.32). MTP has many names.
 WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
@@ -98,9 +103,28 @@ def _block(context: CheckContext) -> str | None:
     return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of {least}, not {block}"
 
 
-def _nodes_of_ranks(context: CheckContext) -> str | None:
+def _ranks_here(context: CheckContext) -> int:
     all_ranks = context.number("tensor_parallel_size") * context.number("pipeline_parallel_size")
-    ranks = all_ranks // max(1, context.number("nnodes"))
+    return all_ranks // max(1, context.number("nnodes"))
+
+
+def _binding(context: CheckContext) -> str | None:
+    text, numa = context.draft.env.get(BIND, "").strip(), context.vllm in BOUND_BY_NUMA
+    if text in ("", "auto", "nobind"):
+        return None
+    parts, ranks = text.split("|"), _ranks_here(context)
+    plain = [part for part in parts if not (numa and part.startswith(NUMA_FORMS))]
+    if any(not CORES.fullmatch(part) for part in plain):
+        return f"{shown(text)} is no list of cores"
+    if len(parts) < ranks:
+        return f"it has cores for {len(parts)} of {ranks} ranks"
+    last = max((int(number) for part in plain for number in re.split("[-,]", part)), default=0)
+    there = context.draft.cpu.cores if numa and context.draft.cpu else 0
+    return f"it names core {last}, and this machine's last is {there - 1}" if there and last >= there else None
+
+
+def _nodes_of_ranks(context: CheckContext) -> str | None:
+    ranks = _ranks_here(context)
     env, nodes = context.draft.env, context.draft.cpu.nodes if context.draft.cpu else 0
     bound = env.get(BIND, "auto").strip() == "auto" and env.get("VLLM_CPU_SIM_MULTI_NUMA", "0") == "0"
     if not bound or context.vllm not in ("0.11.0", *ATTENTION) or not nodes:
@@ -250,6 +274,7 @@ PAIRS: Final = (
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
     Pair("cpu-nodes", "tensor_parallel_size", _nodes_of_ranks, f"Lower it, or set {BIND} to nobind."),
+    Pair("cpu-binding", BIND, _binding, "Give nobind, auto, or cores such as 0-3, with | between the ranks."),
     Pair("cpu-cache", SPACE, _one_sequence, "Raise it, or lower max_model_len."),
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),

@@ -60,12 +60,14 @@ class HostCpu:
     :param memory: the memory that this machine or container may use, in bytes.
     :param free: the memory that is free now, in bytes.
     :param nodes: the NUMA nodes whose cores this process may use; 0 if that is not known.
+    :param cores: the last core that this process may use, plus 1; 0 if that is not known.
     """
 
     flags: frozenset[str]
     memory: int
     free: int
     nodes: int = 0
+    cores: int = 0
 
     def lacks(self, dtype: str | None) -> bool:
         """Whether the CPU is known to have no arithmetic for a data type. False for types that every CPU supports."""
@@ -89,7 +91,8 @@ def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
 def host_cpu() -> HostCpu | None:
     """This machine's CPU; None if the system does not list its instruction sets."""
     flags = cpu_flags()
-    return HostCpu(flags, host_memory.limit(), host_memory.available(), numa_nodes()) if flags else None
+    cores = max(os.sched_getaffinity(0)) + 1
+    return HostCpu(flags, host_memory.limit(), host_memory.available(), numa_nodes(), cores) if flags else None
 
 
 def numa_nodes(root: Path = NODES) -> int:

@@ -13,6 +13,7 @@ from handler.neuron.neuron_config.config_values import FOLLOWS
 from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, KEYS, PLUGIN, SAMPLING_KEYS, ConfigKey
 
 Named = Callable[[str], str]
+WRONG_TYPE: Final = "neuron-key-type"
 WORDS: Final = {
     "int": "a whole number",
     "digits": "a whole number",
@@ -63,7 +64,7 @@ def check_keys(
             if not _is(value, kind) and (value is not None or _is_calculated(key, known[key])):
                 why = f"{_short(value)} is not {WORDS[kind]}; loading the model would fail, or misread the value"
                 fix = f"Give {WORDS[kind]}."
-                findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, fix))
+                findings.append(Finding(WRONG_TYPE, Severity.ERROR, named(key), why, fix))
         elif key in DEPRECATED:
             replacement = DEPRECATED[key]
             why = "the key is deprecated: NeuronConfig still reads it, and warns"

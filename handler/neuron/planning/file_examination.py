@@ -15,7 +15,9 @@ from handler.config.config_rows import secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.loading.model_file_rules import MOUNT
+from handler.config.loading.network_isolation import ARGUMENTS, OWN_WORDS
 from handler.config.problems import SettingErrors
+from handler.config.start_rules import PLUGINS
 from handler.errors import EndpointError, NoDirectory, SettingError
 from handler.json_value import Json, mapping
 from handler.neuron.checkpoint import file_findings as rules
@@ -44,10 +46,6 @@ MISTRAL = "params.json"
 
 # Keys of config.json that are read before `hf_overrides` are applied, or whose other values vLLM reads too.
 READ: Final = ("model_type", "dtype", "torch_dtype", "auto_map", "quantization_config")
-# Arguments of vLLM with a path or a name on the hub.
-PATHS: Final = ("tokenizer", "generation_config", "hf_config_path")
-# What is no name in `generation_config` (vllm/config/model.py).
-OWN_DEFAULTS: Final = ("auto", "vllm")
 
 
 def file_findings(config: EndpointConfig, line: str | None = None, length: Json = None) -> tuple[Finding, ...]:
@@ -131,6 +129,7 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     if field == "model":
         yield from _of_parts(config, loader)
         yield from _of_paths(config, files)
+        yield from _of_plugins(config, files)
         yield from _of_defaults(config, files)
     if field == "model" and loader.cpu and config.quantization and "hf_overrides" not in config.engine_args:
         setting = config.setting("quantization")
@@ -172,9 +171,9 @@ def _of_parts(config: EndpointConfig, loader: rules.Loader) -> Iterator[Finding]
 
 def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
     """Paths of arguments. One where SageMaker puts the model means one of its files, wherever `check` reads them."""
-    for name in PATHS:
+    for name in ARGUMENTS:
         path = config.engine_args.get(name)
-        if not isinstance(path, str) or path in OWN_DEFAULTS or exists(Path(path)):
+        if not isinstance(path, str) or path in OWN_WORDS or exists(Path(path)):
             continue
         if not path.startswith("/"):
             yield from [_hub(path, config.setting(name), config)] if name != "tokenizer" else ()  # `_of_text` has it
@@ -184,6 +183,20 @@ def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Findin
             yield rules.not_checked(config.setting(name), why)
         elif not exists(files.directory / path.removeprefix(f"{MOUNT}/")):
             yield rules.error(config.setting(name), why, "Name what is in the model's directory, or remove it.")
+
+
+def _of_plugins(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
+    """Files of parsers, which vLLM passes over if they are not there. It takes another name for an installed module."""
+    for name in PLUGINS:
+        path = getattr(config, name, None) or config.engine_args.get(name)
+        if not isinstance(path, str) or not path.endswith(".py") or exists(Path(path)):
+            continue
+        mounted, absolute = path.startswith(f"{MOUNT}/") and isinstance(files, LocalFiles), path.startswith("/")
+        beside = mounted or (name == "tool_parser_plugin" and not absolute)
+        if not beside or files.read(path.removeprefix(f"{MOUNT}/")) is None:
+            why, sure = f"there is no file '{path[:200]}'", mounted or not absolute or config.instance is None
+            setting, fix = config.setting(name), "Give the path of a file, or remove it."
+            yield rules.error(setting, why, fix) if sure else rules.not_checked(setting, why)
 
 
 def _of_defaults(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.start_rules import refused
+from handler.config.values import shown
 from handler.errors import SettingError
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
@@ -47,8 +49,12 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
-# Arguments with classes that vLLM imports (`package.module.Class`, or with a colon), and its word for its own.
-CLASSES: Final = ("logits_processors", "scheduler_cls", "worker_cls", "worker_extension_cls")
+# Arguments with classes that vLLM imports -> what stands before the class (vLLM 0.11 to 0.32,
+# v1/sample/logits_processor and resolve_obj_by_qualname), and its word for its own.
+CLASSES: Final[Mapping[str, str]] = {
+    "logits_processors": ":",
+    **dict.fromkeys(("scheduler_cls", "worker_cls", "worker_extension_cls"), "."),
+}
 OWN_CLASS: Final = "auto"
 # The entry points of packages that bring an IO processor (vLLM 0.16 to 0.32, plugins/io_processors).
 IO_PROCESSORS: Final = "vllm.io_processor_plugins"
@@ -67,8 +73,12 @@ FILES: Final[Mapping[str, str]] = {
 def start_needs(
     config: EndpointConfig, plan: EnginePlan | None, facts: ModelFacts | None, installed: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """What is missing. Nothing for another machine, or where vLLM is not installed."""
-    if plan is None or config.instance is not None or {plan.line, installed_line(installed)} != {CPU.name}:
+    """What is missing. For another machine, or where vLLM is not installed, only the form of names is checked."""
+    if plan is None:
+        return
+    here = config.instance is None and {plan.line, installed_line(installed)} == {CPU.name}
+    yield from _classes(config, plan, here)
+    if not here:
         return
     for name, modules in MODULES.items():
         outer, dot, key = name.partition(".")
@@ -79,14 +89,6 @@ def start_needs(
             why = f"{text} needs the package {module}, which is not installed here"
             setting = f"{config.setting(outer)}{dot}{key}"
             yield Finding("package-missing", Severity.ERROR, setting, why, "Install it, or remove this.")
-    for name in CLASSES:
-        value = plan.engine_args.get(name)
-        for each in value if isinstance(value, list) else [value]:
-            package, separated, _ = str(each).replace(":", ".").partition(".")
-            if isinstance(each, str) and each not in ("", OWN_CLASS) and not (separated and find_spec(package)):
-                why = f"there is no package {package[:60]} with the class {each[:100]}"
-                fix = "Install it, give package.module.Class, or remove this."
-                yield Finding("package-missing", Severity.ERROR, config.setting(name), why, fix)
     plugin = plan.engine_args.get("io_processor_plugin")
     if plugin and plugin not in {each.name for each in entry_points(group=IO_PROCESSORS)}:
         why = f"no package is installed that brings the IO processor {str(plugin)[:60]}"
@@ -97,6 +99,33 @@ def start_needs(
         return
     why = f"the model has no file {pattern}, which this format reads"
     yield Finding("weights-missing", Severity.ERROR, config.setting("load_format"), why, "Remove it.")
+
+
+def _classes(config: EndpointConfig, plan: EnginePlan, here: bool) -> Iterator[Finding]:
+    """Classes that vLLM cannot import, by the form of their names or, on this machine, for want of the module."""
+    for name, separator in CLASSES.items():
+        value = plan.engine_args.get(name)
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, str) or each in ("", OWN_CLASS):
+                continue
+            module, _, last = each.rpartition(separator)
+            if not module or not last or each.count(":") != separator.count(":"):
+                why = f"vLLM reads package.module{separator}Class here, not {shown(each)}"
+                yield Finding("class-form", Severity.ERROR, config.setting(name), why, "Write it so, or remove this.")
+            elif here and not _is_module(module):
+                why = f"there is no module {module[:60]} with the class {each[:100]}"
+                fix = "Install it, or remove this."
+                yield Finding("package-missing", Severity.ERROR, config.setting(name), why, fix)
+
+
+def _is_module(name: str) -> bool:
+    """Whether a module is installed. Its packages are not imported, which would run their code."""
+    package, _, inner = name.partition(".")
+    spec, path = find_spec(package) if package else None, package
+    for part in inner.split(".") if inner else ():
+        path = f"{path}.{part}"
+        spec = PathFinder.find_spec(path, spec.submodule_search_locations or []) if spec else None
+    return spec is not None
 
 
 def refused_settings(config: EndpointConfig, plan: EnginePlan | None) -> Iterator[SettingError]:

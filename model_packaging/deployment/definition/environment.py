@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from handler.config.secret_values import MASK, is_secret
+from handler.config.secret_values import MASK, is_secret, location_shown
 from handler.errors import SettingError
 from model_packaging.deployment.definition.request import LONGEST_VALUE
 
@@ -48,7 +48,8 @@ def _inline(path: str) -> str:
     try:
         settings = parse(Path(path).read_bytes(), path)
     except OSError as error:
-        raise SettingError("--config", f"{path} cannot be read ({error.strerror})", "Give a readable file.") from None
+        problem = f"{location_shown(path)} cannot be read ({error.strerror})"
+        raise SettingError("--config", problem, "Give a readable file.") from None
     except BadValue as bad:
         raise bad.named("--config") from None
     text = json.dumps(settings, separators=(",", ":"))

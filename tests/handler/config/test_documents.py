@@ -128,12 +128,27 @@ BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b]\n"
         ("max_num_seqs: !!int ''\n", "read"),
         ("enforce_eager: !!bool x\n", "read"),
         ("max_num_seqs: !!timestamp x\n", "read"),
+        ("model: a\nrevision: 0123456\n", "reads as another one (line 2, column 11)"),
+        ("context_encoding_buckets: [0128, 0256]\n", "reads as another one"),
+        ("context_encoding_buckets: [128, 0200]\n", "without leading zeros"),
+        ("max_model_len: 4:00\n", "colons"),
+        ("max_model_len: 1_000\n", "underscores"),
+        ("deadline: 1:30.5\n", "reads as another one"),
+        ("engine_args: {seed: 0b11}\n", "reads as another one"),
     ],
 )
 def test_what_a_document_may_not_do(text: str, words: str) -> None:
     error = one_refusal({"ENDPOINT_CONFIG": "/d.yaml"}, {"/d.yaml": text})
     assert "/d.yaml" in error.message
     assert words in error.message
+
+
+def test_the_numbers_that_a_document_may_have() -> None:
+    text = "max_model_len: 0x400\ndeadline: 1.5\nengine_args: {seed: 0, swap_space: 1.0e+1}\nrevision: '0123456'\n"
+    config = read({"ENDPOINT_CONFIG": "/d.yaml"}, {"/d.yaml": text})
+    assert (config.max_model_len, config.deadline, config.engine_args["seed"]) == (1024, 1.5, 0)
+    assert config.engine_args["swap_space"] == 10
+    assert config.engine_args["revision"] == "0123456"
 
 
 def test_a_document_that_is_not_utf8() -> None:

@@ -103,7 +103,11 @@ ARGUMENT_VALUES: dict[str, st.SearchStrategy[Json]] = {
 
 
 # What not every other setting goes with, or not every text is.
-FIXED: dict[str, object] = {"safe_port_range": "8100-8199", "network_isolation": False}
+FIXED: dict[str, object] = {
+    "safe_port_range": "8100-8199",
+    "network_isolation": False,
+    "artifact_signing_key": "env:NAME",
+}
 
 
 def value_of(field: ConfigField) -> st.SearchStrategy[object]:

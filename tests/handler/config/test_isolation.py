@@ -30,6 +30,12 @@ def nothing(location: str) -> bytes | None:
         ("SM_VLLM_TOKENIZER", "org/name"),
         ("SM_VLLM_TOKENIZER", "s3://bucket/tokenizer"),
         ("SM_VLLM_HF_CONFIG_PATH", "org/name"),
+        ("SM_VLLM_GENERATION_CONFIG", "org/name"),
+        ("SM_VLLM_SPECULATIVE_CONFIG", '{"method": "mtp", "model": "org/draft", "num_speculative_tokens": 1}'),
+        ("SM_VLLM_MODEL_LOADER_EXTRA_CONFIG", '{"tensorizer_uri": "s3://bucket/tensors"}'),
+        ("NEURON_COMPILE_CACHE_URL", "s3://bucket/cache"),
+        ("ENDPOINT_NEURON_CONFIG", '{"quantized_checkpoints_path": "s3://bucket/q"}'),
+        ("ENDPOINT_REQUIREMENTS", "download"),
         ("ENDPOINT_MODEL", "x" * 300),
         ("ENDPOINT_SPECULATIVE_MODEL", "x" * 300),
         ("ENDPOINT_LORA_MODULES", f"a={'x' * 300}"),
@@ -50,6 +56,9 @@ def test_what_is_here_does_not(tmp_path: Path) -> None:
         "ENDPOINT_ARTIFACT_STORE": f"file://{tmp_path}",
         "ENDPOINT_LORA_MODULES": f"a={tmp_path}",
         "SM_VLLM_TOKENIZER": str(tmp_path),
+        "SM_VLLM_GENERATION_CONFIG": "vllm",
+        "SM_VLLM_SPECULATIVE_CONFIG": '{"method": "ngram_gpu", "num_speculative_tokens": 1}',
+        "NEURON_COMPILE_CACHE_URL": "/tmp/cache",
     }
     assert load(environ, fetch=nothing).network_isolation
 

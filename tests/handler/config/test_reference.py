@@ -29,7 +29,7 @@ VALUES = (
     "none",
     "wait",
 )
-MORE = ("1", '{"seed": 3}', "SINGLE_RECORD", "string", "8080-8090")
+MORE = ("1", '{"seed": 3}', "SINGLE_RECORD", "string", "8080-8090", "env:NAME")
 
 
 def test_the_page_is_up_to_date() -> None:

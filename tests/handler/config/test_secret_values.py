@@ -76,12 +76,30 @@ def test_no_key_of_a_document_shows_a_secret_nor_one_that_is_overridden(field: s
                 assert "another-one" not in said
 
 
+def test_a_token_in_quotes_is_told_so_and_not_shown() -> None:
+    """Docker keeps the quotes of an env file's line."""
+    (said,) = outputs({"HF_TOKEN": f'"{TOKEN}"'})
+    assert said == "HF_TOKEN: it has quotes around it, which are part of the value here. Remove them."
+
+
 def test_a_contradiction_shows_neither_value() -> None:
     both = {"OTEL_EXPORTER_OTLP_ENDPOINT": ADDRESSES[0], "SM_VLLM_OTLP_TRACES_ENDPOINT": f"{ADDRESSES[0]}/v1"}
     both |= {"ENDPOINT_ENGINE_ARGS": json.dumps({"otlp_traces_endpoint": ADDRESSES[0]})}
     said = list(outputs(both))
     assert all(map(public, said))
     assert "SM_VLLM_OTLP_TRACES_ENDPOINT" in "".join(said)
+
+
+@pytest.mark.parametrize(
+    "text", [f"hf_token: {TOKEN}", f'hf_token = "{TOKEN}"', f"HF_TOKEN={TOKEN}", f"a: 1\nb: {TOKEN}"]
+)
+def test_settings_in_place_of_a_path_are_not_shown(text: str) -> None:
+    said = list(outputs({"ENDPOINT_CONFIG": text}))
+    deploy = ("deploy", "name", "s3://b/m/", "--dry-run", "--instance", "ml.trn2.48xlarge", "--image", "i")
+    said += [run("check", "--config", text).output, run(*deploy, "--config", text).output]
+    said += [run(*deploy, "--set", f"ENDPOINT_CONFIG={text}").output]
+    assert "the text: there is no such file" in said[0]
+    assert all(map(public, said)), said
 
 
 @pytest.mark.parametrize("value", [*ADDRESSES, *map(json.dumps, VARIABLES)])

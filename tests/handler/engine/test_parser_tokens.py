@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,3 +45,15 @@ def test_it_names_the_setting(setting: str, parser: str, monkeypatch: pytest.Mon
         asyncio.run(adapter.start(arguments, settings))
     named = str(raised.value) if isinstance(raised.value, SettingError) else fix_for(str(raised.value))
     assert f"ENDPOINT_{setting}" in named
+
+
+@pytest.mark.parametrize("setting", ["TOOL_PARSER_PLUGIN", "REASONING_PARSER_PLUGIN"])
+def test_a_plugin_whose_file_is_not_there_is_named_before_the_parser(setting: str) -> None:
+    """vLLM logs it and goes on, so that the parser was named, which only the file has."""
+    from handler.engine.v1.serving.configured_parsers import check_names
+
+    tools = setting == "TOOL_PARSER_PLUGIN"
+    front = FrontendSettings(tool_call_parser="mine", tool_parser_plugin="/nothing.py" if tools else None)
+    arguments = SimpleNamespace(reasoning_parser_plugin=None if tools else "/nothing.py", reasoning_parser=None)
+    with pytest.raises(SettingError, match=f"{setting}: there is no file '/nothing.py'"):
+        check_names(arguments, front)

@@ -151,11 +151,12 @@ def test_a_directory_that_cannot_be_written_names_the_setting(tmp_path: Path) ->
         with_external_artifacts(service(Path("/opt/ml/model/compiled"), tmp_path), plan())
 
 
-@pytest.mark.parametrize("name", ["compiled.tar.gz", "compiled"])
-def test_artifacts_that_are_not_there_name_the_setting(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "on_miss"), [("compiled.tar.gz", "compile"), ("compiled", "fail"), ("compiled", "wait")]
+)
+def test_artifacts_that_are_not_there_name_the_setting(tmp_path: Path, name: str, on_miss: str) -> None:
     """An archive must exist, and a directory too where a start may not compile."""
     state = service(tmp_path / name, tmp_path)
-    on_miss = "compile" if name.endswith(".gz") else "fail"
     forbidden = Service.of(replace(state.config, on_miss=on_miss))
     with pytest.raises(SettingError, match=NAME):
         with_external_artifacts(forbidden, plan())

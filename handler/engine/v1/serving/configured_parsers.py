@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from vllm.config import VllmConfig
@@ -16,8 +17,14 @@ from handler.errors import SettingError
 def check_names(arguments: Any, front_end: FrontendSettings) -> None:
     """Loads the configured parser plugins, and checks that the configured parsers exist. Call before the engine starts.
 
-    :raises SettingError: a parser does not exist. The error lists those that do.
+    :raises SettingError: a plugin's file does not exist, which vLLM only logs, or a parser. The error lists those that
+        do.
     """
+    tools, reasoning = front_end.tool_parser_plugin, arguments.reasoning_parser_plugin
+    plugins = {"ENDPOINT_TOOL_PARSER_PLUGIN": tools, "SM_VLLM_REASONING_PARSER_PLUGIN": reasoning}
+    for setting, plugin in plugins.items():
+        if plugin and plugin.endswith(".py") and not Path(plugin).is_file():
+            raise SettingError(setting, f"there is no file '{plugin[:200]}'", "Give the path of a file, or remove it.")
     if front_end.tool_parser_plugin:
         ToolParserManager.import_tool_parser(front_end.tool_parser_plugin)
     if arguments.reasoning_parser_plugin:

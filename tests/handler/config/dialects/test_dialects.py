@@ -34,6 +34,8 @@ def test_every_field_has_its_variable(field: str) -> None:
         text, value = "0.25", 0.25
     if field == "safe_port_range":
         text = value = "8100-8199"
+    if field == "artifact_signing_key":
+        text = value = "env:NAME"
     config = read({f"ENDPOINT_{field.upper()}": text})
     assert getattr(config, field) == value
     assert any(source.name.startswith(f"ENDPOINT_{field.upper()}") for source in config.sources.values())
@@ -295,6 +297,42 @@ def test_what_has_no_effect_is_kept_with_the_reason(name: str) -> None:
     config = read({name: "1600"})
     assert list(config.unused) == [name]
     assert config.unused[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["ENFORCE_EAGER", "ENABLE_AUTO_TOOL_CHOICE", "NO_ENABLE_PREFIX_CACHING", "TRUST_REMOTE_CODE"]
+)
+def test_an_empty_flag_is_not_set_and_told_because_other_images_take_it_as_true(name: str) -> None:
+    config = read({f"SM_VLLM_{name}": " ", "SM_VLLM_SEED": "", "SM_VLLM_NOTHING": ""})
+    assert (config.engine_args, config.enable_auto_tool_choice, config.enable_prefix_caching) == ({}, False, None)
+    (finding,) = config_findings(config)
+    assert (finding.setting, finding.severity) == (f"SM_VLLM_{name}", Severity.WARNING)
+    assert finding.fix == "Write true, or remove it."
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "companion", "on"),
+    [
+        ("ENDPOINT_MAX_MODELS", "2", "ENDPOINT_MULTI_MODEL", "true"),
+        ("ENDPOINT_UNLOAD_LEAST_USED", "true", "ENDPOINT_MULTI_MODEL", "true"),
+        ("SAGEMAKER_SESSIONS_EXPIRATION", "10", "ENDPOINT_ENABLE_SESSIONS", "true"),
+        ("ENDPOINT_ARTIFACT_SIGNING_KEY", "file:///k", "ENDPOINT_ARTIFACT_STORE", "file:///store"),
+    ],
+)
+def test_a_setting_that_counts_only_beside_another_is_told(name: str, value: str, companion: str, on: str) -> None:
+    (finding,) = config_findings(read({name: value}))
+    assert (finding.code, finding.setting, finding.severity) == ("no-effect", name, Severity.INFO)
+    assert finding.fix == f"Set {companion}, or remove it."
+    assert config_findings(read({name: value, companion: on})) == ()
+
+
+@pytest.mark.parametrize("text", ["a.com,b.com", "a.com, b.com", "a.com b.com", '["a.com,b.com"]'])
+def test_a_list_that_is_one_item_of_several_is_told(text: str) -> None:
+    (finding,) = config_findings(read({"SM_VLLM_ALLOWED_MEDIA_DOMAINS": text}))
+    assert finding.setting == "SM_VLLM_ALLOWED_MEDIA_DOMAINS"
+    assert finding.fix == 'Write ["a.com", "b.com"], as JSON.'
+    plain = {"SM_VLLM_ALLOWED_MEDIA_DOMAINS": '["a.com", "b.com"]', "SM_VLLM_COLLECT_DETAILED_TRACES": "model,worker"}
+    assert config_findings(read(plain)) == ()
 
 
 @pytest.mark.parametrize("name", [*NO_COUNTERPART, "SERVING_FAIL_FAST", "SAGEMAKER_TS_BATCH_SIZE", "MMS_NETTY_THREADS"])

@@ -268,6 +268,22 @@ def test_a_path_below_sagemakers_directory_is_one_of_the_model(model: Path, name
     assert check(model, **{f"SM_VLLM_{name}": "/opt/ml/model/other"})[0] == 0
 
 
+@pytest.mark.parametrize("variable", ["ENDPOINT_TOOL_PARSER_PLUGIN", "SM_VLLM_REASONING_PARSER_PLUGIN"])
+def test_the_file_of_a_parser_must_be_there(model: Path, variable: str) -> None:
+    def missing(path: str, *words: str) -> str:
+        """The code of the finding; empty if there is none."""
+        settings = {"ENDPOINT_TOOL_CALL_PARSER": "mine", "ENDPOINT_TRUST_REMOTE_CODE": "true", variable: path}
+        finding = check(model, *words, **settings)[1].get(variable, {})
+        assert not finding or f"there is no file '{path}'" in finding["why"]
+        return finding.get("code", "")
+
+    assert missing("/nothing.py") == missing("mine.py") == missing("/opt/ml/model/mine.py") == "model-files"
+    assert missing("/nothing.py", "--instance", "ml.trn2.48xlarge") == "not-checked"
+    (model / "mine.py").touch()
+    assert missing("/opt/ml/model/mine.py") == missing(str(model / "mine.py")) == missing("installed.module") == ""
+    assert missing("mine.py") == ("" if variable == "ENDPOINT_TOOL_PARSER_PLUGIN" else "model-files")
+
+
 @pytest.mark.parametrize("name", ["org/name", "s3://bucket/prefix", "/nothing", "/" + "x" * 300])
 def test_a_tokenizer_elsewhere_is_not_checked(model: Path, name: str) -> None:
     status, findings = check(model, SM_VLLM_TOKENIZER=name)

@@ -43,6 +43,28 @@ def test_each_rank_has_a_numa_node(
 
 
 @pytest.mark.parametrize(
+    ("version", "ranks", "value", "starts"),
+    [
+        *((version, 1, "xyz", False) for version in ("0.11.0", *VERSIONS)),
+        *((version, 1, "0-1,3", True) for version in ("0.11.0", *VERSIONS)),
+        ("0.16.0", 1, "0-99", False),
+        ("0.29.0", 1, "0-99", True),  # OpenMP ignores such a list
+        ("0.16.0", 1, "all", True),
+        ("0.29.0", 1, "all", False),
+        ("0.16.0", 2, "0-1", False),
+        ("0.16.0", 2, "0-1|2-3", True),
+        ("0.16.0", 1, "0 - 1", False),
+    ],
+)
+def test_threads_are_bound_to_cores_that_are_there(version: str, ranks: int, value: str, starts: bool) -> None:
+    shape = {"SM_VLLM_MAX_MODEL_LEN": "512", "SM_VLLM_TENSOR_PARALLEL_SIZE": str(ranks), "ENDPOINT_LINE": "cpu"}
+    machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, 1, 4)
+    settings = load({**shape, "VLLM_CPU_OMP_THREADS_BIND": value})
+    made = make_plan(settings, llama(), None, installed={"vllm": version}, cpu=machine)
+    assert ("cpu-binding" in {finding.code for finding in made.errors}) is not starts
+
+
+@pytest.mark.parametrize(
     ("space", "changes", "more", "starts"),
     [
         ("7", {}, {}, False),

@@ -82,9 +82,9 @@ def test_a_value_whose_package_is_missing_is_an_error_on_this_machine(
     ("variable", "value", "there"),
     [
         ("SM_VLLM_SCHEDULER_CLS", "own_package.Scheduler", "vllm.v1.core.sched.scheduler.Scheduler"),
-        ("SM_VLLM_WORKER_CLS", "Worker", "auto"),
+        ("SM_VLLM_WORKER_CLS", "json.nothing.Worker", "auto"),
         ("SM_VLLM_WORKER_EXTENSION_CLS", "own_package.workers.Extension", "handler.engine.v1.cpu_worker.Fixes"),
-        ("SM_VLLM_LOGITS_PROCESSORS", '["vllm.v1:There", "own_package:Processor"]', '["vllm.v1.there:There"]'),
+        ("SM_VLLM_LOGITS_PROCESSORS", '["vllm.v1:There", "own_package:Processor"]', '["vllm.v1:There"]'),
         ("SM_VLLM_IO_PROCESSOR_PLUGIN", "own_plugin", ""),
         ("SM_VLLM_DATA_PARALLEL_BACKEND", "ray", "mp"),
     ],
@@ -96,6 +96,24 @@ def test_a_class_or_plugin_must_be_in_an_installed_package(
     assert (status, [each["code"] for each in findings if each["setting"] == variable]) == (1, ["package-missing"])
     if there:
         assert not [each for each in checked(tmp_path, {variable: there})[1] if each["severity"] == "error"]
+
+
+@pytest.mark.parametrize("instance", [{}, {"ENDPOINT_LINE": "native-0.29", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}])
+@pytest.mark.parametrize(
+    ("variable", "value", "form"),
+    [
+        ("SM_VLLM_LOGITS_PROCESSORS", "json.decoder.JSONDecoder", "package.module:Class"),
+        ("SM_VLLM_LOGITS_PROCESSORS", "json:decoder:JSONDecoder", "package.module:Class"),
+        ("SM_VLLM_WORKER_CLS", "json.decoder:JSONDecoder", "package.module.Class"),
+        ("SM_VLLM_WORKER_EXTENSION_CLS", "JSONDecoder", "package.module.Class"),
+    ],
+)
+def test_a_class_is_named_in_the_form_that_vllm_reads(
+    variable: str, value: str, form: str, instance: dict[str, str], tmp_path: Path
+) -> None:
+    _, findings = checked(tmp_path, {variable: value, **instance})
+    (why,) = [each["why"] for each in findings if each["code"] == "class-form"]
+    assert why == f"vLLM reads {form} here, not '{value}'"
 
 
 def test_a_connector_needs_a_role(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import sample_model
 from handler.artifacts.external.external_source import fetch_external_artifacts
-from handler.artifacts.store.manifest_signature import signer
 from handler.batches.batches import Batches
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
@@ -30,6 +29,33 @@ def errors(environ: dict[str, str]) -> list[Finding]:
     return [finding for finding in examination.findings if finding.severity is Severity.ERROR]
 
 
+@pytest.mark.parametrize("on_miss", ["fail", "wait"])
+@pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.29"])
+def test_a_start_that_may_not_compile_needs_artifacts(on_miss: str, line: str) -> None:
+    environ = {**ON_NXDI, "ENDPOINT_LINE": line, "ENDPOINT_ON_MISS": on_miss}
+
+    def reasons(model: str = MODEL, **more: str) -> list[str]:
+        examined = examine_config(load({**environ, **more}, model=model), build=None)
+        return [each.why for each in examined.findings if each.setting == "ENDPOINT_ON_MISS"]
+
+    assert reasons() == ["there is no artifact store, so a start would compile"]
+    assert reasons("org/model", **STORE) == ["artifacts of a hub id have no key in the store, so a start would compile"]
+    assert reasons(**STORE) == []
+    assert reasons(NEURON_COMPILED_ARTIFACTS="/opt/compiled") == reasons(ENDPOINT_ON_MISS="compile") == []
+    assert reasons(ENDPOINT_LINE="cpu", ENDPOINT_INSTANCE="") == []
+
+
+@pytest.mark.parametrize("more", [{}, STORE])
+def test_the_text_of_a_signing_key_is_refused_and_never_shown(more: dict[str, str]) -> None:
+    """In place of where it is, the obvious mistake. It may stand in a document that the environment overrides, too."""
+    environ = {"ENDPOINT_ARTIFACT_SIGNING_KEY": "mysecretkey123456", **more}
+    document = {"ENDPOINT_CONFIG": '{"artifact_signing_key": "mysecretkey123456"}'}
+    for settings in (environ, {**document, "ENDPOINT_ARTIFACT_SIGNING_KEY": "env:NAME"}):
+        with pytest.raises(SettingError, match="does not name a key") as caught:
+            load(settings, model=MODEL)
+        assert "mysecret" not in caught.value.message
+
+
 def open_batches(config: EndpointConfig) -> object:
     return Batches(None, config.batch_store or "")  # type: ignore[arg-type]
 
@@ -41,7 +67,6 @@ def open_batches(config: EndpointConfig) -> object:
             ({"ENDPOINT_ARTIFACT_STORE": value}, lambda config: open_objects(config.artifact_store or ""))
             for value in ("/opt/cache", "s3://", "https://bucket.s3.amazonaws.com/x", "file:///a#b")
         ),
-        ({"ENDPOINT_ARTIFACT_SIGNING_KEY": "xx", **STORE}, lambda config: signer(config.artifact_signing_key or "")),
         *(({"ENDPOINT_BATCH_STORE": value}, open_batches) for value in ("nope", "s3://", "https://x/y")),
         *(
             (
@@ -75,7 +100,6 @@ def test_what_the_start_refuses_is_an_error_of_check(
 @pytest.mark.parametrize(
     "environ",
     [
-        {"ENDPOINT_ARTIFACT_SIGNING_KEY": "xx"},
         {"ENDPOINT_COMPILED_ARTIFACTS": "file:///nowhere", "ENDPOINT_ARTIFACT_STORE": "/opt/cache"},
         {"ENDPOINT_BATCH_STORE": "/opt/batches", "ENDPOINT_ARTIFACT_STORE": "file:///opt/cache"},
         {"ENDPOINT_ENGINE": "none", "ENDPOINT_TOOL_PARSER_PLUGIN": "/x.py", "ENDPOINT_ARTIFACT_STORE": "/opt/cache"},
