@@ -51,7 +51,7 @@ def main() -> None:
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
     from container.server.acceptor_process import AcceptorProcess, listen
     from container.telemetry import event_log
-    from container.telemetry.tracing import tracing_settings as tracing
+    from handler.config import tracing_settings as tracing
     from handler.config.loading.config_loader import load
     from handler.config.problems import each
     from handler.errors import SettingError

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from container.http.body_budget import BodyBudget
 from container.recovery.recovery import Recovery
 from container.telemetry.request_observer import RequestObserver
-from container.telemetry.tracing.tracing_settings import wanted
 from handler.batches.batches import Batches
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.tracing_settings import wanted
 from handler.engine.event_loop import LoopThread
 from handler.neuron.hardware.neuron_monitor import NeuronMonitor
 from handler.sessions.session_store import Sessions
