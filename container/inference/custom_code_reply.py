@@ -17,13 +17,16 @@ from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Request
 
 from container.http.exchange import BODILESS, Exchange, send_pieces
+from container.inference.trial import code_ended
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_errors import InvalidReply, ReplyHeadersTooLong
-from handler.custom_code.engine_model import REQUEST_DEADLINE
+from handler.custom_code.engine_model import ENGINE_ERRORS, REQUEST_DEADLINE
 from handler.custom_code.hook_caller import as_endpoint_error
+from handler.engine.core_queue import GROUP, RequestGroup
+from handler.errors import EndpointError
 
 # Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
 MOST_REPLY_HEADERS = 4096 - 256
@@ -62,21 +65,31 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
         else:
             service.observer.started(exchange.record, exchange.body)
         deadline_of(stream=False)  # an invalid header is rejected before the code runs
+        service.recovery.keep(exchange.record, exchange.body)
         context = copy_context()
         context.run(
             REQUEST_DEADLINE.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error())
         )
+        errors: list[EndpointError] = []
+        context.run(ENGINE_ERRORS.set, errors)
+        if service.recovery.suspected(exchange.record):
+            context.run(GROUP.set, RequestGroup(alone=True))
         request = _code_request(exchange, exchange.body)
-        outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
-        if outcome is None:
-            return False
-        if code.may_decline:
-            service.observer.started(exchange.record, exchange.body)
-        headers = _headers(outcome)
-        if service.config.asynchronous:
-            _check_headers(headers, exchange.request)
-        whole = requires_content_length(service.config)
-        await _send(exchange, outcome, context, threads, whole=whole)
+        try:
+            outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
+            if outcome is None:
+                return False
+            if code.may_decline:
+                service.observer.started(exchange.record, exchange.body)
+            headers = _headers(outcome)
+            if service.config.asynchronous:
+                _check_headers(headers, exchange.request)
+            whole = requires_content_length(service.config)
+            await _send(exchange, outcome, context, threads, whole=whole)
+        except EndpointError:
+            code_ended(service, exchange, errors)
+            raise
+        code_ended(service, exchange, errors)
     return True
 
 

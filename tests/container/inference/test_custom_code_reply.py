@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -11,12 +12,15 @@ from typing import Any, ClassVar
 import pytest
 from werkzeug.test import Client
 
+from container.recovery.death_log import DeathLog
+from container.recovery.recovery import Recovery
+from container.recovery.request_channel import RequestChannel
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
-from handler.custom_code.engine_model import REQUEST_DEADLINE
-from handler.errors import SettingError
+from handler.custom_code.engine_model import REQUEST_DEADLINE, EngineModel
+from handler.errors import EngineFailed, SettingError
 from handler.model.model_source import Model
 from handler.startup.custom_code_loading import prepared_code
 from tests.container.http_client import http_client
@@ -250,3 +254,46 @@ def test_it_answers_its_other_routes(code: Callable[..., Client], service: Servi
     eventually(lambda: 'endpoint_requests_total{route="/ping",status="200"}' in client.get("/metrics").text)
     service.lifecycle.drain()
     assert client.get("/ping", buffered=True).status_code == 503
+
+
+@pytest.mark.parametrize("catches", [False, True])  # code may make a reply of its own of the engine's error
+def test_a_body_that_ends_the_engine_through_the_code_is_tried_alone_and_then_refused(
+    code: Callable[..., Client], service: Service, engine: ScriptedEngine, catches: bool
+) -> None:
+    channel, deaths, model = RequestChannel(), DeathLog(), EngineModel(engine)  # type: ignore[arg-type]  # a stand-in
+
+    def answer(request: CodeRequest) -> CodeReply:
+        try:
+            text = model.generate(request.body.decode()).text
+        except EngineFailed:
+            if not catches:
+                raise
+            return CodeReply(b"sorry", "text/plain", 503)
+        return CodeReply(text.encode(), "text/plain")
+
+    def ask(body: bytes) -> int:
+        return client.post("/invocations", data=body, buffered=True).status_code
+
+    client = code(answer)
+    with ThreadPoolExecutor() as threads:
+        service.recovery = Recovery(channel, deaths, 1.0)
+        dying = [threads.submit(ask, body) for body in (b"<hold>", b"<gate:second>|a")]
+        eventually(lambda: engine.unfinished() == 2)
+        engine.fail_requests(EngineFailed("its process ended"))
+        assert [each.result() for each in dying] == [503, 503]
+        assert [presence.alone for presence in deaths.read()] == [False, False]
+
+        service.recovery = Recovery(channel, deaths, 2.0)  # the next serving process
+        engine.open("second")
+        assert ask(b"<gate:second>|a") == 200  # a bystander
+        dying = [threads.submit(ask, b"<hold>")]
+        eventually(lambda: engine.unfinished() == 1)
+        dying.append(threads.submit(ask, b"honest"))
+        eventually(lambda: engine.queue.waiting == 1)
+        engine.fail_requests(EngineFailed("its process ended"))
+        assert dying[0].result() in ({503} if catches else {400})
+        dying[1].result()
+        assert [presence.alone for presence in deaths.read()].count(True) == 1
+
+        service.recovery = Recovery(channel, deaths, 3.0)
+        assert (ask(b"<hold>"), ask(b"<gate:second>|a")) == (400, 200)
