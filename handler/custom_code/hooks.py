@@ -139,5 +139,5 @@ def load_hooks(source: CodeSource, engine: EngineModel | None, module: ModuleTyp
     run("pre_model_fn", model_dir)
     model = run("model_fn", model_dir)
     run("model_warmup_fn", model_dir, model)
-    accept = os.environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV, content_types.JSON)
+    accept = os.environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV) or content_types.JSON
     return HookedCode(hooks, model, model_dir, engine, accept, caller)
