@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
@@ -22,7 +23,7 @@ from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
-from handler.custom_code.code_errors import InvalidReply, ReplyHeadersTooLong
+from handler.custom_code.code_errors import CustomCodeFailed, InvalidReply, ReplyHeadersTooLong
 from handler.custom_code.engine_model import ENGINE_ERRORS, REQUEST_DEADLINE
 from handler.custom_code.hook_caller import as_endpoint_error
 from handler.engine.core_queue import GROUP, RequestGroup
@@ -30,6 +31,8 @@ from handler.errors import EndpointError
 
 # Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
 MOST_REPLY_HEADERS = 4096 - 256
+# SageMaker waits 2 s.
+PING_SECONDS = 30.0
 # A header's name (RFC 9110, 5.6.2).
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 Result = TypeVar("Result")
@@ -41,7 +44,29 @@ def code_for(service: Service, method: str, path: str) -> CustomCode | None:
     return code if code is not None and code.answers(method, path.rstrip("/")) else None
 
 
-async def answer_with_code(service: Service, code: CustomCode, exchange: Exchange, threads: Executor) -> bool:
+class CodePing:
+    """Asks the code's own handler of /ping, one request at a time: whoever asks meanwhile gets the same answer.
+
+    So one that hangs holds one thread, and none of those of the other requests.
+    """
+
+    def __init__(self) -> None:
+        self._running: asyncio.Future[CodeReply] | None = None
+
+    async def reply(self, code: CustomCode, request: CodeRequest, threads: Executor) -> CodeReply:
+        """:raises EndpointError: raised by the code, or it has not answered in time."""
+        if self._running is None or self._running.done():
+            self._running = asyncio.get_running_loop().run_in_executor(threads, _run, _whole, code, request)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._running), PING_SECONDS)
+        except TimeoutError as error:
+            late = TimeoutError(f"no answer in {PING_SECONDS:.0f} s")
+            raise CustomCodeFailed("the model's code for /ping", late) from error
+
+
+async def answer_with_code(
+    service: Service, code: CustomCode, exchange: Exchange, threads: Executor, pings: CodePing
+) -> bool:
     """Has the code answer a request. Returns whether it has: it may leave the request to the endpoint.
 
     The admission is held until the reply's last byte.
@@ -51,9 +76,8 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
     loop = asyncio.get_running_loop()
     if (exchange.method, exchange.path.rstrip("/")) == PING:
         exchange.record.route = PING[1]
-        outcome = await loop.run_in_executor(threads, _run, code.invoke, _code_request(exchange, b""))
-        assert outcome is not None, "code answers the routes that it has"
-        await _send(exchange, outcome, copy_context(), threads)
+        reply = await pings.reply(code, _code_request(exchange, b""), threads)
+        await _send(exchange, reply, copy_context(), threads)
         return True
     service.lifecycle.require_ready()
     with service.admission:
@@ -121,6 +145,13 @@ async def _send(
         close = getattr(outcome.body, "close", None)
         if close is not None:
             await loop.run_in_executor(threads, _run, context.run, close)
+
+
+def _whole(code: CustomCode, request: CodeRequest) -> CodeReply:
+    """The code's reply, without a stream."""
+    reply = code.invoke(request)
+    assert reply is not None, "code answers the routes that it has"
+    return reply if isinstance(reply.body, bytes) else replace(reply, body=b"".join(reply.body))
 
 
 def _run(function: Callable[..., Result], *arguments: object) -> Result:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
+from threading import Event
 from typing import Any, ClassVar
 
 import pytest
 from werkzeug.test import Client
 
+from container.inference import custom_code_reply
 from container.recovery.death_log import DeathLog
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
@@ -254,6 +256,35 @@ def test_it_answers_its_other_routes(code: Callable[..., Client], service: Servi
     eventually(lambda: 'endpoint_requests_total{route="/ping",status="200"}' in client.get("/metrics").text)
     service.lifecycle.drain()
     assert client.get("/ping", buffered=True).status_code == 503
+
+
+def test_a_health_check_that_hangs_holds_up_no_request(
+    code: Callable[..., Client], service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, asked, seen = Event(), list[CodeRequest](), list[str]()
+    monkeypatch.setattr(ScriptedCode, "answers", lambda code, method, path: seen.append(path) is None)
+
+    def answer(request: CodeRequest) -> CodeReply:
+        if request.path == "/ping":
+            asked.append(request)
+            ended.wait()
+            return CodeReply(iter([b"he", b"althy"]), "text/plain")
+        return CodeReply(b"answer", "text/plain")
+
+    client = code(answer)
+    checks = 2 * service.config.max_concurrent
+    with ThreadPoolExecutor(checks) as threads:
+        pings = [threads.submit(client.get, "/ping", buffered=True) for _ in range(checks)]
+        eventually(lambda: seen.count("/ping") == checks)
+        assert client.post("/invocations", json={}, buffered=True).data == b"answer"
+        monkeypatch.setattr(custom_code_reply, "PING_SECONDS", 0.01)
+        assert client.get("/ping", buffered=True).status_code == 500
+        assert len(asked) == 1
+        ended.set()
+        assert {ping.result().data for ping in pings} == {b"healthy"}
+    monkeypatch.undo()
+    assert client.get("/ping", buffered=True).data == b"healthy"
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("catches", [False, True])  # code may make a reply of its own of the engine's error
