@@ -18,6 +18,7 @@ from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Request
 
 from container.http.exchange import BODILESS, Exchange, send_pieces
+from container.inference.session_requests import close_unseen, manage_session_of_code, session_headers
 from container.inference.trial import code_ended
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
@@ -28,6 +29,7 @@ from handler.custom_code.engine_model import ENGINE_ERRORS, REQUEST_DEADLINE
 from handler.custom_code.hook_caller import as_endpoint_error
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.errors import EndpointError
+from handler.sessions.session_store import HEADER as SESSION_HEADER
 
 # Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
 MOST_REPLY_HEADERS = 4096 - 256
@@ -80,7 +82,10 @@ async def answer_with_code(
         await _send(exchange, reply, copy_context(), threads)
         return True
     service.lifecycle.require_ready()
+    session = None if code.manages_sessions else exchange.request.headers.get(SESSION_HEADER)
     with service.admission:
+        if not code.manages_sessions and manage_session_of_code(service, exchange, session):
+            return True
         deadline_of = partial(
             deadline, service.config, exchange.request.headers.get(TIMEOUT_HEADER), exchange.record.began
         )
@@ -106,11 +111,13 @@ async def answer_with_code(
             if code.may_decline:
                 service.observer.started(exchange.record, exchange.body)
             headers = _headers(outcome)
+            exchange.headers.extend(session_headers(service, session).items())
             if service.config.asynchronous:
                 _check_headers(headers, exchange.request)
             whole = requires_content_length(service.config)
             await _send(exchange, outcome, context, threads, whole=whole)
         except EndpointError:
+            close_unseen(service, exchange)
             code_ended(service, exchange, errors)
             raise
         code_ended(service, exchange, errors)

@@ -48,9 +48,11 @@ class CustomCode(Protocol):
     """Loaded custom code. Called from many threads at the same time.
 
     :cvar may_decline: `invoke` may return None.
+    :cvar manages_sessions: it opens, checks and closes sessions itself.
     """
 
     may_decline: ClassVar[bool]
+    manages_sessions: ClassVar[bool]
 
     def answers(self, method: str, path: str) -> bool:
         """Whether requests of this method and path go to the code."""

@@ -43,6 +43,7 @@ class HookedCode:
     """The loaded hooks and their model. It does not change after the start."""
 
     may_decline: ClassVar[bool] = False
+    manages_sessions: ClassVar[bool] = False
     hooks: Mapping[str, Hook]
     model: object
     model_dir: str

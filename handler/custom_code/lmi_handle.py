@@ -21,6 +21,7 @@ class HandleCode:
     """The loaded `handle` function."""
 
     may_decline: ClassVar[bool] = True
+    manages_sessions: ClassVar[bool] = False
     handle: Hook
     model_dir: str
     engine: EngineModel | None

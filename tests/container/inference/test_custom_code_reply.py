@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,12 +25,14 @@ from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
 from handler.custom_code.engine_model import REQUEST_DEADLINE, EngineModel
 from handler.errors import EngineFailed, SettingError
 from handler.model.model_source import Model
+from handler.sessions.session_store import Sessions
 from handler.startup.custom_code_loading import prepared_code
 from tests.container.http_client import http_client
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.waiting import eventually
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+SESSION, NEW_SESSION = "X-Amzn-SageMaker-Session-Id", "X-Amzn-SageMaker-New-Session-Id"
 ANSWERED = {("POST", "/invocations"), ("GET", "/ping"), ("DELETE", "/adapters/one")}
 
 
@@ -37,6 +40,7 @@ class ScriptedCode:
     """A stand-in for the loaded code: a function of the request."""
 
     may_decline: ClassVar[bool] = True
+    manages_sessions: ClassVar[bool] = False
 
     def __init__(self, answer: Callable[[CodeRequest], CodeReply | None]) -> None:
         self.invoke = answer
@@ -256,6 +260,33 @@ def test_it_answers_its_other_routes(code: Callable[..., Client], service: Servi
     eventually(lambda: 'endpoint_requests_total{route="/ping",status="200"}' in client.get("/metrics").text)
     service.lifecycle.drain()
     assert client.get("/ping", buffered=True).status_code == 503
+
+
+def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Client], service: Service) -> None:
+    def answer(request: CodeRequest) -> CodeReply | None:
+        if request.body == b"fail":
+            raise CustomCodeFailed("predict_fn", ValueError())
+        return None if request.body.startswith(b'{"prompt"') else CodeReply(request.body, "text/plain")
+
+    def ask(session: str, body: bytes = b"a") -> Any:
+        kind = "application/json"
+        return client.post("/invocations", data=body, content_type=kind, headers={SESSION: session}, buffered=True)
+
+    client = code(answer)
+    assert (ask("NEW_SESSION").status_code, ask("unknown").status_code) == (400, 400)  # sessions are off
+    assert ask("", b'{"requestType": "NEW_SESSION"}').status_code == 200  # the code's
+    service.sessions = Sessions(2, 60, time.time)
+    identity = ask("NEW_SESSION").headers[NEW_SESSION].partition(";")[0]
+    assert (ask(identity).data, ask("unknown").status_code) == (b"a", 400)
+    for _ in range(3):
+        failed = ask("NEW_SESSION", b"fail")
+        assert (failed.status_code, NEW_SESSION in failed.headers, len(service.sessions)) == (500, False, 1)
+    left_to_the_endpoint = ask("NEW_SESSION", b'{"prompt": "a"}')
+    assert len(left_to_the_endpoint.headers.getlist(NEW_SESSION)) == 1
+    assert len(service.sessions) == 2
+    assert ask(identity, b'{"requestType": "CLOSE"}').get_json() == {"session_id": identity, "status": "closed"}
+    assert ask("", b'{"requestType": "mine", "a": 1}').data == b'{"requestType": "mine", "a": 1}'
+    assert ask(identity).status_code == 400
 
 
 def test_a_health_check_that_hangs_holds_up_no_request(
