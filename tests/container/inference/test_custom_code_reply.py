@@ -343,6 +343,7 @@ def test_a_body_that_ends_the_engine_through_the_code_is_tried_alone_and_then_re
         eventually(lambda: engine.unfinished() == 2)
         engine.fail_requests(EngineFailed("its process ended"))
         assert [each.result() for each in dying] == [503, 503]
+        eventually(lambda: service.admission.count == 0)
         assert [presence.alone for presence in deaths.read()] == [False, False]
 
         service.recovery = Recovery(channel, deaths, 2.0)  # the next serving process
@@ -355,6 +356,7 @@ def test_a_body_that_ends_the_engine_through_the_code_is_tried_alone_and_then_re
         engine.fail_requests(EngineFailed("its process ended"))
         assert dying[0].result() in ({503} if catches else {400})
         dying[1].result()
+        eventually(lambda: service.admission.count == 0)
         assert [presence.alone for presence in deaths.read()].count(True) == 1
 
         service.recovery = Recovery(channel, deaths, 3.0)
