@@ -178,11 +178,13 @@ def _headers(outcome: CodeReply) -> Headers:
     if not isinstance(outcome.status, int) or isinstance(outcome.status, bool) or not 200 <= outcome.status <= 599:
         raise InvalidReply(f"the status {str(outcome.status)[:20]}", "give a whole number from 200 to 599")
     headers = Headers()
-    for name, value in {"Content-Type": outcome.content_type, **outcome.headers}.items():
-        if not TOKEN.fullmatch(name) or not _in_latin1(text := " ".join(str(value).split())):
-            raise InvalidReply(f"the header {name[:80]!r}, of characters that HTTP does not have", "encode them")
-        if not is_hop_by_hop_header(name) and name.lower() != "content-length":
-            headers[name] = text
+    first = {"Content-Type": outcome.content_type, **outcome.headers}
+    for put, pairs in ((headers.set, first.items()), (headers.add, outcome.repeated)):
+        for name, value in pairs:
+            if not TOKEN.fullmatch(name) or not _in_latin1(text := " ".join(str(value).split())):
+                raise InvalidReply(f"the header {name[:80]!r}, of characters that HTTP does not have", "encode them")
+            if not is_hop_by_hop_header(name) and name.lower() != "content-length":
+                put(name, text)
     return headers
 
 
@@ -196,7 +198,8 @@ def _check_headers(reply: Headers, request: Request) -> None:
     :raises ReplyHeadersTooLong: SageMaker would fail the request.
     """
     # The reply repeats the custom attributes.
-    headers = {custom_attributes.HEADER: request.headers.get(custom_attributes.HEADER, ""), **dict(reply.items())}
+    headers = {custom_attributes.HEADER: request.headers.get(custom_attributes.HEADER, "")}
+    headers |= {name: "".join(reply.getlist(name)) for name, _ in reply}
     sizes = {name: len(name) + len(value) + 4 for name, value in headers.items()}
     if sum(sizes.values()) > MOST_REPLY_HEADERS:
         raise ReplyHeadersTooLong(sum(sizes.values()), MOST_REPLY_HEADERS, max(sizes, key=sizes.__getitem__))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
@@ -36,12 +36,14 @@ class CodeReply:
     """The reply of custom code.
 
     :param body: the whole body, or an iterator of pieces to send. Closing the iterator ends the code that makes them.
+    :param repeated: headers whose names `headers` has already, such as a second Set-Cookie.
     """
 
     body: bytes | Iterator[bytes]
     content_type: str
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    repeated: Sequence[tuple[str, str]] = ()
 
 
 class CustomCode(Protocol):

@@ -20,9 +20,11 @@ from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.asgi_call import Receive, Send, call_application
 from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
 from handler.custom_code.engine_model import REQUEST_DEADLINE, EngineModel
+from handler.custom_code.hook_caller import HookCaller
 from handler.errors import EngineFailed, SettingError
 from handler.model.model_source import Model
 from handler.sessions.session_store import Sessions
@@ -116,6 +118,18 @@ def test_its_errors(code: Callable[..., Client], error: BaseException, status: i
         assert reply.status_code == status
         said = reply.get_json()["error"]["message"]
         assert said == message or (type(error) is StopIteration and "StopIteration" in said)
+
+
+def test_headers_of_one_name_are_all_sent(code: Callable[..., Client]) -> None:
+    async def application(scope: Any, receive: Receive, send: Send) -> None:
+        cookies = [(b"set-cookie", each) for each in (b"a=1", b"b=2", b"b=2")]
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"a/b"), *cookies]})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    caller = HookCaller()
+    client = code(lambda request: call_application(application, caller, request))
+    reply = client.post("/invocations", json={}, buffered=True)
+    assert (reply.data, reply.headers.getlist("set-cookie")) == (b"x", ["a=1", "b=2", "b=2"])
 
 
 def test_a_status_may_be_of_the_standard_library(code: Callable[..., Client]) -> None:
