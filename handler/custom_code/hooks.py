@@ -69,7 +69,7 @@ class HookedCode:
         first = accept.split(",")[0].split(";")[0].strip()
         content_type = context.get_response_content_type() or (self.default_accept if "*" in first else first)
         if isinstance(result, tuple) and len(result) == 2:
-            result, content_type = result[0], str(result[1])
+            result, content_type = result[0], str(result[1] or content_type)
         headers = {key: value for key, value in context.response_headers.items() if key.lower() != "content-type"}
         return CodeReply(self._body(result, content_type), content_type, context.status, headers)
 

@@ -133,6 +133,11 @@ def test_the_librarys_own_formats(
     assert (outcome.body, outcome.content_type) == (expected, written)
 
 
+def test_a_reply_that_names_no_type_has_the_default_one(load: Load, ask: Ask) -> None:
+    code = load(OWN_MODEL + "def transform_fn(model, data, content_type, accept): return '[]', None")
+    assert ask(code).content_type == "application/json"
+
+
 @pytest.mark.parametrize(("value", "written"), [("text/csv", "text/csv"), ("", "application/json")])
 def test_the_type_of_a_reply_to_requests_that_name_none(
     load: Load, ask: Ask, monkeypatch: pytest.MonkeyPatch, value: str, written: str
