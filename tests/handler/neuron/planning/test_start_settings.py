@@ -23,6 +23,7 @@ from handler.storage.open_store import open_objects
 MODEL: Final = str(sample_model.path())
 ON_NXDI: Final = {"ENDPOINT_LINE": "nxdi-0.16", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
 STORE: Final = {"ENDPOINT_ARTIFACT_STORE": "s3://bucket/prefix"}
+BATCH_STORES: Final = ("nope", "s3://", "https://x/y", f"{__file__}/below")
 
 
 def errors(environ: dict[str, str]) -> list[Finding]:
@@ -42,7 +43,10 @@ def open_batches(config: EndpointConfig) -> object:
             for value in ("/opt/cache", "s3://", "https://bucket.s3.amazonaws.com/x", "file:///a#b")
         ),
         ({"ENDPOINT_ARTIFACT_SIGNING_KEY": "xx", **STORE}, lambda config: signer(config.artifact_signing_key or "")),
-        *(({"ENDPOINT_BATCH_STORE": value}, open_batches) for value in ("nope", "s3://", "https://x/y")),
+        *(
+            ({"ENDPOINT_BATCH_STORE": value}, open_batches)
+            for value in ("nope", "s3://", "https://x/y", f"{__file__}/below")
+        ),
         *(
             (
                 {"ENDPOINT_COMPILED_ARTIFACTS": value, **ON_NXDI},
