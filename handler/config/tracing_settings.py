@@ -90,11 +90,11 @@ def problems(environ: Mapping[str, str], *, isolated: bool) -> Iterator[SettingE
     if exporter_protocol == HTTP and not (parts_of_url.scheme in ("http", "https") and parts_of_url.hostname):
         yield SettingError(name, "the collector's address is no URL", "Give http://host:4318, or https://.")
     forms, malformed = {**FORMS, **(GRPC_FORMS if exporter_protocol == GRPC else {})}, False
-    for each, form in forms.items():
-        if (text := environ.get(each, "").strip()) and not re.fullmatch(form, text):
+    for variable, form in forms.items():
+        if (text := environ.get(variable, "").strip()) and not re.fullmatch(form, text):
             malformed = True
             problem = f"it must be {FORM_NAMES[form]}, not '{text[:40]}'"
-            yield SettingError(each, problem, "Correct it, or unset it.")
+            yield SettingError(variable, problem, "Correct it, or unset it.")
     queue, batch = environ.get(QUEUE, "").strip() or DEFAULT_QUEUE, environ.get(BATCH, "").strip() or DEFAULT_BATCH
     if not malformed and int(batch) > int(queue):
         problem = f"a batch of {batch} spans ({BATCH}) does not fit a queue of {queue}"
