@@ -54,7 +54,7 @@ GRPC_FORMS: Final[Mapping[str, str]] = {
 }
 
 
-def wanted(environ: Mapping[str, str]) -> str | None:
+def enabled_by(environ: Mapping[str, str]) -> str | None:
     """The name of the variable that switches traces on; None: they are off."""
     return None if _disabled(environ) else _given(ENDPOINTS, environ)
 
@@ -66,7 +66,7 @@ def protocol(environ: Mapping[str, str]) -> str:
 
 def unreachable(environ: Mapping[str, str]) -> str | None:
     """The name of the variable with a collector that a container without a network does not reach."""
-    name = wanted(environ)
+    name = enabled_by(environ)
     return None if name is None or url_parts(environ[name]).hostname in LOOPBACK else name
 
 
@@ -80,7 +80,7 @@ def problems(environ: Mapping[str, str], *, isolated: bool) -> Iterator[SettingE
         if not all(HEADER.fullmatch(part) and unquote(part).isprintable() for part in parts):
             fix = "Give name=value, several with commas between them, URL-encoded: Authorization=Bearer%20..."
             yield SettingError(header, f"'{MASK}' is not a list of headers", fix)
-    name = wanted(environ)
+    name = enabled_by(environ)
     if name is None:
         return
     if (exporter_protocol := protocol(environ)) not in EXPORTERS:
@@ -113,7 +113,7 @@ def check(environ: MutableMapping[str, str], *, isolated: bool) -> None:
         del environ[unset]  # an empty variable counts as not set, but not for every part of the library
     if refused := list(problems(environ, isolated=isolated)):
         raise SettingErrors(refused)
-    name = wanted(environ)
+    name = enabled_by(environ)
     if name is None:
         return
     exporter = EXPORTERS[protocol(environ)]

@@ -210,7 +210,7 @@ def test_nothing_is_imported_where_nothing_is_configured() -> None:
     ],
 )
 def test_whether_traces_are_wanted(environ: dict[str, str], name: str | None) -> None:
-    assert settings.wanted(environ) == name
+    assert settings.enabled_by(environ) == name
 
 
 def test_what_cannot_work_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
