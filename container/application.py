@@ -16,7 +16,7 @@ from werkzeug.wrappers import Response
 
 from container.http.exchange import Exchange, send_pieces
 from container.inference import inference_routes as inference
-from container.inference.custom_code_reply import answer_with_code, code_for
+from container.inference.custom_code_reply import CodePing, answer_with_code, code_for
 from container.inference.pipeline import Pipeline
 from container.openapi import document as openapi
 from container.requests import custom_attributes
@@ -92,8 +92,9 @@ class RequestRouter:
         self._service, self._app = service, app
         self._routes = inference.InferenceRoutes(service, Pipeline(service))
         self._threads = ThreadPoolExecutor(THREADS, "routes")
-        # A request to the model's own code holds a thread until its last byte.
+        # A request to the model's own code holds a thread until its last byte. One more is for /ping.
         self._code_threads = ThreadPoolExecutor(service.config.max_concurrent + 1, "custom-code")
+        self._pings = CodePing()
 
     async def answer(self, exchange: Exchange) -> None:
         """Answers one request.
@@ -110,7 +111,7 @@ class RequestRouter:
         code = code_for(service, exchange.method, exchange.path)
         if code is not None and exchange.path.rstrip("/") == PING[1] and ping_reply(service)[0] != 200:
             code = None
-        if code is not None and await answer_with_code(service, code, exchange, self._code_threads):
+        if code is not None and await answer_with_code(service, code, exchange, self._code_threads, self._pings):
             return
         if route is not None:
             await route.answer(exchange)

@@ -51,7 +51,7 @@ def main() -> None:
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
     from container.server.acceptor_process import AcceptorProcess, listen
     from container.telemetry import event_log
-    from container.telemetry.tracing import tracing_settings as tracing
+    from handler.config import tracing_settings as tracing
     from handler.config.loading.config_loader import load
     from handler.config.problems import each
     from handler.errors import SettingError
@@ -60,6 +60,7 @@ def main() -> None:
         config = load(os.environ)
         tracing.check(os.environ, isolated=config.network_isolation)
         check_shared_memory()
+        check_batch_store(config)
         listener = listen(config)
     except SettingError as error:
         for problem in each(error):
@@ -105,6 +106,28 @@ def check_shared_memory(directory: str = SHARED_MEMORY) -> None:
     if Path(directory).is_dir() and not os.access(directory, os.W_OK):
         fix = "Mount it writable: a tmpfs (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)."
         raise SettingError(directory, "it cannot be written to, and vLLM's processes share memory there", fix)
+
+
+def check_batch_store(config: EndpointConfig) -> None:
+    """:raises SettingError: the setting names no store, or a directory that cannot be written to."""
+    from handler.config.start_rules import refused, store_uri
+    from handler.errors import SettingError
+    from handler.storage.directory_objects import DirectoryObjects
+    from handler.storage.open_store import open_objects
+
+    if not config.batch_store:
+        return
+    for error in refused(config, engine=False, artifacts=False, store=False):
+        raise error
+    store, setting = open_objects(store_uri(config.batch_store)), config.setting("batch_store")
+    if isinstance(store, DirectoryObjects):
+        fix = "Name a directory that this process may write to, or s3://bucket/prefix."
+        try:
+            store.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingError(setting, f"{store.root} cannot be made ({error.strerror})", fix) from None
+        if not os.access(store.root, os.W_OK | os.X_OK):
+            raise SettingError(setting, f"{store.root} cannot be written to", fix)
 
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:

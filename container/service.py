@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from container.http.body_budget import BodyBudget
 from container.recovery.recovery import Recovery
 from container.telemetry.request_observer import RequestObserver
-from container.telemetry.tracing.tracing_settings import wanted
 from handler.batches.batches import Batches
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.tracing_settings import enabled_by
 from handler.engine.event_loop import LoopThread
 from handler.neuron.hardware.neuron_monitor import NeuronMonitor
 from handler.sessions.session_store import Sessions
@@ -45,7 +45,7 @@ class Service(ServingState):
         """Makes the service of this process, and starts its loop if it is given none."""
         admission = Admission(config.max_concurrent)
         tracer = None
-        if wanted(os.environ) is not None:
+        if enabled_by(os.environ) is not None:
             from container.telemetry.tracing.tracer import RequestTracer  # it imports OpenTelemetry
 
             tracer = RequestTracer(os.environ)

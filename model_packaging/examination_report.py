@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from handler.config import tracing_settings
 from handler.config.config_rows import secrets, without_secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
@@ -38,7 +39,8 @@ def examine(
         return rejected_settings(error)
     examination = examine_config(config)
     hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
-    for problem in environment_problems(environ) if hosted else ():
+    refused = [*environment_problems(environ)] if hosted else []
+    for problem in (*refused, *tracing_settings.problems(environ, isolated=config.network_isolation)):
         examination = replace(examination, findings=(*rejected_settings(problem).findings, *examination.findings))
     return replace(examination, plan=_masked_plan(examination.plan, secrets(config)))
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
@@ -17,16 +18,23 @@ from werkzeug.http import is_hop_by_hop_header
 from werkzeug.wrappers import Request
 
 from container.http.exchange import BODILESS, Exchange, send_pieces
+from container.inference.session_requests import close_unseen, manage_session_of_code, session_headers
+from container.inference.trial import code_ended
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
-from handler.custom_code.code_errors import InvalidReply, ReplyHeadersTooLong
-from handler.custom_code.engine_model import REQUEST_DEADLINE
+from handler.custom_code.code_errors import CustomCodeFailed, InvalidReply, ReplyHeadersTooLong
+from handler.custom_code.engine_model import ENGINE_ERRORS, REQUEST_DEADLINE
 from handler.custom_code.hook_caller import as_endpoint_error
+from handler.engine.core_queue import GROUP, RequestGroup
+from handler.errors import EndpointError
+from handler.sessions.session_store import HEADER as SESSION_HEADER
 
 # Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
 MOST_REPLY_HEADERS = 4096 - 256
+# SageMaker waits 2 s.
+PING_SECONDS = 30.0
 # A header's name (RFC 9110, 5.6.2).
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 Result = TypeVar("Result")
@@ -38,7 +46,29 @@ def code_for(service: Service, method: str, path: str) -> CustomCode | None:
     return code if code is not None and code.answers(method, path.rstrip("/")) else None
 
 
-async def answer_with_code(service: Service, code: CustomCode, exchange: Exchange, threads: Executor) -> bool:
+class CodePing:
+    """Asks the code's own handler of /ping, one request at a time: whoever asks meanwhile gets the same answer.
+
+    So one that hangs holds one thread, and none of those of the other requests.
+    """
+
+    def __init__(self) -> None:
+        self._running: asyncio.Future[CodeReply] | None = None
+
+    async def reply(self, code: CustomCode, request: CodeRequest, threads: Executor) -> CodeReply:
+        """:raises EndpointError: raised by the code, or it has not answered in time."""
+        if self._running is None or self._running.done():
+            self._running = asyncio.get_running_loop().run_in_executor(threads, _run, _whole, code, request)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._running), PING_SECONDS)
+        except TimeoutError as error:
+            late = TimeoutError(f"no answer in {PING_SECONDS:.0f} s")
+            raise CustomCodeFailed("the model's code for /ping", late) from error
+
+
+async def answer_with_code(
+    service: Service, code: CustomCode, exchange: Exchange, threads: Executor, pings: CodePing
+) -> bool:
     """Has the code answer a request. Returns whether it has: it may leave the request to the endpoint.
 
     The admission is held until the reply's last byte.
@@ -48,12 +78,14 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
     loop = asyncio.get_running_loop()
     if (exchange.method, exchange.path.rstrip("/")) == PING:
         exchange.record.route = PING[1]
-        outcome = await loop.run_in_executor(threads, _run, code.invoke, _code_request(exchange, b""))
-        assert outcome is not None, "code answers the routes that it has"
-        await _send(exchange, outcome, copy_context(), threads)
+        reply = await pings.reply(code, _code_request(exchange, b""), threads)
+        await _send(exchange, reply, copy_context(), threads)
         return True
     service.lifecycle.require_ready()
+    session = None if code.manages_sessions else exchange.request.headers.get(SESSION_HEADER)
     with service.admission:
+        if not code.manages_sessions and manage_session_of_code(service, exchange, session):
+            return True
         deadline_of = partial(
             deadline, service.config, exchange.request.headers.get(TIMEOUT_HEADER), exchange.record.began
         )
@@ -62,21 +94,33 @@ async def answer_with_code(service: Service, code: CustomCode, exchange: Exchang
         else:
             service.observer.started(exchange.record, exchange.body)
         deadline_of(stream=False)  # an invalid header is rejected before the code runs
+        service.recovery.keep(exchange.record, exchange.body)
         context = copy_context()
         context.run(
             REQUEST_DEADLINE.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error())
         )
+        errors: list[EndpointError] = []
+        context.run(ENGINE_ERRORS.set, errors)
+        if service.recovery.suspected(exchange.record):
+            context.run(GROUP.set, RequestGroup(alone=True))
         request = _code_request(exchange, exchange.body)
-        outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
-        if outcome is None:
-            return False
-        if code.may_decline:
-            service.observer.started(exchange.record, exchange.body)
-        headers = _headers(outcome)
-        if service.config.asynchronous:
-            _check_headers(headers, exchange.request)
-        whole = requires_content_length(service.config)
-        await _send(exchange, outcome, context, threads, whole=whole)
+        try:
+            outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
+            if outcome is None:
+                return False
+            if code.may_decline:
+                service.observer.started(exchange.record, exchange.body)
+            headers = _headers(outcome)
+            exchange.headers.extend(session_headers(service, session).items())
+            if service.config.asynchronous:
+                _check_headers(headers, exchange.request)
+            whole = requires_content_length(service.config)
+            await _send(exchange, outcome, context, threads, whole=whole)
+        except EndpointError:
+            close_unseen(service, exchange)
+            code_ended(service, exchange, errors)
+            raise
+        code_ended(service, exchange, errors)
     return True
 
 
@@ -110,6 +154,13 @@ async def _send(
             await loop.run_in_executor(threads, _run, context.run, close)
 
 
+def _whole(code: CustomCode, request: CodeRequest) -> CodeReply:
+    """The code's reply, without a stream."""
+    reply = code.invoke(request)
+    assert reply is not None, "code answers the routes that it has"
+    return reply if isinstance(reply.body, bytes) else replace(reply, body=b"".join(reply.body))
+
+
 def _run(function: Callable[..., Result], *arguments: object) -> Result:
     """Calls own code in its thread.
 
@@ -127,11 +178,13 @@ def _headers(outcome: CodeReply) -> Headers:
     if not isinstance(outcome.status, int) or isinstance(outcome.status, bool) or not 200 <= outcome.status <= 599:
         raise InvalidReply(f"the status {str(outcome.status)[:20]}", "give a whole number from 200 to 599")
     headers = Headers()
-    for name, value in {"Content-Type": outcome.content_type, **outcome.headers}.items():
-        if not TOKEN.fullmatch(name) or not _in_latin1(text := " ".join(str(value).split())):
-            raise InvalidReply(f"the header {name[:80]!r}, of characters that HTTP does not have", "encode them")
-        if not is_hop_by_hop_header(name) and name.lower() != "content-length":
-            headers[name] = text
+    first = {"Content-Type": outcome.content_type, **outcome.headers}
+    for put, pairs in ((headers.set, first.items()), (headers.add, outcome.repeated)):
+        for name, value in pairs:
+            if not TOKEN.fullmatch(name) or not _in_latin1(text := " ".join(str(value).split())):
+                raise InvalidReply(f"the header {name[:80]!r}, of characters that HTTP does not have", "encode them")
+            if not is_hop_by_hop_header(name) and name.lower() != "content-length":
+                put(name, text)
     return headers
 
 
@@ -145,7 +198,8 @@ def _check_headers(reply: Headers, request: Request) -> None:
     :raises ReplyHeadersTooLong: SageMaker would fail the request.
     """
     # The reply repeats the custom attributes.
-    headers = {custom_attributes.HEADER: request.headers.get(custom_attributes.HEADER, ""), **dict(reply.items())}
+    headers = {custom_attributes.HEADER: request.headers.get(custom_attributes.HEADER, "")}
+    headers |= {name: "".join(reply.getlist(name)) for name, _ in reply}
     sizes = {name: len(name) + len(value) + 4 for name, value in headers.items()}
     if sum(sizes.values()) > MOST_REPLY_HEADERS:
         raise ReplyHeadersTooLong(sum(sizes.values()), MOST_REPLY_HEADERS, max(sizes, key=sizes.__getitem__))

@@ -12,7 +12,7 @@ from typing import Any
 
 from container.http.exchange import Exchange
 from container.inference.body_parsers import ParserOf, requested_model, with_model
-from container.inference.session_requests import manage_session, session_headers
+from container.inference.session_requests import close_unseen, manage_session, session_headers
 from container.inference.sinks import CallSink, Client, CollectingSink, EventSink, WholeSink
 from container.inference.trial import try_suspect
 from container.requests.deadline import TIMEOUT_HEADER, Deadline, deadline, requires_content_length
@@ -98,6 +98,9 @@ class Pipeline:
             exchange.headers.extend(session_headers(service, session).items())
             exchange.headers.extend(record.ignored_header)
             await self._run(exchange, engine, call, limit, size)
+        except EndpointError:
+            close_unseen(service, exchange)
+            raise
         finally:
             admission.leave()
 
@@ -196,6 +199,7 @@ class Pipeline:
             exchange.record.failed(error)
             exchange.hand_over()
         else:
+            close_unseen(self._service, exchange)
             exchange.fail(error)
 
 

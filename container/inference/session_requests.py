@@ -11,7 +11,8 @@ from typing import Any
 from container.http.exchange import Exchange
 from container.http.reply_head import Header
 from container.service import Service
-from handler.errors import InvalidField, MissingField
+from handler.errors import InvalidBody, InvalidField, MissingField
+from handler.schemas.json_body import decode
 from handler.schemas.reply import encode
 from handler.sessions.session_store import HEADER, Sessions, SessionsDisabled
 
@@ -19,6 +20,8 @@ NEW_HEADER = "X-Amzn-SageMaker-New-Session-Id"
 CLOSED_HEADER = "X-Amzn-SageMaker-Closed-Session-Id"
 NEW, CLOSE = "NEW_SESSION", "CLOSE"
 REQUEST_TYPE = "requestType"
+# Bytes of a body that only opens or closes a session, with some white space.
+LONGEST_REQUEST = 256
 
 
 def session_headers(service: Service, identity: str | None) -> dict[str, str]:
@@ -58,6 +61,36 @@ def manage_session(service: Service, exchange: Exchange, document: Mapping[str, 
     sessions.close(identity)
     _reply(exchange, {"session_id": identity, "status": "closed"}, (CLOSED_HEADER, identity))
     return True
+
+
+def manage_session_of_code(service: Service, exchange: Exchange, identity: str | None) -> bool:
+    """As `manage_session`, before the model's own code gets a request: whatever has another field is the code's.
+
+    :raises EndpointError: the session cannot be opened, closed or used.
+    """
+    body = exchange.body
+    if service.sessions is not None and len(body) <= LONGEST_REQUEST and REQUEST_TYPE.encode() in body:
+        try:
+            document = decode(body)
+        except InvalidBody:
+            document = {}
+        if document.keys() == {REQUEST_TYPE} and document[REQUEST_TYPE] in (NEW, CLOSE):
+            return manage_session(service, exchange, document, identity)
+    if identity == NEW:
+        sessions_of(service)
+    else:
+        session_headers(service, identity)
+    return False
+
+
+def close_unseen(service: Service, exchange: Exchange) -> None:
+    """Closes the session that a request has opened. Call when it ends in an error.
+
+    Of an error, InvokeEndpoint passes on no headers, so its client does not learn the session's id.
+    """
+    for header in [header for header in exchange.headers if header[0] == NEW_HEADER and not exchange.sent]:
+        exchange.headers.remove(header)
+        sessions_of(service).close(header[1].partition(";")[0])
 
 
 def sessions_of(service: Service, field: str = HEADER) -> Sessions:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from container.http.exchange import Exchange
 from container.inference.sinks import CallSink, Client
 from container.recovery.recovery import Recovery
 from container.requests.deadline import Deadline
 from container.requests.request_record import RequestRecord
+from container.service import Service
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
 from handler.engine.event_loop import WorkThreads
@@ -64,6 +66,23 @@ async def try_suspect(
         if isinstance(error, EngineFailed):
             break
     recovery.tried(record, died=died)
+
+
+def code_ended(service: Service, exchange: Exchange, errors: Sequence[EndpointError]) -> None:
+    """Call when the model's own code has answered a request, or failed: `try_suspect` and `_failed` in one.
+
+    A suspected body has run alone to its end, because code runs once.
+
+    :param errors: what the engine raised in it.
+    :raises BodyQuarantined: the engine has died of it alone.
+    """
+    recovery, record, engine = service.recovery, exchange.record, service.engine
+    failure = next((error for error in errors if isinstance(error, EngineFailed)), None)
+    died = failure is not None and failure.in_core and engine is not None and not engine.was_killed()
+    if recovery.suspected(record):
+        late = any(isinstance(error, DeadlineExceeded) for error in errors)
+        recovery.tried(record, died=died, ran=died or not (late or failure))
+    recovery.failed(failure, record, exchange.head.environ)
 
 
 async def _tried_alone(engine: Engine, call: AnyCall, limit: Deadline, client: Client) -> EndpointError | None:

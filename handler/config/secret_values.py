@@ -15,7 +15,8 @@ RECOGNISABLE: Final = 8
 SHORTEST: Final = 4
 # MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets. OTEL_EXPORTER_OTLP_HEADERS holds API keys.
 SECRET_NAMES: Final = re.compile(
-    r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY|SIGNATURE|OTLP(?:_\w+)?_HEADERS$"
+    r"(?:^|_)TOKEN$|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNATURE"
+    r"|AUTHORIZATION|(?:^|_)(?:AUTH|PW)$|OTLP(?:_\w+)?_HEADERS$"
 )
 # The tokens of a tokenizer: pad_token, classifier_from_token, image_start_token.
 TEXT_TOKENS: Final = re.compile(
@@ -28,6 +29,8 @@ ADDRESS: Final = re.compile(r"(:/{1,2})([^/\s]+)(?=@)")
 PARAMETER: Final = re.compile(
     r"(?i)([?&][\w.-]{0,60}(?:token(?==)|signature|secret|password|credential|api[_-]?key|access[_-]?key)[\w.-]{0,60}=)[^&#\s\"']+"
 )
+# As in a header: Authorization: Bearer ...
+BEARER: Final = re.compile(r"(?i)\b(bearer\s+)(?=[^\s\"',]*[0-9])[\w.~+/=-]{8,}")
 # A member of an object in a value that is the text of one, or the beginning of one: {"MY_TOKEN": "..."}
 MEMBER: Final = re.compile(r'("((?:[^"\\]|\\.){0,100})"\s*:\s*)("(?:[^"\\]|\\.)+"?|\[[^\]]+\]?)')
 # A path, an address or a word. What else is given in place of one may be settings, with a token in them.
@@ -50,7 +53,8 @@ def has_secret_name(name: str) -> bool:
 
 def without_credentials(text: str) -> str:
     """The text with what is a secret by its form masked: credentials in an address, and JSON members with its names."""
-    text = PARAMETER.sub(rf"\1{MASK}", ADDRESS.sub(rf"\1{MASK}", text))
+    for form in (ADDRESS, PARAMETER, BEARER):
+        text = form.sub(rf"\1{MASK}", text)
     return MEMBER.sub(lambda match: f'{match[1]}"{MASK}"' if has_secret_name(match[2]) else match[0], text)
 
 

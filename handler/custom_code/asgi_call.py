@@ -26,11 +26,17 @@ def call_application(app: Application, caller: HookCaller, request: CodeRequest)
     """
     messages = caller.pieces(f"{request.method} {request.path}", _messages(app, request))
     start, first = next(messages), next(messages)
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start.get("headers", ())}
+    headers, repeated = dict[str, str](), list[tuple[str, str]]()
+    for header in start.get("headers", ()):
+        name, value = (part.decode("latin-1") for part in header)
+        if name in headers:
+            repeated.append((name, value))
+        else:
+            headers[name] = value
     content_type = headers.pop("content-type", "application/octet-stream")
     whole = headers.pop("content-length", None) is not None or not first.get("more_body")
     body = _body(first, messages)
-    return CodeReply(b"".join(body) if whole else body, content_type, start["status"], headers)
+    return CodeReply(b"".join(body) if whole else body, content_type, start["status"], headers, tuple(repeated))
 
 
 def _body(message: Message, messages: Generator[Message]) -> Iterator[bytes]:

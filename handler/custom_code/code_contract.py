@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
@@ -36,21 +36,25 @@ class CodeReply:
     """The reply of custom code.
 
     :param body: the whole body, or an iterator of pieces to send. Closing the iterator ends the code that makes them.
+    :param repeated: headers whose names `headers` has already, such as a second Set-Cookie.
     """
 
     body: bytes | Iterator[bytes]
     content_type: str
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    repeated: Sequence[tuple[str, str]] = ()
 
 
 class CustomCode(Protocol):
     """Loaded custom code. Called from many threads at the same time.
 
     :cvar may_decline: `invoke` may return None.
+    :cvar manages_sessions: it opens, checks and closes sessions itself.
     """
 
     may_decline: ClassVar[bool]
+    manages_sessions: ClassVar[bool]
 
     def answers(self, method: str, path: str) -> bool:
         """Whether requests of this method and path go to the code."""

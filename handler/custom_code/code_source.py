@@ -19,6 +19,10 @@ HANDLE: Final = "handle"
 HOOKS: Final = ("model_fn", "input_fn", "predict_fn", "output_fn", "transform_fn", "pre_model_fn", "model_warmup_fn")
 # The variable with the name of the hooks' file (sagemaker_inference/parameters.py). The SageMaker Python SDK sets it.
 PROGRAM: Final = "SAGEMAKER_PROGRAM"
+# Where that file is. The SDK gives an archive in S3 for an entry_point without source_dir, and does not put it into the
+# model. JumpStart's definitions name both variables with these values for models without code, too.
+SUBMIT_DIRECTORY: Final = "SAGEMAKER_SUBMIT_DIRECTORY"
+JUMPSTART: Final = (HOOKS_FILE, "/opt/ml/model/code")
 # The decorators of LMI's model.py that are not supported (djl-serving,
 # serving/docs/lmi/user_guides/*_formatter_schema.md).
 DECORATORS: Final = frozenset({"input_formatter", "output_formatter", "prediction_handler", "init_handler"})
@@ -78,10 +82,11 @@ def find_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str
     if not config.custom_code:
         return None
     model_dir = Path(model_path)
-    program = environ.get(PROGRAM) or HOOKS_FILE  # the SDK sets an empty value for a model without code
-    file = model_dir / "code" / program
-    if program != HOOKS_FILE and not file.is_file():
-        raise SettingError(PROGRAM, f"the model has no code/{program}", "Name a file in the model's code directory.")
+    program = environ.get(PROGRAM, "")  # the SDK sets an empty value for a model without code
+    file = model_dir / "code" / (program or HOOKS_FILE)
+    if program and not file.is_file() and (program, environ.get(SUBMIT_DIRECTORY)) != JUMPSTART:
+        fix = "Put it into the model's code directory (with source_dir=, SageMaker's SDK does), or unset the variable."
+        raise SettingError(PROGRAM, f"the model has no code/{program}", fix)
     hooks = CodeSource(model_dir, file, CodeKind.HOOKS) if file.is_file() else None
     decorated = _decorated(model_dir, hooks, environ)
     if decorated is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy
@@ -20,6 +20,9 @@ from handler.errors import InvalidBody, InvalidField
 from handler.schemas.json_body import check_brackets
 from handler.schemas.openai.model_names import ADAPTER_HEADER
 from handler.schemas.reply import JSON_LINES, SSE, encode
+
+# What an Accept header may name in the place of a type -> the type.
+RANGES: Final = dict.fromkeys((content_types.ANY, "application/*"), content_types.JSON) | {"text/*": content_types.CSV}
 
 
 class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # the library is untyped
@@ -75,12 +78,10 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
         return model.respond(data, None if context is None else context.get_request_header(0, ADAPTER_HEADER))
 
     def default_output_fn(self, prediction: Any, accept: str, context: HookContext | None = None) -> tuple[Any, str]:
-        accepted = [kind.split(";")[0] for kind in utils.parse_accept(accept)]
-        for kind in accepted:
+        for kind in map(media_type, utils.parse_accept(accept)):
+            kind = RANGES.get(kind, kind)
             if kind in encoder.SUPPORTED_CONTENT_TYPES:
                 return encoder.encode(prediction, kind), kind
-            if kind == content_types.ANY:
-                return encoder.encode(prediction, content_types.JSON), content_types.JSON
         raise errors.UnsupportedFormatError(accept)
 
 

@@ -1,4 +1,4 @@
-"""The engine as custom code sees it. The default `model_fn` returns it. A context variable has a request's deadline."""
+"""The engine as custom code sees it. The default `model_fn` returns it. Context variables hold facts of a request."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from handler.schemas.tgi_lmi.request_options import RequestOptions
 RequestDeadline = Callable[[bool], tuple[float, EndpointError]]
 # Set in the thread of a sync hook, and in the task of an async hook.
 REQUEST_DEADLINE: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
+# Collects what the engine raised in a request, whatever the code makes of it.
+ENGINE_ERRORS: ContextVar[list[EndpointError] | None] = ContextVar("engine_errors", default=None)
 
 
 def deadline_arguments(*, stream: bool) -> tuple[float, EndpointError] | tuple[()]:
@@ -201,6 +203,8 @@ def _events(reply: Reply, first: CompletionStep, steps: Generator[CompletionStep
 
 def _checked(item: CompletionStep | EndpointError) -> CompletionStep:
     if isinstance(item, EndpointError):
+        if (errors := ENGINE_ERRORS.get()) is not None:
+            errors.append(item)
         raise item
     return item
 

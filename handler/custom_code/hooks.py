@@ -43,6 +43,7 @@ class HookedCode:
     """The loaded hooks and their model. It does not change after the start."""
 
     may_decline: ClassVar[bool] = False
+    manages_sessions: ClassVar[bool] = False
     hooks: Mapping[str, Hook]
     model: object
     model_dir: str
@@ -68,7 +69,7 @@ class HookedCode:
         first = accept.split(",")[0].split(";")[0].strip()
         content_type = context.get_response_content_type() or (self.default_accept if "*" in first else first)
         if isinstance(result, tuple) and len(result) == 2:
-            result, content_type = result[0], str(result[1])
+            result, content_type = result[0], str(result[1] or content_type)
         headers = {key: value for key, value in context.response_headers.items() if key.lower() != "content-type"}
         return CodeReply(self._body(result, content_type), content_type, context.status, headers)
 
@@ -139,5 +140,5 @@ def load_hooks(source: CodeSource, engine: EngineModel | None, module: ModuleTyp
     run("pre_model_fn", model_dir)
     model = run("model_fn", model_dir)
     run("model_warmup_fn", model_dir, model)
-    accept = os.environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV, content_types.JSON)
+    accept = os.environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV) or content_types.JSON
     return HookedCode(hooks, model, model_dir, engine, accept, caller)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from handler.custom_code.code_contract import INVOCATIONS, CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import HANDLE, CodeSource
 from handler.custom_code.engine_model import EngineModel
-from handler.custom_code.hook_caller import Hook, HookCaller
+from handler.custom_code.hook_caller import Hook, HookCaller, is_stream
 from handler.custom_code.lmi_objects import LmiInput, LmiOutput, provide_djl_python
 from handler.custom_code.module_loader import load_error, load_module
 from handler.errors import EndpointError
@@ -21,6 +21,7 @@ class HandleCode:
     """The loaded `handle` function."""
 
     may_decline: ClassVar[bool] = True
+    manages_sessions: ClassVar[bool] = False
     handle: Hook
     model_dir: str
     engine: EngineModel | None
@@ -36,8 +37,11 @@ class HandleCode:
         return None if output is None else self._reply(output)
 
     def _reply(self, output: Any) -> CodeReply:
-        if not hasattr(output, "properties"):  # a plain value, which LMI would reject
-            output = LmiOutput().add(output)
+        if isinstance(output, list) and len(output) == 1 and hasattr(output[0], "properties"):
+            output = output[0]
+        if not hasattr(output, "properties"):  # a plain value or a generator, which LMI would reject
+            reply = LmiOutput()
+            output = reply.add_stream_content(output) if is_stream(output) else reply.add(output)
         headers = dict(output.properties)
         content_type = next((headers.pop(key) for key in [*headers] if key.lower() == "content-type"), None)
         if getattr(output, "stream_content", None) is not None:

@@ -10,6 +10,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -158,7 +159,11 @@ def _outputs(item: Any) -> bytes:
 
 def _json(value: Any) -> bytes:
     def default(item: Any) -> Any:
-        return item.tolist() if hasattr(item, "tolist") else str(item)
+        if isinstance(item, datetime):  # as the original
+            return str(item)
+        if not hasattr(item, "tolist"):
+            raise TypeError(f"'{type(item).__name__}' is no type of JSON")
+        return item.tolist()
 
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=default).encode()
 

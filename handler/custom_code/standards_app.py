@@ -42,6 +42,7 @@ class StandardsCode:
     """
 
     may_decline: ClassVar[bool] = False
+    manages_sessions: ClassVar[bool] = True
     app: FastAPI
     caller: HookCaller
     own_invocations: bool

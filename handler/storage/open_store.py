@@ -29,7 +29,8 @@ def open_objects(uri: str, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ObjectSt
         return S3Objects(parts.netloc, parts.path.strip("/"))
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
         directory = Path(unquote(parts.path))
-        if exists(directory) and not directory.is_dir():
-            raise SettingError(setting, f"{directory} is not a directory", fix)
+        nearest = next(filter(exists, (directory, *directory.parents)), directory)
+        if exists(nearest) and not nearest.is_dir():
+            raise SettingError(setting, f"{nearest} is not a directory", fix)
         return DirectoryObjects(directory)
     raise SettingError(setting, f"'{uri}' is neither s3:// nor file:///", fix)

@@ -10,7 +10,7 @@ from flask import Request
 from werkzeug.test import EnvironBuilder
 
 from container.requests.origin_check import check_host, check_origin
-from container.telemetry.tracing import tracing_settings
+from handler.config import tracing_settings
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import ForeignHost, ForeignOrigin, SettingError
 from handler.urls import url_parts

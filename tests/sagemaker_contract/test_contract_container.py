@@ -184,6 +184,7 @@ class ScriptedCode:
     """The owner's code: replies with a header of 4,096 bytes."""
 
     may_decline: ClassVar[bool] = False
+    manages_sessions: ClassVar[bool] = False
 
     def answers(self, method: str, path: str) -> bool:
         return path == "/invocations"

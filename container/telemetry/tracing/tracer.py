@@ -21,7 +21,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from container.requests.request_record import POLLED, RequestRecord
 from container.telemetry.tracing.span_attributes import attributes_of, failed
-from container.telemetry.tracing.tracing_settings import GRPC, protocol
+from handler.config.tracing_settings import GRPC, protocol
 
 NAME = "neuron-endpoint"
 STAGES = ("queue", "prefill", "decode")

@@ -88,7 +88,6 @@ NO_COUNTERPART: Final[Mapping[str, str]] = {
     "USAGE_STATS": "none are sent",
     "CUSTOM_CACHE_REPO": "ENDPOINT_ARTIFACT_STORE keeps compiled artifacts",
     "SAGEMAKER_SUBMIT_DIRECTORY": "code is read from code/ beside the model",
-    "SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "a request's own Accept header decides",
     "SAGEMAKER_USE_NGINX": "it configures a server that does not run here",
     "SAGEMAKER_MAX_REQUEST_SIZE": "ENDPOINT_MAX_BODY bounds a body",
 }

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from handler.config.tracing_settings import unreachable
 from handler.errors import SettingError
-from handler.urls import url_parts
 from model_packaging.deployment.definition.limits import InstanceLimits
 from model_packaging.deployment.definition.routing import Routing
 
@@ -17,10 +17,6 @@ NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,47}")
 MOST_CONCURRENT = 1000  # MaxConcurrentInvocationsPerInstance in the API reference
 # The container's environment, as CreateModel takes it (API reference, ContainerDefinition).
 MOST_VARIABLES, LONGEST_VALUE, LARGEST_ENVIRONMENT = 100, 1024, 32 * 1024
-
-# Variables of OpenTelemetry that turn traces on, and the hosts that an isolated container reaches.
-TRACES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +96,7 @@ class DeploymentRequest:
         if self.network.isolation and (self.model is None or _reads_elsewhere(self.environment)):
             problem = "an isolated network reaches neither S3 nor the hub, and the settings name something there"
             raise SettingError("--isolated", problem, "Put model and graphs into the package.")
-        if self.network.isolation and (exporter := _sends_traces(self.environment)):
+        if self.network.isolation and (exporter := unreachable(self.environment)):
             fix = "Leave it out, or send the traces to localhost."
             raise SettingError(exporter, "an isolated network reaches no collector of traces", fix)
         if bool(self.network.subnets) != bool(self.network.security_groups):
@@ -135,16 +131,6 @@ def environment_problems(environment: Mapping[str, str]) -> Iterator[SettingErro
 
 def _reads_elsewhere(environment: Mapping[str, str]) -> bool:
     return any("s3://" in value for value in environment.values())
-
-
-def _sends_traces(environment: Mapping[str, str]) -> str | None:
-    """Returns the variable for which an isolated container would not start (container/telemetry/tracing)."""
-    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return None
-    if environment.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
-        return None
-    name = next((name for name in TRACES if environment.get(name, "").strip()), None)
-    return None if name is None or url_parts(environment[name]).hostname in LOOPBACK else name
 
 
 def _check_scaling(scaling: ScalingRequest, to_zero: bool) -> None:

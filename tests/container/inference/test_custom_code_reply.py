@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
+from threading import Event
 from typing import Any, ClassVar
 
 import pytest
 from werkzeug.test import Client
 
+from container.inference import custom_code_reply
+from container.recovery.death_log import DeathLog
+from container.recovery.recovery import Recovery
+from container.recovery.request_channel import RequestChannel
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.asgi_call import Receive, Send, call_application
 from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
-from handler.custom_code.engine_model import REQUEST_DEADLINE
-from handler.errors import SettingError
+from handler.custom_code.engine_model import REQUEST_DEADLINE, EngineModel
+from handler.custom_code.hook_caller import HookCaller
+from handler.errors import EngineFailed, SettingError
 from handler.model.model_source import Model
+from handler.sessions.session_store import Sessions
 from handler.startup.custom_code_loading import prepared_code
 from tests.container.http_client import http_client
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.waiting import eventually
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+SESSION, NEW_SESSION = "X-Amzn-SageMaker-Session-Id", "X-Amzn-SageMaker-New-Session-Id"
 ANSWERED = {("POST", "/invocations"), ("GET", "/ping"), ("DELETE", "/adapters/one")}
 
 
@@ -31,6 +42,7 @@ class ScriptedCode:
     """A stand-in for the loaded code: a function of the request."""
 
     may_decline: ClassVar[bool] = True
+    manages_sessions: ClassVar[bool] = False
 
     def __init__(self, answer: Callable[[CodeRequest], CodeReply | None]) -> None:
         self.invoke = answer
@@ -106,6 +118,18 @@ def test_its_errors(code: Callable[..., Client], error: BaseException, status: i
         assert reply.status_code == status
         said = reply.get_json()["error"]["message"]
         assert said == message or (type(error) is StopIteration and "StopIteration" in said)
+
+
+def test_headers_of_one_name_are_all_sent(code: Callable[..., Client]) -> None:
+    async def application(scope: Any, receive: Receive, send: Send) -> None:
+        cookies = [(b"set-cookie", each) for each in (b"a=1", b"b=2", b"b=2")]
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"a/b"), *cookies]})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    caller = HookCaller()
+    client = code(lambda request: call_application(application, caller, request))
+    reply = client.post("/invocations", json={}, buffered=True)
+    assert (reply.data, reply.headers.getlist("set-cookie")) == (b"x", ["a=1", "b=2", "b=2"])
 
 
 def test_a_status_may_be_of_the_standard_library(code: Callable[..., Client]) -> None:
@@ -250,3 +274,109 @@ def test_it_answers_its_other_routes(code: Callable[..., Client], service: Servi
     eventually(lambda: 'endpoint_requests_total{route="/ping",status="200"}' in client.get("/metrics").text)
     service.lifecycle.drain()
     assert client.get("/ping", buffered=True).status_code == 503
+
+
+def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Client], service: Service) -> None:
+    def answer(request: CodeRequest) -> CodeReply | None:
+        if request.body == b"fail":
+            raise CustomCodeFailed("predict_fn", ValueError())
+        return None if request.body.startswith(b'{"prompt"') else CodeReply(request.body, "text/plain")
+
+    def ask(session: str, body: bytes = b"a") -> Any:
+        kind = "application/json"
+        return client.post("/invocations", data=body, content_type=kind, headers={SESSION: session}, buffered=True)
+
+    client = code(answer)
+    assert (ask("NEW_SESSION").status_code, ask("unknown").status_code) == (400, 400)  # sessions are off
+    assert ask("", b'{"requestType": "NEW_SESSION"}').status_code == 200  # the code's
+    service.sessions = Sessions(2, 60, time.time)
+    identity = ask("NEW_SESSION").headers[NEW_SESSION].partition(";")[0]
+    assert (ask(identity).data, ask("unknown").status_code) == (b"a", 400)
+    for _ in range(3):
+        failed = ask("NEW_SESSION", b"fail")
+        assert (failed.status_code, NEW_SESSION in failed.headers, len(service.sessions)) == (500, False, 1)
+    left_to_the_endpoint = ask("NEW_SESSION", b'{"prompt": "a"}')
+    assert len(left_to_the_endpoint.headers.getlist(NEW_SESSION)) == 1
+    assert len(service.sessions) == 2
+    assert ask(identity, b'{"requestType": "CLOSE"}').get_json() == {"session_id": identity, "status": "closed"}
+    assert ask("", b'{"requestType": "mine", "a": 1}').data == b'{"requestType": "mine", "a": 1}'
+    assert ask(identity).status_code == 400
+
+
+def test_a_health_check_that_hangs_holds_up_no_request(
+    code: Callable[..., Client], service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, asked, seen = Event(), list[CodeRequest](), list[str]()
+
+    def answers(code: ScriptedCode, method: str, path: str) -> bool:
+        seen.append(path)
+        return True
+
+    monkeypatch.setattr(ScriptedCode, "answers", answers)
+
+    def answer(request: CodeRequest) -> CodeReply:
+        if request.path == "/ping":
+            asked.append(request)
+            ended.wait()
+            return CodeReply(iter([b"he", b"althy"]), "text/plain")
+        return CodeReply(b"answer", "text/plain")
+
+    client = code(answer)
+    checks = 2 * service.config.max_concurrent
+    with ThreadPoolExecutor(checks) as threads:
+        pings = [threads.submit(client.get, "/ping", buffered=True) for _ in range(checks)]
+        eventually(lambda: seen.count("/ping") == checks)
+        assert client.post("/invocations", json={}, buffered=True).data == b"answer"
+        monkeypatch.setattr(custom_code_reply, "PING_SECONDS", 0.01)
+        assert client.get("/ping", buffered=True).status_code == 500
+        assert len(asked) == 1
+        ended.set()
+        assert {ping.result().data for ping in pings} == {b"healthy"}
+    monkeypatch.undo()
+    assert client.get("/ping", buffered=True).data == b"healthy"
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("catches", [False, True])  # code may make a reply of its own of the engine's error
+def test_a_body_that_ends_the_engine_through_the_code_is_tried_alone_and_then_refused(
+    code: Callable[..., Client], service: Service, engine: ScriptedEngine, catches: bool
+) -> None:
+    channel, deaths, model = RequestChannel(), DeathLog(), EngineModel(engine)  # type: ignore[arg-type]  # a stand-in
+
+    def answer(request: CodeRequest) -> CodeReply:
+        try:
+            text = model.generate(request.body.decode()).text
+        except EngineFailed:
+            if not catches:
+                raise
+            return CodeReply(b"sorry", "text/plain", 503)
+        return CodeReply(text.encode(), "text/plain")
+
+    def ask(body: bytes) -> int:
+        return client.post("/invocations", data=body, buffered=True).status_code
+
+    client = code(answer)
+    with ThreadPoolExecutor() as threads:
+        service.recovery = Recovery(channel, deaths, 1.0)
+        dying = [threads.submit(ask, body) for body in (b"<hold>", b"<gate:second>|a")]
+        eventually(lambda: engine.unfinished() == 2)
+        engine.fail_requests(EngineFailed("its process ended"))
+        assert [each.result() for each in dying] == [503, 503]
+        eventually(lambda: service.admission.count == 0)
+        assert [presence.alone for presence in deaths.read()] == [False, False]
+
+        service.recovery = Recovery(channel, deaths, 2.0)  # the next serving process
+        engine.open("second")
+        assert ask(b"<gate:second>|a") == 200  # a bystander
+        dying = [threads.submit(ask, b"<hold>")]
+        eventually(lambda: engine.unfinished() == 1)
+        dying.append(threads.submit(ask, b"honest"))
+        eventually(lambda: engine.queue.waiting == 1)
+        engine.fail_requests(EngineFailed("its process ended"))
+        assert dying[0].result() in ({503} if catches else {400})
+        dying[1].result()
+        eventually(lambda: service.admission.count == 0)
+        assert [presence.alone for presence in deaths.read()].count(True) == 1
+
+        service.recovery = Recovery(channel, deaths, 3.0)
+        assert (ask(b"<hold>"), ask(b"<gate:second>|a")) == (400, 200)

@@ -107,3 +107,15 @@ def test_they_are_off_unless_asked_for(service: Service) -> None:
         assert error["param"] == "requestType"
         assert says in error["message"]
     assert ask(client, "anything") == 400
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_session_of_a_request_that_fails_is_closed_because_its_client_does_not_learn_its_id(
+    client: Client, open_service: Service, stream: bool
+) -> None:
+    for _ in range(3):  # there may be two
+        body = {"prompt": "<fail>", "stream": stream}
+        reply = client.post("/invocations", json=body, headers={SESSION: "NEW_SESSION"}, buffered=True)
+        assert (reply.status_code, NEW in reply.headers) == (500, False)
+    assert open_service.sessions is not None
+    assert len(open_service.sessions) == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from container.serve import check_shared_memory, prepare
+from container.serve import check_batch_store, check_shared_memory, prepare
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 
@@ -39,3 +39,12 @@ def test_shared_memory_that_cannot_be_written_to_is_named_before_anything_starts
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # as root, only a read-only mount answers so
     with pytest.raises(SettingError, match=f"{tmp_path}.*Mount it writable"):
         check_shared_memory(str(tmp_path))
+
+
+def test_a_batch_store_that_cannot_be_written_to_is_named_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in ("/proc/x", "relative/directory", str(tmp_path / "file" / "below")):
+        with pytest.raises(SettingError, match="ENDPOINT_BATCH_STORE"):
+            check_batch_store(load({"ENDPOINT_MODEL": "org/model", "ENDPOINT_BATCH_STORE": place}))
+    for place in ("", str(tmp_path / "a" / "b"), "s3://bucket/prefix"):
+        check_batch_store(load({"ENDPOINT_MODEL": "org/model", "ENDPOINT_BATCH_STORE": place}))

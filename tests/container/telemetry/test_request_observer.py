@@ -142,6 +142,7 @@ class HandleStandIn:
     """LMI's `handle`, which leaves a request to the endpoint if its reply is None."""
 
     may_decline: ClassVar[bool] = True
+    manages_sessions: ClassVar[bool] = False
 
     def __init__(self, reply: CodeReply | None) -> None:
         self.reply = reply
@@ -160,6 +161,7 @@ class HooksStandIn(HandleStandIn):
     """
 
     may_decline: ClassVar[bool] = False
+    manages_sessions: ClassVar[bool] = False
 
     def __init__(self, log: Lines) -> None:
         super().__init__(CodeReply(b"{}", "application/json"))

@@ -8,15 +8,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from container.service import Service
 from container.telemetry.tracing import tracer
-from container.telemetry.tracing import tracing_settings as settings
+from handler.config import tracing_settings as settings
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
+from model_packaging.examination_report import examine
 from tests.container.http_client import http_client
 from tests.container.scripted_engine import ScriptedEngine, ready_service
 from tests.otlp_receiver import Receiver, SeenSpan, receiving
@@ -208,7 +210,7 @@ def test_nothing_is_imported_where_nothing_is_configured() -> None:
     ],
 )
 def test_whether_traces_are_wanted(environ: dict[str, str], name: str | None) -> None:
-    assert settings.wanted(environ) == name
+    assert settings.enabled_by(environ) == name
 
 
 def test_what_cannot_work_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,11 +219,53 @@ def test_what_cannot_work_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) 
             settings.check({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", **environ}, isolated=isolated)
         return caught.value.message
 
-    assert "http/json" in refused(OTEL_EXPORTER_OTLP_PROTOCOL="http/json")
+    assert refused(OTEL_EXPORTER_OTLP_PROTOCOL="http/json").startswith("OTEL_EXPORTER_OTLP_PROTOCOL")
     assert "no network" in refused(isolated=True)
     monkeypatch.setitem(settings.EXPORTERS, "http/protobuf", "opentelemetry_missing.exporter")
     assert "not installed" in refused()
     settings.check({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", **GRPC}, isolated=True)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer SECRET"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", '{"api-key":"SECRET"}'),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "ok=1,api-key=SECRET%0A"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://["),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "256"),  # below the batch of 512
+        ("OTEL_ATTRIBUTE_COUNT_LIMIT", "x"),
+    ],
+)
+def test_the_librarys_variables_are_checked_before_it_reads_them(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, variable: str, text: str
+) -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", variable: text}
+    with pytest.raises(SettingError) as caught:
+        settings.check(environ, isolated=False)
+    assert caught.value.setting == variable
+    assert "SECRET" not in caught.value.message + caplog.text
+    examination = examine(environ, str(tmp_path), instance=None, line="cpu", fetch=lambda location: None)
+    assert variable in {finding.setting for finding in examination.findings}
+
+
+def test_values_of_the_library_that_work_start() -> None:
+    environ = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+        "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer abc==, x-team = a%20b,",
+        "OTEL_BSP_MAX_QUEUE_SIZE": "256",
+        "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": " 256 ",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "",
+    }
+    settings.check(environ, isolated=False)
+    assert "OTEL_EXPORTER_OTLP_TIMEOUT" not in environ
+    settings.check({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", **GRPC}, isolated=False)
+    settings.check({"OTEL_EXPORTER_OTLP_HEADERS": "none", "OTEL_SDK_DISABLED": "true"}, isolated=False)
+    refused = {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_EXPORTER_OTLP_COMPRESSION": "none", **GRPC}
+    with pytest.raises(SettingError, match="gzip"):
+        settings.check(refused, isolated=False)
 
 
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}

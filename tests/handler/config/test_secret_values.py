@@ -30,6 +30,8 @@ VARIABLES: tuple[Json, ...] = (
     {"outer": {"redis-password": TOKEN}},
     {"api_keys": [TOKEN]},
     {"proxy": [f"see {ADDRESSES[0]}"]},
+    {"headers": {"Authorization": f"Basic {TOKEN}"}, "auth": f"x {TOKEN}", "header": f"X-Mine: Bearer {TOKEN}"},
+    dict.fromkeys(("passwd", "redis_pw", "sslPassphrase", "privateKey", "apiKey"), TOKEN),
 )
 HELD = (*ADDRESSES, *VARIABLES)
 NAMES = sorted(

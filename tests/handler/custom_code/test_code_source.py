@@ -63,10 +63,15 @@ def test_the_sdks_name_for_the_program_is_honoured_or_missed_by_name(tmp_path: P
     assert source is not None
     assert source.file.name == "serve_me.py"
     other = {"SAGEMAKER_PROGRAM": "other.py"}
-    with pytest.raises(SettingError, match="SAGEMAKER_PROGRAM"):
-        find_code(EndpointConfig(), str(tmp_path), other)
+    # The SDK's variables for `entry_point="inference.py"` without `source_dir`.
+    outside = {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/sourcedir.tar.gz"}
+    for environ in (other, outside, {"SAGEMAKER_PROGRAM": "inference.py"}):
+        with pytest.raises(SettingError, match=r"SAGEMAKER_PROGRAM.*source_dir="):
+            find_code(EndpointConfig(), str(tmp_path), environ)
     assert find_code(EndpointConfig(custom_code=False), str(tmp_path), other) is None
     assert find_code(EndpointConfig(), str(tmp_path), {"SAGEMAKER_PROGRAM": ""}) is None
+    jumpstart = {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}
+    assert find_code(EndpointConfig(), str(tmp_path), jumpstart) is None
 
 
 def test_both_kinds_are_too_many(tmp_path: Path) -> None:

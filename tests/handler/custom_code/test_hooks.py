@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 import pytest
 
+from handler.config.loading import config_loader
 from handler.custom_code.code_contract import CodeReply
 from handler.custom_code.code_source import CodeSource
 from handler.custom_code.engine_model import REQUEST_DEADLINE
@@ -116,6 +117,9 @@ def test_bytes_reach_a_hook_as_text_where_the_library_says_so(load: Load, ask: A
         ("[1, 2]", "application/json", "", b"[2, 4]", "application/json"),
         ("[1, 2]", "application/json", "*/*", b"[2, 4]", "application/json"),
         ("[1, 2]", "application/json", "text/html, text/csv;q=0.5", b"2\n4\n", "text/csv"),
+        ("[1, 2]", "application/json", "application/*", b"[2, 4]", "application/json"),
+        ("[1, 2]", "application/json", "image/png, TEXT/CSV", b"2\n4\n", "text/csv"),
+        ("[1, 2]", "application/json", "text/*", b"2\n4\n", "text/csv"),
         ("1,2", "text/csv", "application/json", b"[2, 4]", "application/json"),
         ("1,2", "Text/CSV; header=absent", "application/json", b"[2, 4]", "application/json"),
         ("[1, 2]", "application/json; charset=utf-8", "", b"[2, 4]", "application/json"),
@@ -127,6 +131,22 @@ def test_the_librarys_own_formats(
     code = load(OWN_MODEL + "def predict_fn(data, model): return data * 2")
     outcome = ask(code, body, content_type, accept)
     assert (outcome.body, outcome.content_type) == (expected, written)
+
+
+def test_a_reply_that_names_no_type_has_the_default_one(load: Load, ask: Ask) -> None:
+    code = load(OWN_MODEL + "def transform_fn(model, data, content_type, accept): return '[]', None")
+    assert ask(code).content_type == "application/json"
+
+
+@pytest.mark.parametrize(("value", "written"), [("text/csv", "text/csv"), ("", "application/json")])
+def test_the_type_of_a_reply_to_requests_that_name_none(
+    load: Load, ask: Ask, monkeypatch: pytest.MonkeyPatch, value: str, written: str
+) -> None:
+    variable = "SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT"
+    monkeypatch.setenv(variable, value)
+    code = load(OWN_MODEL + "def predict_fn(data, model): return data")
+    assert ask(code, "[1, 2]").content_type == written
+    assert variable not in config_loader.load({variable: value}).unused  # `check` would say that it has no effect
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,28 @@ def test_its_streams(code: Any, ask: Ask) -> None:
     assert (own.content_type, list(own.body)) == ("text/x", [b"<a>", b"<b>"])
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def handle(inputs): return (each for each in 'ab')", [{"outputs": "a"}, {"outputs": "b"}]),
+        ("async def handle(inputs):\n    yield 'a'\n    yield 'b'", [{"outputs": "a"}, {"outputs": "b"}]),
+        ("from djl_python import Output\ndef handle(inputs): return [Output().add('{}')]", [{}]),
+        (
+            "import datetime\ndef handle(inputs): return {'a': [datetime.datetime(1, 1, 1)]}",
+            [{"a": ["0001-01-01 00:00:00"]}],
+        ),
+    ],
+)
+def test_what_it_returns_without_an_output(load: Load, ask: Ask, text: str, expected: list[Any]) -> None:
+    body = ask(load(text, "model.py")).body
+    assert [json.loads(line) for line in ([body] if isinstance(body, bytes) else body)] == expected
+
+
+def test_what_it_returns_and_is_no_json_is_an_error_and_not_its_repr(load: Load, ask: Ask) -> None:
+    with pytest.raises(TypeError, match="'object' is no type of JSON"):
+        ask(load("def handle(inputs): return {'a': object()}", "model.py"))
+
+
 def test_its_errors(code: Any, ask: Ask) -> None:
     refused = ask(code, '{"refuse": 1}')
     assert refused.status == 409

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from handler.engine.engine_client.processes import process_plugin
 from handler.engine.v1.serving import serving_log
 
 WRITTEN = "my card is 4111 1111"
@@ -54,3 +56,17 @@ def test_a_clients_error_is_one_line(log: io.StringIO) -> None:
     except ValueError:
         logging.getLogger("vllm.entrypoints.x").exception("Error in preprocessing prompt inputs")
     assert log.getvalue() == "ERROR test_serving_log.py Error in preprocessing prompt inputs (ValueError)\n"
+
+
+@pytest.fixture
+def dump() -> Callable[..., None]:
+    from vllm.logging_utils import dump_input  # its import sets up vLLM's handlers
+
+    return dump_input.dump_engine_exception  # type: ignore[no-any-return]
+
+
+def test_what_a_failing_core_dumps_has_no_text_of_requests(dump: Callable[..., None], log: io.StringIO) -> None:
+    process_plugin.leave_out_dumped_requests()
+    dump("the configuration", SimpleNamespace(stop=[WRITTEN]), None)
+    assert "the configuration" in log.getvalue()
+    assert WRITTEN not in log.getvalue()

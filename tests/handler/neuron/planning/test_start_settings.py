@@ -22,6 +22,7 @@ from handler.storage.open_store import open_objects
 MODEL: Final = str(sample_model.path())
 ON_NXDI: Final = {"ENDPOINT_LINE": "nxdi-0.16", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
 STORE: Final = {"ENDPOINT_ARTIFACT_STORE": "s3://bucket/prefix"}
+BATCH_STORES: Final = ("nope", "s3://", "https://x/y", f"{__file__}/below")
 
 
 def errors(environ: dict[str, str]) -> list[Finding]:
@@ -67,7 +68,10 @@ def open_batches(config: EndpointConfig) -> object:
             ({"ENDPOINT_ARTIFACT_STORE": value}, lambda config: open_objects(config.artifact_store or ""))
             for value in ("/opt/cache", "s3://", "https://bucket.s3.amazonaws.com/x", "file:///a#b")
         ),
-        *(({"ENDPOINT_BATCH_STORE": value}, open_batches) for value in ("nope", "s3://", "https://x/y")),
+        *(
+            ({"ENDPOINT_BATCH_STORE": value}, open_batches)
+            for value in ("nope", "s3://", "https://x/y", f"{__file__}/below")
+        ),
         *(
             (
                 {"ENDPOINT_COMPILED_ARTIFACTS": value, **ON_NXDI},
