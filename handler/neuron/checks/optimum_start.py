@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
+from handler.config.values import shown
 from handler.json_value import Json
 from handler.neuron.checks.check_context import (
     CheckContext,
@@ -41,6 +42,11 @@ MODEL_TYPES: Final = ("granite", "llama", "llama4_text", "mixtral", "phi3", "qwe
 # Platform -> what the exporter calls it.
 TARGETS: Final = {"inf2": "trn1", "trn1": "trn1", "trn2": "trn2"}
 EXPORT: Final = "export the model again (optimum-cli export neuron)"
+FILE: Final = "neuron_config.json"
+# Key of an export -> the package that loads exports of its own version only (configuration_utils.py, from_dict), and
+# the version that the line was tried with.
+VERSIONS: Final = {"optimum_neuron_version": ("optimum-neuron", "0.4.5"), "neuronxcc_version": ("neuronx-cc", None)}
+EXPORT_CLASS: Final = "NxDNeuronConfig"
 
 
 def arguments(context: CheckContext) -> Iterator[Finding]:
@@ -99,9 +105,33 @@ def export(context: CheckContext) -> Iterator[Finding]:
         yield _differs("instance", "target", target, platform, fix)
 
 
+def versions_of_export(context: CheckContext) -> Iterator[Finding]:
+    """The plugin ends at an export that another version of itself or of the compiler has made."""
+    saved = context.facts.exported if context.facts else {}
+    if context.line.name != NAME or not saved:
+        return
+    for key, (package, tried) in VERSIONS.items():
+        exporter, here = saved.get(key), context.installed.get(package)
+        if not isinstance(exporter, str):
+            yield error("export-invalid", "model", f"its {FILE} has no {key}", f"{EXPORT.capitalize()}.")
+            continue
+        name, only = f"{package} {exporter[:60]}", "the plugin loads exports of the installed version only"
+        code, fix = f"artifacts-differ-{key.replace('_', '-')}", f"Use an image with {name}, or {EXPORT}."
+        if here is not None and here != exporter:
+            yield error(code, "model", f"it was exported with {name}, {here} is installed, and {only}", fix)
+        elif here is None and exporter != tried:
+            known = f", and this line was tried with {tried}" if tried else ""
+            severity = warning if tried else info
+            yield severity(code, "model", f"it was exported with {name}{known}; {only}", fix)
+    if saved.get("_serialized_key") != EXPORT_CLASS:
+        key = shown(saved.get("_serialized_key"))
+        why = f"_serialized_key of {FILE} is {key}, and the plugin loads {EXPORT_CLASS} only"
+        yield error("export-invalid", "model", why, f"{EXPORT.capitalize()}.")
+
+
 def _differs(setting: str, key: str, compiled: Json, asked: Json, fix: str) -> Finding:
     why = f"the model was exported with {key} {compiled}, not {asked}, and the plugin loads it as it is"
     return error(f"artifacts-differ-{key.replace('_', '-')}", setting, why, fix)
 
 
-OPTIMUM: Final = (arguments, export)
+OPTIMUM: Final = (arguments, export, versions_of_export)

@@ -15,7 +15,9 @@ from tests.model_packaging.command import run
 
 # neuron_config.json, as optimum-neuron 0.4.5 writes it.
 EXPORTED: dict[str, Any] = {
+    "_serialized_key": "NxDNeuronConfig",
     "optimum_neuron_version": "0.4.5",
+    "neuronxcc_version": "2.21.33363.0+82129205",
     "batch_size": 4,
     "sequence_length": 2048,
     "max_context_length": 2048,
@@ -55,6 +57,8 @@ def export(**changes: Any) -> dict[str, Any]:
         ("artifacts-differ-max-context-length", export(max_context_length=1024), "max_model_len"),
         ("artifacts-differ-continuous-batching", export(continuous_batching=False), "model"),
         ("artifacts-differ-target", {**export(target="trn2"), "instance": INF2}, "instance"),
+        ("export-invalid", export(_serialized_key="HloNeuronConfig"), "model"),
+        ("export-invalid", export(neuronxcc_version=None), "model"),
         ("line-platform", {"instance": TRN2}, "line"),
     ],
 )
@@ -65,6 +69,30 @@ def test_what_the_plugin_does_not_have_or_has_compiled_otherwise(
     finding = found(result, code)
     assert (finding.severity, finding.setting) == (Severity.ERROR, setting)
     assert result.plan is None
+
+
+OLDER = {"optimum_neuron_version": "0.4.4", "neuronxcc_version": "2.20.1+ab"}
+HERE = {"vllm": "0.11.0", "optimum-neuron": "0.4.5", "neuronx-cc": "2.21.33363.0+82129205"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "installed", "severities"),
+    [
+        ({}, HERE, []),
+        (OLDER, HERE, [Severity.ERROR, Severity.ERROR]),
+        (OLDER, HERE | {"optimum-neuron": "0.4.4"}, [Severity.ERROR]),
+        (OLDER, {}, [Severity.WARNING, Severity.INFO]),
+        ({}, {}, [Severity.INFO]),
+    ],
+)
+def test_an_export_of_another_version_does_not_load(
+    keys: dict[str, str], installed: dict[str, str], severities: list[Severity]
+) -> None:
+    """Where the image is not known, its version is: the one that the export names."""
+    result = outcome("optimum", **export(**keys), installed=installed)
+    of_versions = [finding for finding in result.findings if finding.code.endswith("-version")]
+    assert [finding.severity for finding in of_versions] == severities
+    assert all(finding.setting == "model" for finding in of_versions)
 
 
 @pytest.mark.parametrize("asked", [{}, {"max_model_len": 1024, "max_num_seqs": 2}])
