@@ -105,6 +105,14 @@ def export(context: CheckContext) -> Iterator[Finding]:
         yield _differs("instance", "target", target, platform, fix)
 
 
+def export_on_another_line(context: CheckContext) -> Iterator[Finding]:
+    """An export has graphs, and its weights are below it. Beside the original weights it does not matter."""
+    facts = context.facts
+    if context.line.name != NAME and facts is not None and facts.exported and not facts.weight_bytes:
+        why = f"it is an export of optimum-neuron ({FILE}), which {context.line.name} does not load"
+        yield unsupported_model(context, why, f"Set ENDPOINT_LINE to {NAME}, or give the original model.")
+
+
 def versions_of_export(context: CheckContext) -> Iterator[Finding]:
     """The plugin ends at an export that another version of itself or of the compiler has made."""
     saved = context.facts.exported if context.facts else {}
@@ -134,4 +142,4 @@ def _differs(setting: str, key: str, compiled: Json, asked: Json, fix: str) -> F
     return error(f"artifacts-differ-{key.replace('_', '-')}", setting, why, fix)
 
 
-OPTIMUM: Final = (arguments, export, versions_of_export)
+OPTIMUM: Final = (arguments, export, export_on_another_line, versions_of_export)

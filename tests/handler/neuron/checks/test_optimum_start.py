@@ -71,6 +71,14 @@ def test_what_the_plugin_does_not_have_or_has_compiled_otherwise(
     assert result.plan is None
 
 
+@pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.29", "fork-0.9.1", "fork-0.9.1-tnx", "cpu"])
+def test_no_other_line_loads_an_export(line: str) -> None:
+    """Beside the original weights, which they load, it may be."""
+    alone = outcome(line, facts=llama(exported=EXPORTED, weight_bytes=None))
+    assert found(alone, "unsupported-model").fix == "Set ENDPOINT_LINE to optimum, or give the original model."
+    assert outcome(line, **export()).plan is not None
+
+
 OLDER = {"optimum_neuron_version": "0.4.4", "neuronxcc_version": "2.20.1+ab"}
 HERE = {"vllm": "0.11.0", "optimum-neuron": "0.4.5", "neuronx-cc": "2.21.33363.0+82129205"}
 
