@@ -13,6 +13,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import stored_quantization
 from handler.neuron.checks.check_context import (
     CheckContext,
     Rejected,
@@ -58,6 +59,10 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if kind not in MODEL_TYPES and f"{kind}_text" not in MODEL_TYPES:
         why = f"optimum-neuron's plugin has no models of type '{kind[:40]}'"
         yield unsupported_model(context, why, f"Supported: {', '.join(MODEL_TYPES)}.")
+    if (stored := stored_quantization(context.facts.config) if context.facts else None) is not None:
+        method = shown(stored.get("quant_method"))  # FP8 would be read without its scales, and answer nonsense
+        why = f"its weights are quantized ({method}), and optimum-neuron loads plain weights only"
+        yield unsupported_model(context, why, "Use the model that is not quantized.")
     tokens, length = context.draft.number("max_num_batched_tokens"), context.draft.number("max_model_len")
     if tokens is not None and length is not None and tokens < length:
         why = f"a prompt of more than {tokens} tokens would wait for ever: without chunked prefill it needs one step"

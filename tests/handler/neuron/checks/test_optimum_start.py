@@ -48,6 +48,8 @@ def export(**changes: Any) -> dict[str, Any]:
         ("not-on-optimum", {"engine_args": {"runner": "pooling"}}, "runner"),
         ("memory-share", {"engine_args": {"gpu_memory_utilization": 0}}, "gpu_memory_utilization"),
         ("unsupported-model", {"facts": llama(model_type="mamba")}, "model"),
+        ("unsupported-model", {"facts": llama(config={"quantization_config": {"quant_method": "fp8"}})}, "model"),
+        ("unsupported-model", {"facts": llama(config={"quantization_config": {"quant_method": "awq"}})}, "model"),
         ("token-budget", {"engine_args": {"max_num_batched_tokens": 2048}}, "max_num_batched_tokens"),
         ("artifacts-differ-sequence-length", {**export(), "max_model_len": 4096}, "max_model_len"),
         ("artifacts-differ-batch-size", {**export(), "max_num_seqs": 5}, "max_num_seqs"),
