@@ -12,7 +12,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
-from handler.json_value import Json
+from handler.json_value import Json, whole_number
 from handler.neuron.checkpoint.model_facts import stored_quantization
 from handler.neuron.checks.check_context import (
     CheckContext,
@@ -136,6 +136,11 @@ def versions_of_export(context: CheckContext) -> Iterator[Finding]:
             known = f", and this line was tried with {tried}" if tried else ""
             severity = warning if tried else info
             yield severity(code, "model", f"it was exported with {name}{known}; {only}", fix)
+    for key in (*EXPORTED.values(), "max_context_length", "max_topk"):
+        value, text = saved.get(key), key == "torch_dtype"
+        if value is not None and not (isinstance(value, str) if text else whole_number(value) is not None):
+            why = f"{key} of {FILE} is {shown(value)}, and not a {'text' if text else 'whole number'}"
+            yield error("export-invalid", "model", why, f"{EXPORT.capitalize()}.")
     if saved.get("_serialized_key") != EXPORT_CLASS:
         key = shown(saved.get("_serialized_key"))
         why = f"_serialized_key of {FILE} is {key}, and the plugin loads {EXPORT_CLASS} only"

@@ -61,6 +61,9 @@ def export(**changes: Any) -> dict[str, Any]:
         ("artifacts-differ-target", {**export(target="trn2"), "instance": INF2}, "instance"),
         ("export-invalid", export(_serialized_key="HloNeuronConfig"), "model"),
         ("export-invalid", export(neuronxcc_version=None), "model"),
+        ("export-invalid", export(batch_size="4"), "model"),
+        ("export-invalid", {**export(tp_degree=True), "instance": INF2}, "model"),
+        ("export-invalid", export(torch_dtype=16), "model"),
         ("line-platform", {"instance": TRN2}, "line"),
     ],
 )
