@@ -39,6 +39,15 @@ REJECTED: Final[Rejected] = {
     "task": ((None, "auto", "generate"), "embeddings are served from vLLM 0.16 on"),
     "runner": ((None, "auto", "generate"), "embeddings are served from vLLM 0.16 on"),
 }
+# Arguments that vLLM takes and that the plugin's runner and loader do not read -> the values that mean nothing anyway.
+UNREAD: Final[Rejected] = {
+    "load_format": ((None, "auto", "safetensors"), "the plugin loads the weights of the export, whatever it is"),
+    "logits_processors": ((None, []), "the plugin applies no logits processors"),
+    "cpu_offload_gb": ((None, 0), "the weights are on the device"),
+    "kv_cache_memory_bytes": ((None,), "the KV cache has the size of the export"),
+    "enforce_eager": ((None, False), "the device has compiled graphs only"),
+    "hf_overrides": ((None, {}), "the plugin reads config.json itself"),
+}
 MODEL_TYPES: Final = ("granite", "llama", "llama4_text", "mixtral", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3")
 # Platform -> what the exporter calls it.
 TARGETS: Final = {"inf2": "trn1", "trn1": "trn1", "trn2": "trn2"}
@@ -55,6 +64,9 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if context.line.name != NAME:
         return
     yield from rejected(context, "not-on-optimum", REJECTED)
+    for name, (idle, why) in UNREAD.items():
+        if context.draft.args.get(name) not in idle:
+            yield warning("unread-on-optimum", name, f"it has no effect: {why}", "Remove it.")
     kind = context.facts.model_type if context.facts else MODEL_TYPES[0]
     if kind not in MODEL_TYPES and f"{kind}_text" not in MODEL_TYPES:
         why = f"optimum-neuron's plugin has no models of type '{kind[:40]}'"

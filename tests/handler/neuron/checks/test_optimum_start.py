@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from handler.config.finding import Severity
 from tests.handler.neuron.neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 from tests.model_packaging.command import run
 
+CHECKPOINT, WEIGHTS, SHARD = "checkpoint", "model.safetensors", "tp{}_sharded_checkpoint.safetensors"
 # neuron_config.json, as optimum-neuron 0.4.5 writes it.
 EXPORTED: dict[str, Any] = {
     "_serialized_key": "NxDNeuronConfig",
@@ -76,6 +80,21 @@ def test_what_the_plugin_does_not_have_or_has_compiled_otherwise(
     assert result.plan is None
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("logits_processors", ["my.processor.Class"]),
+        ("cpu_offload_gb", 4),
+        ("enforce_eager", True),
+        ("kv_cache_memory_bytes", 2**30),
+        ("hf_overrides", {"rope_theta": 10000.0}),
+    ],
+)
+def test_what_the_plugin_does_not_read_is_a_warning(name: str, value: Any) -> None:
+    result = outcome("optimum", **export(), engine_args={name: value})
+    assert (result.plan is not None, found(result, "unread-on-optimum").setting) == (True, name)
+
+
 @pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.29", "fork-0.9.1", "fork-0.9.1-tnx", "cpu"])
 def test_no_other_line_loads_an_export(line: str) -> None:
     """Beside the original weights, which they load, it may be."""
@@ -121,21 +140,79 @@ def test_an_export_completes_the_plan(asked: dict[str, Any], instance: Any) -> N
     assert "optimum-needs-export" not in {finding.code for finding in result.findings}
 
 
-def test_check_reads_an_exported_directory(tmp_path: Path) -> None:
-    """As a user types it. Its weights are below `checkpoint`, and an export without graphs was interrupted."""
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The sample model as optimum-neuron exports it."""
+    directory = tmp_path / "export"
+    (directory / CHECKPOINT).mkdir(parents=True)
     for file in sample_model.path().glob("*.json"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "neuron_config.json").write_text(json.dumps({**EXPORTED, "tp_degree": 2}))
+        (directory / file.name).write_bytes(file.read_bytes())
+    (directory / "neuron_config.json").write_text(json.dumps({**EXPORTED, "tp_degree": 2}))
+    (directory / "model.pt").write_bytes(b"graphs")
+    shutil.copy(sample_model.path() / WEIGHTS, directory / CHECKPOINT)
+    return directory
 
-    def errors(**environ: str) -> list[tuple[str, str]]:
-        variables = [f"{name}={value}" for name, value in environ.items()]
-        (tmp_path / "endpoint.env").write_text("\n".join(["ENDPOINT_LINE=optimum", *variables]))
-        words = ["check", "--json", "--env-file", str(tmp_path / "endpoint.env"), "--instance", "ml.trn1.2xlarge"]
-        result = run(*words, tmp_path)
-        found = json.loads(result.stdout)["findings"]
-        return [(one["code"], one["setting"]) for one in found if one["severity"] == "error"]
 
-    assert errors() == [("model-files", "model.pt")]
-    (tmp_path / "model.pt").write_bytes(b"graphs")
-    assert errors() == []
-    assert ("artifacts-differ-sequence-length", "SM_VLLM_MAX_MODEL_LEN") in errors(SM_VLLM_MAX_MODEL_LEN="4096")
+def checked(directory: Path, **variables: str) -> tuple[int, list[tuple[str, str]]]:
+    """The status of `check`, and the code and the setting of each error and warning."""
+    file = directory.parent / "endpoint.env"
+    file.write_text("\n".join(f"{name}={value}" for name, value in {"ENDPOINT_LINE": "optimum", **variables}.items()))
+    result = run("check", "--json", "--env-file", str(file), "--instance", "ml.trn1.2xlarge", directory)
+    findings = json.loads(result.stdout)["findings"]
+    return result.exit_code, [(each["code"], each["setting"]) for each in findings if each["severity"] != "info"]
+
+
+def divided(*ranks: int) -> Callable[[Path], Any]:
+    """The weights as the exporter saves those of a directory: divided among the ranks."""
+
+    def change(directory: Path) -> None:
+        (directory / CHECKPOINT / "weights").mkdir()
+        for rank in ranks:
+            shutil.copy(directory / CHECKPOINT / WEIGHTS, directory / CHECKPOINT / "weights" / SHARD.format(rank))
+        (directory / CHECKPOINT / WEIGHTS).unlink()
+
+    return change
+
+
+def on_hub(directory: Path) -> None:
+    """As `push_to_hub` leaves an export of a model that is on the hub."""
+    shutil.rmtree(directory / CHECKPOINT)
+    keys = {**EXPORTED, "tp_degree": 2, "checkpoint_id": "org/model"}
+    (directory / "neuron_config.json").write_text(json.dumps(keys))
+
+
+ON_HUB, UNREAD = ("weights-on-hub", "weights"), ("unread-on-optimum", "SM_VLLM_LOAD_FORMAT")
+STREAMED, ISOLATED = {"SM_VLLM_LOAD_FORMAT": "runai_streamer"}, {"ENDPOINT_NETWORK_ISOLATION": "true"}
+
+
+@pytest.mark.parametrize(
+    ("change", "variables", "status", "findings"),
+    [
+        (lambda _: None, {}, 0, []),
+        (divided(0, 1), {}, 0, []),
+        (divided(0), {}, 1, [("model-files", SHARD.format(1))]),
+        (lambda place: shutil.rmtree(place / CHECKPOINT), {}, 1, [("model-files", "weights")]),
+        (lambda place: os.truncate(place / CHECKPOINT / WEIGHTS, 999), {}, 1, [("model-files", WEIGHTS)]),
+        (on_hub, {}, 0, [ON_HUB]),
+        (on_hub, ISOLATED, 1, [ON_HUB]),
+        (lambda place: (place / "model.pt").unlink(), {}, 1, [("model-files", "model.pt")]),
+        (lambda place: (place / "model.pt").unlink(), STREAMED, 1, [("model-files", "model.pt"), UNREAD]),
+        (lambda _: None, STREAMED, 0, [UNREAD]),
+        (lambda place: (place / "neuron_config.json").write_text("{}"), {}, 1, [("model-files", "neuron_config.json")]),
+        (
+            *(lambda _: None, {"SM_VLLM_TENSOR_PARALLEL_SIZE": "1"}, 1),
+            [("artifacts-differ-tp-degree", "SM_VLLM_TENSOR_PARALLEL_SIZE")],
+        ),
+    ],
+)
+def test_check_reads_the_files_of_an_export(
+    directory: Path,
+    change: Callable[[Path], Any],
+    variables: dict[str, str],
+    status: int,
+    findings: list[tuple[str, str]],
+) -> None:
+    """As a user types it. A sound one has nothing that could not be checked, and so a status of 0."""
+    change(directory)
+    seen, reported = checked(directory, **variables)
+    assert (seen, [(code, Path(setting).name) for code, setting in reported]) == (status, findings)
