@@ -13,6 +13,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.json_value import Json, whole_number
+from handler.neuron.checkpoint.file_findings import not_checked
 from handler.neuron.checkpoint.model_facts import stored_quantization
 from handler.neuron.checks.check_context import (
     CheckContext,
@@ -56,6 +57,8 @@ FILE: Final = "neuron_config.json"
 # Key of an export -> the package that loads exports of its own version only (configuration_utils.py, from_dict), and
 # the version that the line was tried with.
 VERSIONS: Final = {"optimum_neuron_version": ("optimum-neuron", "0.4.5"), "neuronxcc_version": ("neuronx-cc", None)}
+# The plugin's switch for models that are not in the hub's cache (model_loader.py).
+LOADER, ON_THE_FLY = "model_loader_extra_config", "allow_non_cached_model"
 EXPORT_CLASS: Final = "NxDNeuronConfig"
 
 
@@ -90,9 +93,7 @@ def export(context: CheckContext) -> Iterator[Finding]:
         why = "the exported directory is the artifacts: nothing is saved in a store"
         yield info("store-unused", "artifact_store", why, "Remove it.")
     if not saved:
-        why = "optimum-neuron does not compile at the start: the model must be exported or in the hub's cache"
-        fix = "Export it with optimum-cli, or look up the configuration in the hub's cache."
-        yield info("optimum-needs-export", "model", why, fix)
+        yield from _not_exported(context)
         if context.config.on_device_sampling is False:
             why = "where the model samples is decided by its export, and it samples on the device by default"
             yield warning("sampling-of-export", "on_device_sampling", why, "Remove it.")
@@ -120,6 +121,22 @@ def export(context: CheckContext) -> Iterator[Finding]:
     if platform and target is not None and target != TARGETS.get(platform):
         fix = f"Use an instance with {target}, or {EXPORT}."
         yield _differs("instance", "target", target, platform, fix)
+
+
+def _not_exported(context: CheckContext) -> Iterator[Finding]:
+    args, dtype = context.draft.args, dtype_of(context.draft)
+    shape = ", ".join(f"{name} {args.get(name)}" for name in EXPORTED if name != "dtype")
+    cached = f"graphs of exactly {shape} and {dtype} in the hub's cache"
+    fix = f"Export it (optimum-cli export neuron), or set {LOADER} to {ON_THE_FLY} to compile it at each start."
+    if context.config.network_isolation:
+        why = "it is not exported, and a start without a network does not reach the hub's cache of graphs"
+        yield error("optimum-needs-export", "model", why, "Export it (optimum-cli export neuron).")
+    elif args.get(LOADER) == ON_THE_FLY:
+        why = f"it is not exported: without {cached}, each start compiles it, on each instance anew"
+        yield warning("optimum-needs-export", "model", why, "Export it (optimum-cli export neuron).")
+    else:
+        yield warning("optimum-needs-export", "model", f"it is not exported: a start needs {cached}, or ends", fix)
+        yield not_checked("model", cached)
 
 
 def export_on_another_line(context: CheckContext) -> Iterator[Finding]:

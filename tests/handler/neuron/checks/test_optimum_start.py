@@ -80,6 +80,27 @@ def test_what_the_plugin_does_not_have_or_has_compiled_otherwise(
     assert result.plan is None
 
 
+ON_THE_FLY = {"engine_args": {"model_loader_extra_config": "allow_non_cached_model"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity", "words", "unchecked"),
+    [
+        ({}, Severity.WARNING, "exactly max_model_len 4096, max_num_seqs 32, tensor_parallel_size 8 and bfloat16", 1),
+        (ON_THE_FLY, Severity.WARNING, "each start compiles it", 0),
+        ({"network_isolation": True}, Severity.ERROR, "does not reach the hub's cache", 0),
+    ],
+)
+def test_a_model_that_is_not_exported_needs_graphs_of_the_hub(
+    settings: dict[str, Any], severity: Severity, words: str, unchecked: int
+) -> None:
+    """The plan makes up a shape, and the hub's cache may not have it: the status of `check` is not 0."""
+    result = outcome("optimum", facts=llama(), instance=INF2, **{"tensor_parallel_size": 8, **settings})
+    finding = found(result, "optimum-needs-export")
+    assert (finding.severity, words in finding.why) == (severity, True), finding
+    assert sum(each.code == "not-checked" for each in result.findings) == unchecked
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -198,7 +219,10 @@ STREAMED, ISOLATED = {"SM_VLLM_LOAD_FORMAT": "runai_streamer"}, {"ENDPOINT_NETWO
         (lambda place: (place / "model.pt").unlink(), {}, 1, [("model-files", "model.pt")]),
         (lambda place: (place / "model.pt").unlink(), STREAMED, 1, [("model-files", "model.pt"), UNREAD]),
         (lambda _: None, STREAMED, 0, [UNREAD]),
-        (lambda place: (place / "neuron_config.json").write_text("{}"), {}, 1, [("model-files", "neuron_config.json")]),
+        (
+            *(lambda place: (place / "neuron_config.json").write_text("{}"), {}, 1),
+            [("model-files", "neuron_config.json"), ("optimum-needs-export", "MODEL")],
+        ),
         (
             *(lambda _: None, {"SM_VLLM_TENSOR_PARALLEL_SIZE": "1"}, 1),
             [("artifacts-differ-tp-degree", "SM_VLLM_TENSOR_PARALLEL_SIZE")],
