@@ -15,7 +15,6 @@ from handler.neuron.lines.speculation import speculative_config
 FEATURES: Final = frozenset(
     {
         Feature.TENSOR_PARALLEL,
-        Feature.CONTEXT_PARALLEL,
         Feature.CONTINUOUS_BATCHING,
         Feature.PREFIX_CACHING,
         Feature.BLOCKS,

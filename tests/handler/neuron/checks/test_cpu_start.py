@@ -42,6 +42,23 @@ def test_each_rank_has_a_numa_node(
     assert ("cpu-nodes" in {finding.code for finding in made.errors}) is not starts
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["decode_context_parallel_size", "prefill_context_parallel_size"])
+def test_no_attention_of_a_cpu_shares_a_context(version: str, name: str) -> None:
+    """vLLM says so once the model is loaded, and 0.29 says it of prompts before."""
+    whole, shared = (
+        outcome(
+            "cpu",
+            facts=llama(kv_heads=4),
+            installed={"vllm": version},
+            engine_args={"tensor_parallel_size": 8, name: degree},
+        )
+        for degree in (1, 2)
+    )
+    assert [finding.setting for finding in shared.errors] == [name]
+    assert not whole.errors
+
+
 @pytest.mark.parametrize(
     ("space", "changes", "more", "starts"),
     [
