@@ -39,6 +39,7 @@ REJECTED: Final[Rejected] = {
     "logprobs": ((None, False), "the plugin returns no log probabilities"),
     "task": ((None, "auto", "generate"), "embeddings are served from vLLM 0.16 on"),
     "runner": ((None, "auto", "generate"), "embeddings are served from vLLM 0.16 on"),
+    "convert": ((None, "auto", "none"), "the plugin generates text only"),
 }
 # Arguments that vLLM takes and that the plugin's runner and loader do not read -> the values that mean nothing anyway.
 UNREAD: Final[Rejected] = {

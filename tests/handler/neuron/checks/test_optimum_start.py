@@ -50,6 +50,7 @@ def export(**changes: Any) -> dict[str, Any]:
         ("not-on-optimum", {"logprobs": True}, "logprobs"),
         ("not-on-optimum", {"engine_args": {"task": "embed"}}, "task"),
         ("not-on-optimum", {"engine_args": {"runner": "pooling"}}, "runner"),
+        ("not-on-optimum", {"engine_args": {"convert": "embed"}}, "convert"),
         ("memory-share", {"engine_args": {"gpu_memory_utilization": 0}}, "gpu_memory_utilization"),
         ("unsupported-model", {"facts": llama(model_type="mamba")}, "model"),
         ("unsupported-model", {"facts": llama(config={"quantization_config": {"quant_method": "fp8"}})}, "model"),
