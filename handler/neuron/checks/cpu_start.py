@@ -16,6 +16,7 @@ from handler.neuron.checks.check_context import CheckContext, unsupported_model
 from handler.neuron.hardware.current_machine import SPACE
 from handler.neuron.hardware.instance_catalogue import GIB
 from handler.neuron.lines.cpu import ATTENTION, CPU, sequence_bytes, sequence_length
+from handler.neuron.lines.plan_draft import local_engines
 
 # How a CPU's ranks are bound to cores (vllm/v1/worker/cpu_worker.py, vllm/utils/ompmultiprocessing.py).
 BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
@@ -98,15 +99,20 @@ def _block(context: CheckContext) -> str | None:
     return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of {least}, not {block}"
 
 
-def _nodes_of_ranks(context: CheckContext) -> str | None:
+def _nodes_of_ranks(context: CheckContext, engines: int = 1) -> str | None:
     all_ranks = context.number("tensor_parallel_size") * context.number("pipeline_parallel_size")
-    ranks = all_ranks // max(1, context.number("nnodes"))
+    ranks = engines * all_ranks // max(1, context.number("nnodes"))
     env, nodes = context.draft.env, context.draft.cpu.nodes if context.draft.cpu else 0
     bound = env.get(BIND, "auto").strip() == "auto" and env.get("VLLM_CPU_SIM_MULTI_NUMA", "0") == "0"
     if not bound or context.vllm not in ("0.11.0", *ATTENTION) or not nodes:
         return None
     why = f"vLLM binds each of {ranks} ranks here to a NUMA node of its own, and this machine has {nodes}"
     return why if ranks > nodes else None
+
+
+def _nodes_of_engines(context: CheckContext) -> str | None:
+    """Each data parallel engine gets nodes of its own (vllm/v1/engine/utils.py, set_device_control_env_var)."""
+    return _nodes_of_ranks(context, local_engines(context.draft)) if _nodes_of_ranks(context) is None else None
 
 
 def _one_sequence(context: CheckContext) -> str | None:
@@ -250,6 +256,7 @@ PAIRS: Final = (
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
     Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
     Pair("cpu-nodes", "tensor_parallel_size", _nodes_of_ranks, f"Lower it, or set {BIND} to nobind."),
+    Pair("cpu-nodes", "data_parallel_size", _nodes_of_engines, f"Lower it, or set {BIND} to nobind."),
     Pair("cpu-cache", SPACE, _one_sequence, "Raise it, or lower max_model_len."),
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),

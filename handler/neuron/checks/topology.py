@@ -20,6 +20,7 @@ from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.plan_draft import local_engines
 from handler.neuron.neuron_config.config_values import ConfigValues
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
@@ -191,9 +192,7 @@ def _ranks(context: CheckContext, degree: int) -> tuple[int, str]:
 
     :return: their number, and how a finding names it.
     """
-    alone = context.draft.args.get("data_parallel_rank") is not None
-    engines = context.number("data_parallel_size_local", 1 if alone else context.number("data_parallel_size"))
-    named = "tensor_parallel_size"
+    engines, named = local_engines(context.draft), "tensor_parallel_size"
     return (degree * engines, f"{named} x {engines} engines") if engines > 1 else (degree, named)
 
 

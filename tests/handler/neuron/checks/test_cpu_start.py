@@ -15,6 +15,7 @@ from handler.neuron.planning.planner import make_plan
 from tests.handler.neuron.neuron_plans import llama, outcome
 
 VERSIONS = ("0.16.0", "0.24.0", "0.29.0", "0.32.0")
+ENGINES = {"SM_VLLM_DATA_PARALLEL_SIZE": "2"}
 AVX2, AVX512, AMX = (frozenset(flags.split()) for flags in ("avx2", "avx2 avx512f", "avx2 avx512f amx_tile"))
 
 
@@ -30,6 +31,10 @@ AVX2, AVX512, AMX = (frozenset(flags.split()) for flags in ("avx2", "avx2 avx512
         (1, 2, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, True),
         (1, 2, {"SM_VLLM_NNODES": "2"}, True),
         (1, 4, {"SM_VLLM_NNODES": "2"}, False),
+        (1, 1, ENGINES, False),
+        (2, 1, ENGINES, True),
+        (1, 1, {**ENGINES, "SM_VLLM_DATA_PARALLEL_RANK": "0"}, True),
+        (1, 1, {**ENGINES, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}, True),
     ],
 )
 @pytest.mark.parametrize("version", ["0.11.0", *VERSIONS])
