@@ -10,6 +10,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
+from handler.config.vllm_argument_table import registered_names
 from handler.neuron.checkpoint.model_facts import stored_quantization, text_part
 from handler.neuron.checks.argument_pairs import EXECUTOR, LATER, WHEN_LOADED, Pair, broken_pairs
 from handler.neuron.checks.check_context import CheckContext, unsupported_model
@@ -43,6 +44,8 @@ DEPRECATED: Final = {
 }
 # Kinds of quantized weights (the method, or compressed-tensors' format) -> the instruction set of x86 that kernels
 # want; None: there are none for a CPU. Each was tried without AVX-512, with weights that vLLM made up.
+# Stored methods for which vLLM takes one of another name (model_executor/layers/quantization/inc.py, 0.16).
+OTHER_NAMES: Final = ("", "auto-round")
 AVX512, AMX = "avx512f", "amx_tile"
 IN_BLOCKS: Final = "fp8 in blocks"
 KERNELS: Final[Mapping[str, str | None]] = {
@@ -231,6 +234,10 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
     stored = stored_quantization(facts.config) or {}
     kind = str(stored.get("format" if stored.get("quant_method") == "compressed-tensors" else "quant_method"))
     kind = IN_BLOCKS if kind == "fp8" and stored.get("weight_block_size") else kind
+    known, method = registered_names(vllm, "quantizations"), stored.get("quant_method")
+    if known and isinstance(method, str) and _vllms_name(method) not in (*known, *OTHER_NAMES):
+        why = f"vLLM {vllm} has no quantization {shown(method)}, by which the weights are quantized"
+        yield unsupported_model(context, why, "Use weights that are not quantized.")
     feature = KERNELS_BY_VERSION.get(vllm, {}).get(kind, "")
     if feature is None:
         why = f"vLLM {vllm} computes no weights of the kind {shown(kind)} on a CPU"
@@ -239,6 +246,12 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
         name = "AVX-512" if feature == AVX512 else "AMX"
         why = f"vLLM {vllm} computes weights of the kind {shown(kind)} with {name} only, which this CPU has not"
         yield unsupported_model(context, why, "Use another machine, or weights that are not quantized.")
+
+
+def _vllms_name(method: str) -> str:
+    """A stored method as vLLM reads it (transformers_utils/model_arch_config_convertor.py)."""
+    name = method.lower().replace("compressed_tensors", "compressed-tensors")
+    return "modelopt" if "modelopt" in name else name
 
 
 def _plain_experts(context: CheckContext) -> Iterator[Finding]:

@@ -128,6 +128,8 @@ def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) 
         ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, AVX2, False),
         ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, frozenset({"asimdhp"}), True),
         ({"quant_method": ["fp8"]}, AVX2, True),
+        ({"quant_method": "hqq"}, AVX512, False),
+        ({"quant_method": "compressed_tensors", "format": "none"}, AVX512, True),
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
