@@ -104,6 +104,13 @@ def rejected(context: CheckContext, code: str, table: Rejected) -> Iterator[Find
             yield error(code, name, f"{name} is {str(value)[:40]}: {why}", "Remove it.")
 
 
+def unread(context: CheckContext, code: str, table: Rejected) -> Iterator[Finding]:
+    """A warning for each value that has no effect: those that the table has would have none anywhere."""
+    for name, (idle, why) in table.items():
+        if context.draft.args.get(name) not in idle:
+            yield warning(code, name, f"it has no effect: {why}", "Remove it.")
+
+
 def error(code: str, setting: str, why: str, fix: str) -> Finding:
     return Finding(code, Severity.ERROR, setting, why, fix)
 

@@ -13,7 +13,7 @@ from handler.config.values import shown
 from handler.config.vllm_argument_table import registered_names
 from handler.neuron.checkpoint.model_facts import stored_quantization, text_part
 from handler.neuron.checks.argument_pairs import EXECUTOR, LATER, WHEN_LOADED, Pair, broken_pairs
-from handler.neuron.checks.check_context import CheckContext, unsupported_model
+from handler.neuron.checks.check_context import CheckContext, Rejected, unread, unsupported_model
 from handler.neuron.hardware.current_machine import SPACE
 from handler.neuron.hardware.instance_catalogue import GIB
 from handler.neuron.lines.cpu import ATTENTION, CPU, sequence_bytes, sequence_length
@@ -21,6 +21,12 @@ from handler.neuron.lines.plan_draft import local_engines
 
 # How a CPU's ranks are bound to cores (vllm/v1/worker/cpu_worker.py, vllm/utils/ompmultiprocessing.py).
 BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
+# What vLLM takes on a CPU and does not use (vllm/platforms/cpu.py, 0.16 to 0.32) -> the values that mean nothing.
+UNREAD: Final[Rejected] = {
+    "async_scheduling": ((None, False), "vLLM switches asynchronous scheduling off on a CPU"),
+    "enable_dbo": ((None, False), "vLLM switches dual batches off on a CPU"),
+    "cpu_offload_gb": ((None, 0), "the weights are in the CPU's memory"),
+}
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
 # Methods of speculation (vllm/config/speculative.py, 0.29 and 0.32). MTP has many names.
 WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
@@ -82,6 +88,7 @@ def cpu_start(context: CheckContext) -> Iterator[Finding]:
     """:yields: what the line of the CPU does not start with."""
     if context.line.name == CPU.name:
         yield from broken_pairs(context, PAIRS)
+        yield from unread(context, "unread-on-cpu", UNREAD)
         yield from _latent_attention(context)
         yield from _head_size(context)
         yield from _quantized_weights(context)

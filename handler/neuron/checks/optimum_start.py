@@ -22,6 +22,7 @@ from handler.neuron.checks.check_context import (
     error,
     info,
     rejected,
+    unread,
     unsupported_model,
     warning,
 )
@@ -68,9 +69,7 @@ def arguments(context: CheckContext) -> Iterator[Finding]:
     if context.line.name != NAME:
         return
     yield from rejected(context, "not-on-optimum", REJECTED)
-    for name, (idle, why) in UNREAD.items():
-        if context.draft.args.get(name) not in idle:
-            yield warning("unread-on-optimum", name, f"it has no effect: {why}", "Remove it.")
+    yield from unread(context, "unread-on-optimum", UNREAD)
     kind = context.facts.model_type if context.facts else MODEL_TYPES[0]
     if kind not in MODEL_TYPES and f"{kind}_text" not in MODEL_TYPES:
         why = f"optimum-neuron's plugin has no models of type '{kind[:40]}'"

@@ -12,7 +12,7 @@ from handler.config.loading.config_loader import load
 from handler.json_value import Json
 from handler.neuron.hardware.current_machine import SPACE, HostCpu, numa_nodes
 from handler.neuron.planning.planner import make_plan
-from tests.handler.neuron.neuron_plans import llama, outcome
+from tests.handler.neuron.neuron_plans import found, llama, outcome
 
 VERSIONS = ("0.16.0", "0.24.0", "0.29.0", "0.32.0")
 ENGINES = {"SM_VLLM_DATA_PARALLEL_SIZE": "2"}
@@ -45,6 +45,12 @@ def test_each_rank_has_a_numa_node(
     machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, nodes)
     made = make_plan(load({**shape, **variables}), llama(), None, installed={"vllm": version}, cpu=machine)
     assert ("cpu-nodes" in {finding.code for finding in made.errors}) is not starts
+
+
+@pytest.mark.parametrize(("name", "value"), [("async_scheduling", True), ("cpu_offload_gb", 2)])
+def test_what_vllm_does_not_use_on_a_cpu_is_a_warning(name: str, value: Json) -> None:
+    result = outcome("cpu", facts=llama(), engine_args={name: value})
+    assert (result.plan is not None, found(result, "unread-on-cpu").setting) == (True, name)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
