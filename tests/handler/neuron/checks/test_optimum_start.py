@@ -34,6 +34,9 @@ EXPORTED: dict[str, Any] = {
 }
 
 
+GRAMMARS = "structured_outputs_config"
+
+
 def export(**changes: Any) -> dict[str, Any]:
     return {"facts": llama(exported={**EXPORTED, **changes})}
 
@@ -51,6 +54,13 @@ def export(**changes: Any) -> dict[str, Any]:
         ("not-on-optimum", {"engine_args": {"task": "embed"}}, "task"),
         ("not-on-optimum", {"engine_args": {"runner": "pooling"}}, "runner"),
         ("not-on-optimum", {"engine_args": {"convert": "embed"}}, "convert"),
+        ("rejected-by-vllm", {"engine_args": {"enable_eplb": True}}, "enable_eplb"),
+        ("rejected-by-vllm", {"engine_args": {"config_format": "bogus"}}, "config_format"),
+        (
+            "rejected-by-vllm",
+            {"engine_args": {"structured_outputs_config": {"backend": "bogus"}}},
+            f"{GRAMMARS}.backend",
+        ),
         ("memory-share", {"engine_args": {"gpu_memory_utilization": 0}}, "gpu_memory_utilization"),
         ("unsupported-model", {"facts": llama(model_type="mamba")}, "model"),
         ("unsupported-model", {"facts": llama(config={"quantization_config": {"quant_method": "fp8"}})}, "model"),
