@@ -36,8 +36,10 @@ from handler.json_value import mapping
 from tests.installed_vllm import version as installed_version
 
 ROOT: Final = Path(__file__).parents[1]
-NEURON: Final = {"0.16.0": "nxdi", "0.24.0": "native", "0.29.0": "native"}
-LINES: Final = {"0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
+NEURON: Final = {"0.11.0": "optimum", "0.16.0": "nxdi", "0.24.0": "native", "0.29.0": "native"}
+LINES: Final = {"0.11.0": "optimum", "0.16.0": "nxdi-0.16", "0.24.0": "native-0.24", "0.29.0": "native-0.29"}
+# Served on a CPU by tests only: the platform is not asked.
+WITHOUT_CPU: Final = ("0.11.0",)
 # Arguments whose verdict depends on numbers of others, on the model or on the machine. They have rules of their own, as
 # have those that are fields of the endpoint's configuration. What the parser says of their own values holds.
 LEFT_OUT: Final = frozenset(
@@ -192,7 +194,8 @@ class Questions:
 
         self.prepare()
         model = json.loads((sample_model.path() / "config.json").read_text())
-        instance = {} if line == "cpu" else {"ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+        platform = "ml.trn1.32xlarge" if line == "optimum" else "ml.trn2.48xlarge"
+        instance = {} if line == "cpu" else {"ENDPOINT_INSTANCE": platform}
         config = load({"ENDPOINT_LINE": line, "SM_VLLM_TENSOR_PARALLEL_SIZE": "1", **instance})
         plan = make_plan(config, facts_from(model, config.model, True, None, 10_000_000), this_machine(config)).plan
         assert plan is not None
@@ -525,7 +528,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         tables |= {"neuron": {}, "cpu": {}}
         asked: dict[str, subprocess.Popen[bytes]] = {}
-        for platform, line in ([("neuron", LINES[version])] if version in LINES else []) + [("cpu", "cpu")]:
+        of_cpu = [] if version in WITHOUT_CPU else [("cpu", "cpu")]
+        for platform, line in ([("neuron", LINES[version])] if version in LINES else []) + of_cpu:
             switch = {"NEURON_STAND_IN": f"{NEURON[version]}-configuration"} if platform == "neuron" else {}
             environment = {
                 **{name: value for name, value in os.environ.items() if not name.startswith("NEURON")},

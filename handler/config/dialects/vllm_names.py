@@ -73,7 +73,7 @@ def translate(name: str, value: str) -> list[Assignment]:
     if optimum and argument in OPTIMUM_FIELDS:
         return [assign(OPTIMUM_FIELDS[argument], value, name)] if value.strip() else []
     if optimum and argument == NON_CACHED:
-        why = "optimum takes a model that is exported or in the hub's cache; every other line compiles what it needs"
+        why = "every line but optimum compiles what it needs; there, set model_loader_extra_config to this name"
         return [unused(name, why)]
     if optimum and argument == TASK:
         if value in {"", "generate"}:

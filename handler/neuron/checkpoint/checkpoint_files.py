@@ -48,6 +48,9 @@ class CheckpointFiles(Protocol):
     def listing(self) -> dict[str, int]:
         """The files at the top level, with their sizes in bytes."""
 
+    def below(self, folder: str) -> CheckpointFiles:
+        """The files of a folder. One that does not exist has none."""
+
 
 class LocalFiles:
     """The files of a checkpoint in a directory.
@@ -88,6 +91,9 @@ class LocalFiles:
         except OSError as error:
             raise unreadable(Path(error.filename), error) from None
 
+    def below(self, folder: str) -> LocalFiles:
+        return LocalFiles(self.directory / folder, f"{self.where}/{folder}", hub=self.hub)
+
 
 class S3Files:
     """The files of a checkpoint under an S3 prefix. botocore finds credentials, region and endpoint itself."""
@@ -107,6 +113,9 @@ class S3Files:
         with translated(self.where, "s3:ListBucket"):
             listed = list_objects(self._connected(), self.bucket, self.prefix, recursive=False)
             return {item.key.removeprefix(self.prefix): item.size for item in listed}
+
+    def below(self, folder: str) -> S3Files:
+        return S3Files(f"{self.where}/{folder}", self._client)
 
     def _get(self, name: str, range_: str | None) -> bytes | None:
         where = f"{self.where}/{name}"

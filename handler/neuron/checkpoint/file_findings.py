@@ -96,7 +96,7 @@ class Loader:
 
     vllm: str  # "" if the line has no fixed one
     transformers: int
-    indexed: bool  # weights in several files need an index, as for NxD Inference; vLLM reads every file
+    indexed: bool  # weights in several files need an index, as for NxD Inference and optimum-neuron; vLLM reads all
     trust: bool  # the model may bring a class of its own
     plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
     exports: bool = False  # it loads what optimum-neuron has exported
@@ -212,7 +212,7 @@ def weight_findings(
     elif not names:
         yield error("weights", "there are no files with weights", "Upload the *.safetensors files.")
     elif missing:
-        yield error(missing[0], f"{INDEX} names it, and it is not there{_more(missing)}", ONE_VERSION)
+        yield error(missing[0], f"{INDEX} names it, and it is not there{more(missing)}", ONE_VERSION)
     elif index is None and loader.indexed and SINGLE not in names:
         yield error(INDEX, f"it is missing, and the weights are not in {SINGLE}", "Upload the index.")
     else:
@@ -249,11 +249,11 @@ def _tensor_findings(
         extra = [name for name in places if name not in expected and name != HEAD and not is_skipped(name, kind)]
         for name in wrong[:1]:
             why = f"{name} has the shape {[*tensors[name].shape]}, and config.json means {[*expected[name]]}"
-            yield error(places[name], f"{why}{_more(wrong)}", ONE_VERSION)
+            yield error(places[name], f"{why}{more(wrong)}", ONE_VERSION)
         for name in missing[:1]:
-            yield error("weights", f"the tensor {name} is missing{_more(missing)}", ONE_VERSION)
+            yield error("weights", f"the tensor {name} is missing{more(missing)}", ONE_VERSION)
         for name in extra[:1]:
-            yield error(places[name], f"config.json means no tensor {name[:100]}{_more(extra)}", ONE_VERSION)
+            yield error(places[name], f"config.json means no tensor {name[:100]}{more(extra)}", ONE_VERSION)
         tied = (HEAD, EMBEDDINGS) if HEAD in places and HEAD not in expected and not missing else ()
         if len({_sample(files, places[name], tensors[name]) for name in tied}) > 1:
             why = f"tie_word_embeddings is true, and {HEAD} is not a copy of {EMBEDDINGS}"
@@ -371,5 +371,6 @@ def collected(*parts: Iterator[Finding]) -> Iterator[Finding]:
             yield not_checked("files", problem.message)
 
 
-def _more(names: list[str]) -> str:
+def more(names: list[str]) -> str:
+    """How many files are named beside the first."""
     return f" (and {len(names) - 1} more)" if len(names) > 1 else ""

@@ -316,8 +316,12 @@ def _asynchronous(context: CheckContext) -> str | None:
 
 
 def _prefill_context(context: CheckContext) -> str | None:
-    above = context.vllm in LATER and context.number("prefill_context_parallel_size") > 1
-    return "the model runner does not have prefill context parallelism" if above else None
+    if context.number("prefill_context_parallel_size") <= 1:
+        return None
+    if context.vllm in LATER:
+        return "the model runner does not have prefill context parallelism"
+    of_cpu = f"{WHEN_LOADED}, vLLM's attention on a CPU does not have it"  # vllm/v1/worker/cp_utils.py, 0.16 and 0.24
+    return of_cpu if context.line is CPU else None
 
 
 def _max_logprobs(context: CheckContext) -> str | None:

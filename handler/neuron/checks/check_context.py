@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from handler.config.endpoint_config import DTYPES, EndpointConfig
@@ -32,6 +32,7 @@ class CheckContext:
     :param vision: the same of the vision model; None if there is no configuration for one.
     :param draft_model: the facts of the draft model of a speculation, if they are known.
     :param vllm: the version of vLLM that would run; None if the line has no fixed one.
+    :param installed: the versions of the packages that are installed here (`installed_versions()`).
     """
 
     draft: PlanDraft
@@ -40,6 +41,7 @@ class CheckContext:
     vllm: str | None = None
     vision: ConfigValues | None = None
     draft_model: ModelFacts | None = None
+    installed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def config(self) -> EndpointConfig:
@@ -91,8 +93,7 @@ class CheckContext:
         if name in (self.config.text_neuron_config or {}):
             return f"{self.config.setting('text_neuron_config')}.{name}"
         named = field_of_native_key() if self.line.keys is ConfigKeys.NATIVE else field_of_key()
-        field = named.get(name, name)
-        return self.config.setting(field) or "neuron_config"
+        return self.config.setting(named.get(name, name)) or "neuron_config"
 
 
 # A finding's setting is a field or an engine argument, which the planner shows as the user named it, or any other name.
@@ -107,6 +108,13 @@ def rejected(context: CheckContext, code: str, table: Rejected) -> Iterator[Find
         value = getattr(context.config, name, context.draft.args.get(name))
         if value not in accepted:
             yield error(code, name, f"{name} is {str(value)[:40]}: {why}", "Remove it.")
+
+
+def unread(context: CheckContext, code: str, table: Rejected) -> Iterator[Finding]:
+    """A warning for each value that has no effect: those that the table has would have none anywhere."""
+    for name, (idle, why) in table.items():
+        if context.draft.args.get(name) not in idle:
+            yield warning(code, name, f"it has no effect: {why}", "Remove it.")
 
 
 def error(code: str, setting: str, why: str, fix: str) -> Finding:

@@ -11,12 +11,14 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
+from handler.config.vllm_argument_table import registered_names
 from handler.neuron.checkpoint.model_facts import stored_quantization, text_part
 from handler.neuron.checks.argument_pairs import EXECUTOR, LATER, WHEN_LOADED, Pair, broken_pairs
-from handler.neuron.checks.check_context import CheckContext, unsupported_model
+from handler.neuron.checks.check_context import CheckContext, Rejected, unread, unsupported_model
 from handler.neuron.hardware.current_machine import SPACE
 from handler.neuron.hardware.instance_catalogue import GIB
 from handler.neuron.lines.cpu import ATTENTION, CPU, sequence_bytes, sequence_length
+from handler.neuron.lines.plan_draft import local_engines
 
 # How a CPU's ranks are bound to cores (vllm/v1/worker/cpu_worker.py, vllm/utils/ompmultiprocessing.py).
 BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
@@ -24,6 +26,12 @@ CORES: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 # Versions that give each rank's text to libnuma, which has more forms, and fails at a core that is not there.
 BOUND_BY_NUMA: Final = ("0.11.0", "0.16.0")
 NUMA_FORMS: Final = ("all", "!", "+")
+# What vLLM takes on a CPU and does not use (vllm/platforms/cpu.py, 0.16 to 0.32) -> the values that mean nothing.
+UNREAD: Final[Rejected] = {
+    "async_scheduling": ((None, False), "vLLM switches asynchronous scheduling off on a CPU"),
+    "enable_dbo": ((None, False), "vLLM switches dual batches off on a CPU"),
+    "cpu_offload_gb": ((None, 0), "the weights are in the CPU's memory"),
+}
 BACKENDS: Final = ("mp", "uni", "ray", "external_launcher")
 # Methods of speculation (vllm/config/speculative.py, 0.29 and 0.32). MTP has many names.
 WITH_DRAFT: Final = ("medusa", "mlp_speculator", "draft_model", "eagle", "eagle3", "dflash", "custom_class")
@@ -47,6 +55,8 @@ DEPRECATED: Final = {
 }
 # Kinds of quantized weights (the method, or compressed-tensors' format) -> the instruction set of x86 that kernels
 # want; None: there are none for a CPU. Each was tried without AVX-512, with weights that vLLM made up.
+# Stored methods for which vLLM takes one of another name (model_executor/layers/quantization/inc.py, 0.16).
+OTHER_NAMES: Final = ("", "auto-round")
 AVX512, AMX = "avx512f", "amx_tile"
 IN_BLOCKS: Final = "fp8 in blocks"
 KERNELS: Final[Mapping[str, str | None]] = {
@@ -83,6 +93,7 @@ def cpu_start(context: CheckContext) -> Iterator[Finding]:
     """:yields: what the line of the CPU does not start with."""
     if context.line.name == CPU.name:
         yield from broken_pairs(context, PAIRS)
+        yield from unread(context, "unread-on-cpu", UNREAD)
         yield from _latent_attention(context)
         yield from _head_size(context)
         yield from _quantized_weights(context)
@@ -103,9 +114,9 @@ def _block(context: CheckContext) -> str | None:
     return f"{WHEN_LOADED}, vLLM's attention on a CPU wants a multiple of {least}, not {block}"
 
 
-def _ranks_here(context: CheckContext) -> int:
-    all_ranks = context.number("tensor_parallel_size") * context.number("pipeline_parallel_size")
-    return all_ranks // max(1, context.number("nnodes"))
+def _ranks_here(context: CheckContext, engines: int = 1) -> int:
+    ranks = context.number("tensor_parallel_size") * context.number("pipeline_parallel_size")
+    return engines * ranks // max(1, context.number("nnodes"))
 
 
 def _binding(context: CheckContext) -> str | None:
@@ -123,14 +134,19 @@ def _binding(context: CheckContext) -> str | None:
     return f"it names core {last}, and this machine's last is {there - 1}" if there and last >= there else None
 
 
-def _nodes_of_ranks(context: CheckContext) -> str | None:
-    ranks = _ranks_here(context)
+def _nodes_of_ranks(context: CheckContext, engines: int = 1) -> str | None:
+    ranks = _ranks_here(context, engines)
     env, nodes = context.draft.env, context.draft.cpu.nodes if context.draft.cpu else 0
     bound = env.get(BIND, "auto").strip() == "auto" and env.get("VLLM_CPU_SIM_MULTI_NUMA", "0") == "0"
     if not bound or context.vllm not in ("0.11.0", *ATTENTION) or not nodes:
         return None
     why = f"vLLM binds each of {ranks} ranks here to a NUMA node of its own, and this machine has {nodes}"
     return why if ranks > nodes else None
+
+
+def _nodes_of_engines(context: CheckContext) -> str | None:
+    """Each data parallel engine gets nodes of its own (vllm/v1/engine/utils.py, set_device_control_env_var)."""
+    return _nodes_of_ranks(context, local_engines(context.draft)) if _nodes_of_ranks(context) is None else None
 
 
 def _one_sequence(context: CheckContext) -> str | None:
@@ -249,6 +265,10 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
     stored = stored_quantization(facts.config) or {}
     kind = str(stored.get("format" if stored.get("quant_method") == "compressed-tensors" else "quant_method"))
     kind = IN_BLOCKS if kind == "fp8" and stored.get("weight_block_size") else kind
+    known, method = registered_names(vllm, "quantizations"), stored.get("quant_method")
+    if known and isinstance(method, str) and _vllms_name(method) not in (*known, *OTHER_NAMES):
+        why = f"vLLM {vllm} has no quantization {shown(method)}, by which the weights are quantized"
+        yield unsupported_model(context, why, "Use weights that are not quantized.")
     feature = KERNELS_BY_VERSION.get(vllm, {}).get(kind, "")
     if feature is None:
         why = f"vLLM {vllm} computes no weights of the kind {shown(kind)} on a CPU"
@@ -257,6 +277,12 @@ def _quantized_weights(context: CheckContext) -> Iterator[Finding]:
         name = "AVX-512" if feature == AVX512 else "AMX"
         why = f"vLLM {vllm} computes weights of the kind {shown(kind)} with {name} only, which this CPU has not"
         yield unsupported_model(context, why, "Use another machine, or weights that are not quantized.")
+
+
+def _vllms_name(method: str) -> str:
+    """A stored method as vLLM reads it (transformers_utils/model_arch_config_convertor.py)."""
+    name = method.lower().replace("compressed_tensors", "compressed-tensors")
+    return "modelopt" if "modelopt" in name else name
 
 
 def _plain_experts(context: CheckContext) -> Iterator[Finding]:
@@ -275,6 +301,7 @@ PAIRS: Final = (
     Pair("mamba-mode", "mamba_cache_mode", _mamba_mode),
     Pair("cpu-nodes", "tensor_parallel_size", _nodes_of_ranks, f"Lower it, or set {BIND} to nobind."),
     Pair("cpu-binding", BIND, _binding, "Give nobind, auto, or cores such as 0-3, with | between the ranks."),
+    Pair("cpu-nodes", "data_parallel_size", _nodes_of_engines, f"Lower it, or set {BIND} to nobind."),
     Pair("cpu-cache", SPACE, _one_sequence, "Raise it, or lower max_model_len."),
     Pair("cpu-block", "block_size", _block, "Give 32, 64 or 128, or remove it."),
     Pair("cpu-fp8-cache", "kv_cache_dtype", _fp8_cache),

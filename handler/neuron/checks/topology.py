@@ -20,6 +20,7 @@ from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.plan_draft import local_engines
 from handler.neuron.neuron_config.config_values import ConfigValues
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
@@ -200,11 +201,7 @@ def _ranks(context: CheckContext, degree: int) -> tuple[int, str]:
 
 def _engines(context: CheckContext) -> int:
     """The engines whose ranks run here, or on all nodes of `nnodes`, which share the ranks of all engines."""
-    engines = context.number("data_parallel_size")
-    if context.number("nnodes") > 1:
-        return engines
-    alone = context.draft.args.get("data_parallel_rank") is not None
-    return context.number(LOCAL_ENGINES, 1 if alone else engines)
+    return context.number("data_parallel_size") if context.number("nnodes") > 1 else local_engines(context.draft)
 
 
 def _chosen(context: CheckContext, degree: int) -> Iterator[Finding]:

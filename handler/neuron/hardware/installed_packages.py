@@ -15,6 +15,7 @@ PACKAGES: Final = {
     "neuronx-distributed-inference": ("neuronx-distributed-inference",),
     "optimum-neuron": ("optimum-neuron",),
     "transformers-neuronx": ("transformers-neuronx",),
+    "neuronx-cc": ("neuronx-cc",),
 }
 
 STATUS = Path("/var/lib/dpkg/status")

@@ -9,13 +9,12 @@ from handler.neuron.hardware.current_machine import SPACE, HostCpu
 from handler.neuron.hardware.instance_catalogue import GIB
 from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_vllm
-from handler.neuron.lines.plan_draft import PlanDraft, pin_grammar_backend, spell_vllm
+from handler.neuron.lines.plan_draft import PlanDraft, local_engines, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 
 FEATURES: Final = frozenset(
     {
         Feature.TENSOR_PARALLEL,
-        Feature.CONTEXT_PARALLEL,
         Feature.CONTINUOUS_BATCHING,
         Feature.PREFIX_CACHING,
         Feature.BLOCKS,
@@ -86,7 +85,8 @@ def choose_cache(draft: PlanDraft) -> None:
     if configured is not None or cpu is None:
         return
     ranks = (draft.number("tensor_parallel_size") or 1) * (draft.number("pipeline_parallel_size") or 1)
-    most, why = cpu.free // ranks // SHARE, "the key-value cache may take a quarter of the free memory"
+    caches = ranks * max(1, local_engines(draft))
+    most, why = cpu.free // caches // SHARE, "the key-value cache may take a quarter of the free memory"
     size = max(1, most // GIB)
     if facts is not None and (sequence := sequence_bytes(draft, facts) // ranks):
         sequences, length = draft.number("max_num_seqs") or SEQUENCES * ranks, sequence_length(draft, facts)
@@ -95,7 +95,7 @@ def choose_cache(draft: PlanDraft) -> None:
             size, why = -(-sequence * sequences // GIB), whole
         else:
             size, why = max(size, -(-sequence // GIB)), f"{whole}, and {why}, or hold one sequence"
-        if size * GIB * ranks > cpu.free // 2 and size > 1:
+        if size * GIB * caches > cpu.free // 2 and size > 1:
             fix = "Lower max_model_len, or use a machine with more memory."
             draft.warn("kv-cache-small", "max_model_len", f"{why}: too little is free", fix)
     draft.env[SPACE] = str(size)

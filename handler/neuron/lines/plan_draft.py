@@ -116,6 +116,12 @@ def vllm_arguments(config: EndpointConfig) -> dict[str, Json]:
     return arguments
 
 
+def local_engines(draft: PlanDraft) -> int:
+    """The data parallel engines on this machine."""
+    local, alone = draft.number("data_parallel_size_local"), draft.args.get("data_parallel_rank") is not None
+    return (1 if alone else draft.number("data_parallel_size") or 1) if local is None else local
+
+
 def spell_vllm(draft: PlanDraft) -> None:
     """Writes the arguments that have the same names on every line with vLLM 0.11 or later, and the environment."""
     _spell_arguments(draft)

@@ -25,6 +25,7 @@ from handler.neuron.checkpoint.adapter_files import DEFAULT_RANK, AdapterProblem
 from handler.neuron.checkpoint.chat_template import configured_template
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import EXPORT, open_checkpoint
+from handler.neuron.checkpoint.export_files import export_findings
 from handler.neuron.checkpoint.generation_defaults import FILE, OVERRIDE, OWN_FILE, wrong_defaults
 from handler.neuron.checkpoint.model_facts import number, overridden
 from handler.neuron.checkpoint.remote_code import check_remote_code
@@ -39,8 +40,6 @@ from handler.regular_files import exists
 # The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
 TRANSFORMERS_5 = (0, 24)
 HUB_SECONDS = 5
-# The graphs of a model that optimum-neuron has exported. Its weights are below `checkpoint`, or on the hub.
-GRAPHS = "model.pt"
 MISTRAL = "params.json"
 
 
@@ -61,7 +60,7 @@ def file_findings(config: EndpointConfig, line: str | None = None, length: Json 
     loader = rules.Loader(
         vllm,
         transformers,
-        line.startswith("nxdi"),
+        line.startswith("nxdi") or line == OPTIMUM,
         config.trust_remote_code,
         plain,
         line == OPTIMUM,
@@ -120,11 +119,11 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
     for finding in rules.config_findings(document, loader):
         asked = replace(finding, setting=config.setting("hf_overrides"), fix="Correct it, or remove it.")
         yield finding if finding in of_file else asked
-    if loader.native or loader.indexed or config.engine_args.get("load_format") in (None, "auto", "safetensors"):
-        exported = loader.exports and EXPORT in files.listing()
-        if exported and GRAPHS not in files.listing():
-            yield rules.error(GRAPHS, f"it is missing beside {EXPORT}: the export was interrupted", "Export it again.")
-        here = complete and not config.compiled_artifacts and not exported
+    if loader.exports and EXPORT in files.listing():
+        offline = config.network_isolation
+        yield from rules.collected(export_findings(files, document, loader, complete=complete, offline=offline))
+    elif loader.native or loader.indexed or config.engine_args.get("load_format") in (None, "auto", "safetensors"):
+        here = complete and not config.compiled_artifacts
         yield from rules.collected(rules.weight_findings(files, document, loader, complete=here))
     if field == "model":
         yield from _of_parts(config, loader)

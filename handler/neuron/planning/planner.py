@@ -53,7 +53,7 @@ def make_plan(
     :param instance: the instance that it runs on. Without one, cores are not checked and no degree is chosen.
     :param line: overrides the line of the configuration.
     :param draft_model: the facts of the draft model of a speculation.
-    :param installed: package versions (`installed_versions()`), which decide the line.
+    :param installed: package versions (`installed_versions()`), which decide the line, and must be those of an export.
     :param cpu: the CPU that it runs on. Without one, the CPU line leaves the data type to vLLM.
     :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding. None: not built.
     :returns: a plan and findings, or no plan and at least one error. Never raises.
@@ -77,7 +77,8 @@ def make_plan(
     keys, vision = effective(draft), effective_vision(draft)
     version = version_of(resolved.name, installed or {})
     values = ConfigValues(keys, read.config if read else {})
-    context = CheckContext(draft, resolved, values, version, ConfigValues(vision) if vision else None, draft_model)
+    of_vision = ConfigValues(vision) if vision else None
+    context = CheckContext(draft, resolved, values, version, of_vision, draft_model, installed or {})
     findings += draft.findings
     of_checks = (finding for check in CHECKS for finding in check(context))
     findings += [replace(finding, setting=config.setting(finding.setting)) for finding in of_checks]

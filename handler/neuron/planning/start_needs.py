@@ -14,7 +14,7 @@ from handler.config.finding import Finding, Severity
 from handler.config.start_rules import refused
 from handler.config.values import shown
 from handler.errors import SettingError
-from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.checkpoint.model_facts import ModelFacts, stored_quantization
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.fork import SUFFIX
@@ -83,11 +83,14 @@ def start_needs(
     for name, modules in MODULES.items():
         outer, dot, key = name.partition(".")
         value = plan.engine_args.get(outer)
+        setting = f"{config.setting(outer)}{dot}{key}"
+        if name == "quantization" and value is None and facts is not None:
+            stored = stored_quantization(facts.config) or {}
+            value, setting = stored.get("quant_method"), config.setting("model")
         text = str(value.get(key) if isinstance(value, dict) else value)
         module = modules.get(text, modules.get(text.lower()))
         if module is not None and find_spec(module) is None:
             why = f"{text} needs the package {module}, which is not installed here"
-            setting = f"{config.setting(outer)}{dot}{key}"
             yield Finding("package-missing", Severity.ERROR, setting, why, "Install it, or remove this.")
     plugin = plan.engine_args.get("io_processor_plugin")
     if plugin and plugin not in {each.name for each in entry_points(group=IO_PROCESSORS)}:

@@ -17,6 +17,7 @@ from handler.neuron.sampling_limits import (
     SamplingLimits,
     sampling_limits,
 )
+from tests.handler.neuron.checks.test_optimum_start import EXPORTED
 from tests.handler.neuron.neuron_plans import llama, planned
 
 EAGLE3: dict[str, Any] = {
@@ -27,7 +28,7 @@ EAGLE3: dict[str, Any] = {
 
 
 def exported(**keys: Any) -> ModelFacts:
-    return llama(exported={"on_device_sampling": True, "max_topk": 256, **keys})
+    return llama(exported={**EXPORTED, **keys})
 
 
 SPECULATIVE = {"speculative_model": "/d", "num_speculative_tokens": 4}

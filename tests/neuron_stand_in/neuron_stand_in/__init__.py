@@ -16,6 +16,7 @@ PLATFORMS = {
     "native": "neuron_stand_in.native.platform.NativeStandInPlatform",
     "nxdi-configuration": "neuron_stand_in.configuration_only.NxdiConfigurationPlatform",
     "native-configuration": "neuron_stand_in.configuration_only.NativeConfigurationPlatform",
+    "optimum-configuration": "neuron_stand_in.optimum_configuration.OptimumConfigurationPlatform",
 }
 
 

@@ -12,9 +12,10 @@ from handler.config.loading.config_loader import load
 from handler.json_value import Json
 from handler.neuron.hardware.current_machine import SPACE, HostCpu, numa_nodes
 from handler.neuron.planning.planner import make_plan
-from tests.handler.neuron.neuron_plans import llama, outcome
+from tests.handler.neuron.neuron_plans import found, llama, outcome
 
 VERSIONS = ("0.16.0", "0.24.0", "0.29.0", "0.32.0")
+ENGINES = {"SM_VLLM_DATA_PARALLEL_SIZE": "2"}
 AVX2, AVX512, AMX = (frozenset(flags.split()) for flags in ("avx2", "avx2 avx512f", "avx2 avx512f amx_tile"))
 
 
@@ -30,6 +31,10 @@ AVX2, AVX512, AMX = (frozenset(flags.split()) for flags in ("avx2", "avx2 avx512
         (1, 2, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, True),
         (1, 2, {"SM_VLLM_NNODES": "2"}, True),
         (1, 4, {"SM_VLLM_NNODES": "2"}, False),
+        (1, 1, ENGINES, False),
+        (2, 1, ENGINES, True),
+        (1, 1, {**ENGINES, "SM_VLLM_DATA_PARALLEL_RANK": "0"}, True),
+        (1, 1, {**ENGINES, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}, True),
     ],
 )
 @pytest.mark.parametrize("version", ["0.11.0", *VERSIONS])
@@ -40,6 +45,29 @@ def test_each_rank_has_a_numa_node(
     machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, nodes)
     made = make_plan(load({**shape, **variables}), llama(), None, installed={"vllm": version}, cpu=machine)
     assert ("cpu-nodes" in {finding.code for finding in made.errors}) is not starts
+
+
+@pytest.mark.parametrize(("name", "value"), [("async_scheduling", True), ("cpu_offload_gb", 2)])
+def test_what_vllm_does_not_use_on_a_cpu_is_a_warning(name: str, value: Json) -> None:
+    result = outcome("cpu", facts=llama(), engine_args={name: value})
+    assert (result.plan is not None, found(result, "unread-on-cpu").setting) == (True, name)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["decode_context_parallel_size", "prefill_context_parallel_size"])
+def test_no_attention_of_a_cpu_shares_a_context(version: str, name: str) -> None:
+    """vLLM says so once the model is loaded, and 0.29 says it of prompts before."""
+    whole, shared = (
+        outcome(
+            "cpu",
+            facts=llama(kv_heads=4),
+            installed={"vllm": version},
+            engine_args={"tensor_parallel_size": 8, name: degree},
+        )
+        for degree in (1, 2)
+    )
+    assert [finding.setting for finding in shared.errors] == [name]
+    assert not whole.errors
 
 
 @pytest.mark.parametrize(
@@ -128,6 +156,8 @@ def test_the_numa_nodes_are_those_of_the_cores_that_may_be_used(tmp_path: Path) 
         ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, AVX2, False),
         ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, frozenset({"asimdhp"}), True),
         ({"quant_method": ["fp8"]}, AVX2, True),
+        ({"quant_method": "hqq"}, AVX512, False),
+        ({"quant_method": "compressed_tensors", "format": "none"}, AVX512, True),
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)

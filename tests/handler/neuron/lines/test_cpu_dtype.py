@@ -152,6 +152,7 @@ SPACE = "VLLM_CPU_KVCACHE_SPACE"
         (256, {"max_num_seqs": 16, "max_model_len": 4096, "tensor_parallel_size": 2}, 4),  # for each rank
         (256, {"max_num_seqs": 16, "max_model_len": 4096, "neuron_env": {SPACE: "3"}}, 3),
         (2, {"max_num_seqs": 16, "max_model_len": 4096}, 1),
+        (20, {"max_num_seqs": 16, "max_model_len": 4096, "engine_args": {"data_parallel_size": 2}}, 2),  # two caches
     ],
 )
 def test_the_cache_is_what_the_plan_needs(free: int, settings: dict[str, Any], space: int) -> None:

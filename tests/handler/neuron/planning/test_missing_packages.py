@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ def test_a_value_whose_package_is_missing_is_an_error_on_this_machine(
     (tmp_path / "installed" / f"{package}.py").touch()
     monkeypatch.syspath_prepend(tmp_path / "installed")
     assert checked(tmp_path, {variable: value})[0] == 0
+
+
+def test_stored_weights_may_need_a_package_too(tmp_path: Path) -> None:
+    model = Path(shutil.copytree(MODEL, tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (model / "config.json").write_text(json.dumps(config))
+    result = run("check", "--json", model)
+    errors = [one for one in json.loads(result.stdout)["findings"] if one["severity"] == "error"]
+    # vLLM 0.29 has no such method, with the package or without it.
+    assert [one["code"] for one in errors] in (["package-missing"], ["unsupported-model"])
+    assert (result.exit_code, errors[0]["setting"]) == (1, "MODEL")
 
 
 @pytest.mark.parametrize(
