@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,3 +71,32 @@ def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, mon
     load_adapters(engine, EnginePlan("cpu", {"model": "m"}), config, moved, lambda stage: None)  # type: ignore[arg-type]
     brought.append(engine.bring(source))
     assert brought == [tmp_path, tmp_path / "latest"]
+
+
+def test_a_pin_is_reported_and_never_reaches_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of other adapters than the pinned ones would end the engine. An update without `pin` keeps it."""
+    calls = list[str]()
+
+    class Loop:
+        loop = SimpleNamespace(call_later=lambda *arguments: None)
+
+        def run(self, coroutine: Any, seconds: float) -> None:
+            calls.append(coroutine.__name__)
+            asyncio.run(coroutine)
+
+    async def add_lora(request: Any) -> None: ...
+
+    async def remove_lora(identity: int) -> None: ...
+
+    vllm = SimpleNamespace(
+        facts=SimpleNamespace(adapters=(2, 16)),
+        lora_request=lambda *named: named,
+        add_lora=add_lora,
+        remove_lora=remove_lora,
+    )
+    monkeypatch.setattr("handler.engine.adapters.adapters.copy_checked", lambda *arguments: None)
+    adapters = Adapters(vllm, Loop(), ("model",), tmp_path, 8, Path)  # type: ignore[arg-type]
+    assert all(adapters.load(name, f"/{name}", pin=True).pinned for name in ("a", "b", "c"))
+    assert adapters.load("a", "/newer", replace=True).pinned
+    assert not adapters.load("a", "/newer", pin=False).pinned
+    assert calls == ["add_lora"] * 4 + ["retire"]
