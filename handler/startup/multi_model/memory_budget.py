@@ -62,13 +62,15 @@ def _growth(path: Path, plan: EnginePlan) -> int:
     return 2 if facts is not None and facts.torch_dtype in HALVES and not facts.quantized else 1
 
 
-def room(running: Iterable[tuple[Engine, MemoryNeed]]) -> int:
+def room(running: Iterable[tuple[Engine, MemoryNeed]], ended: Iterable[Engine] = ()) -> int:
     """How many bytes a further engine may use.
 
     :param running: the running engines, each with the memory that is reserved for it.
+    :param ended: engines that are asked about as if they had ended.
     """
     reserved = sum(max(0, need.bytes - host_memory.resident(engine.pids)) for engine, need in running)
-    return max(0, host_memory.available() - reserved)
+    freed = sum(host_memory.resident(engine.pids) for engine in ended)
+    return max(0, host_memory.available() + freed - reserved)
 
 
 def gib(size: int) -> str:

@@ -13,7 +13,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -239,20 +239,25 @@ class ModelRegistry:
                 with self._changed:
                     self._changed.wait_for(lambda: not self._leaving())
                 continue
-            idle = [model for model in self.all() if model.state is ModelState.SERVING]
-            oldest = min(idle, key=lambda model: model.used, default=None)
+            serving = [model for model in self.all() if model.state is ModelState.SERVING]
+            oldest = min(serving, key=lambda model: model.used, default=None)
             if oldest is None or not self.config.unload_least_used:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
+            if (problem := self._no_room_reason(prepared, without=serving)) is not None:
+                raise ModelsFull(problem)
             self.unload(oldest.name)
 
     def _leaving(self) -> bool:
         with self._changed:
             return any(model.state is ModelState.UNLOADING for model in self._by_name.values())
 
-    def _no_room_reason(self, prepared: model_start.PreparedModel) -> str | None:
-        """Why there is no room for another engine. None if there is."""
+    def _no_room_reason(self, prepared: model_start.PreparedModel, without: Sequence[LoadedModel] = ()) -> str | None:
+        """Why there is no room for another engine. None if there is.
+
+        :param without: asks as if these models were unloaded.
+        """
         with self._changed:
-            models = [model for model in self._by_name.values() if model.engine is not None]
+            models = [model for model in self._by_name.values() if model.engine is not None and model not in without]
         most = self.config.max_models
         if most is not None and len(models) >= most:
             return f"{len(models)} models are loaded, the limit of ENDPOINT_MAX_MODELS"
@@ -260,9 +265,10 @@ class ModelRegistry:
         first = self.first()
         if first is not None and self.first_need is not None:
             reserved.append((first, self.first_need))
-        free = room(reserved)
+        free = room(reserved, [model.engine for model in without if model.engine is not None])
         if prepared.need.bytes > free:
-            return f"it needs {prepared.need}, and {gib(free)} of the host's memory are free"
+            when = "would be free without all models that were loaded" if without else "are free"
+            return f"it needs {prepared.need}, and {gib(free)} of the host's memory {when}"
         return None
 
     def _fail(self, model: LoadedModel, reason: str) -> None:

@@ -229,6 +229,18 @@ def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
     assert starts.engines["two"][0].stopped
 
 
+def test_a_model_that_would_not_even_fit_alone_unloads_none(
+    service: Service, monkeypatch: pytest.MonkeyPatch, client: Client, load: Any, starts: Starts
+) -> None:
+    monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.available", lambda: 10 * GIB)
+    configure(service, unload_least_used=True)
+    starts.needs = {"huge": MemoryNeed(200 * GIB, 0, "a test")}
+    load("one")
+    load("two")
+    assert load("huge") == (507, "models_full")
+    assert listed(client) == ["one", "two"]
+
+
 def test_a_model_that_is_being_unloaded_makes_the_room_for_the_next(
     service: Service, client: Client, load: Any, starts: Starts
 ) -> None:
