@@ -46,16 +46,24 @@ class ModelPlaces(Admission):
     """Counts the requests of one model. They are also counted by the endpoint's admission, which has the limit.
 
     `enter` counts a request that the endpoint has admitted already. `leave` ends both counts.
+
+    :ivar used: when a request last began or ended, in monotonic seconds.
     """
 
-    __slots__ = ("_endpoint",)
+    __slots__ = ("_endpoint", "used")
 
     def __init__(self, endpoint: Admission) -> None:
         super().__init__(sys.maxsize)
         self._endpoint = endpoint
+        self.used = time.monotonic()
+
+    def enter(self) -> None:
+        super().enter()
+        self.used = time.monotonic()
 
     def leave(self) -> None:
         super().leave()
+        self.used = time.monotonic()
         self._endpoint.leave()
 
 
@@ -64,7 +72,6 @@ class LoadedModel:
     """A model and its state. Only `ModelRegistry` changes it.
 
     :ivar engine, need: None until the model serves.
-    :ivar used: when a request last used it, in monotonic seconds.
     :ivar reason: why it failed.
     """
 
@@ -74,7 +81,6 @@ class LoadedModel:
     state: ModelState = ModelState.LOADING
     engine: Engine | None = None
     need: MemoryNeed | None = None
-    used: float = field(default_factory=time.monotonic)
     reason: str = ""
 
 
@@ -135,7 +141,6 @@ class ModelRegistry:
             if model.state is not ModelState.SERVING or model.engine is None:
                 raise ModelNotLoaded(name)
             model.places.enter()
-            model.used = time.monotonic()
             return model.engine, model.places
 
     def load(self, name: str, source: str, path: Path) -> LoadedModel:
@@ -156,9 +161,9 @@ class ModelRegistry:
                 logger.info("loading the model %s from %s, which needs %s", name, path, prepared.need)
                 began = time.monotonic()
                 model.engine, model.need = self.start(prepared), prepared.need
-                model.used = time.monotonic()
+                model.places.used = time.monotonic()
                 self._set_state(model, ModelState.SERVING)
-                logger.info("the model %s serves after %.1f s", name, model.used - began)
+                logger.info("the model %s serves after %.1f s", name, model.places.used - began)
         except BaseException:
             self._remove(model)
             raise
@@ -240,7 +245,7 @@ class ModelRegistry:
                     self._changed.wait_for(lambda: not self._leaving())
                 continue
             serving = [model for model in self.all() if model.state is ModelState.SERVING]
-            oldest = min(serving, key=lambda model: model.used, default=None)
+            oldest = min(serving, key=lambda model: (model.places.count > 0, model.places.used), default=None)
             if oldest is None or not self.config.unload_least_used:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             if (problem := self._no_room_reason(prepared, without=serving)) is not None:

@@ -229,6 +229,29 @@ def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
     assert starts.engines["two"][0].stopped
 
 
+def test_a_model_that_answers_is_unloaded_after_the_idle_ones(
+    service: Service, client: Client, load: Any, starts: Starts
+) -> None:
+    load("one")
+    load("two")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(said, client, model="one", prompt="<gate:go>|b")
+        eventually(starts.engines["one"][0].unfinished)
+        said(client, model="two")
+        reply = client.post(
+            "/models", json={"model_name": "three", "url": client.get("/models/one").get_json()["modelUrl"]}
+        )
+        assert "'two' is the least recently used" in reply.get_json()["error"]["message"]
+        configure(service, unload_least_used=True)
+        assert load("three") == (200, "")
+        starts.engines["one"][0].open("go")
+        assert running.result(WITHIN) == (200, "one")
+    eventually(lambda: service.admission.count == 0)
+    assert listed(client) == ["one", "three"]
+    assert load("four") == (200, "")
+    assert listed(client) == ["one", "four"], "one was used last, by the request that has ended"
+
+
 def test_a_model_that_would_not_even_fit_alone_unloads_none(
     service: Service, monkeypatch: pytest.MonkeyPatch, client: Client, load: Any, starts: Starts
 ) -> None:
