@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -250,7 +251,8 @@ class ModelRegistry:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             if (problem := self._no_room_reason(prepared, without=serving)) is not None:
                 raise ModelsFull(problem)
-            self.unload(oldest.name)
+            with suppress(ModelNotLoaded):  # somebody else has begun to unload it
+                self.unload(oldest.name)
 
     def _leaving(self) -> bool:
         with self._changed:

@@ -285,6 +285,23 @@ def test_a_model_that_is_being_unloaded_makes_the_room_for_the_next(
     assert listed(client) == ["two", "three"]
 
 
+def test_a_load_goes_on_if_another_client_unloads_the_model_that_it_chose(
+    service: Service, monkeypatch: pytest.MonkeyPatch, client: Client, load: Any
+) -> None:
+    unload = ModelRegistry.unload
+
+    def unload_twice(registry: ModelRegistry, name: str) -> int:
+        unload(registry, name)  # a DELETE that came first
+        return unload(registry, name)
+
+    configure(service, unload_least_used=True)
+    load("one")
+    load("two")
+    monkeypatch.setattr(ModelRegistry, "unload", unload_twice)
+    assert load("three") == (200, "")
+    assert listed(client) == ["two", "three"]
+
+
 def test_the_queue_is_behind_the_slots_of_all(service: Service, client: Client, load: Any) -> None:
     configure(service, max_queue=1, max_concurrent=100)
     load("one")
