@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handler.engine.engine import Engine
-from handler.neuron.checkpoint.checkpoint_files import holds_weights
-from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.neuron.checkpoint.checkpoint_files import LocalFiles, holds_weights
+from handler.neuron.checkpoint.checkpoint_reader import read_facts, shards_or_all
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory
 from handler.neuron.hardware.current_machine import SPACE
@@ -45,8 +45,11 @@ class MemoryNeed:
 
 def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
     """The memory that an engine needs with a plan, for the model in a directory."""
-    files = (file for file in path.glob("*") if holds_weights(file.name) and file.is_file())
-    weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
+    files = LocalFiles(path, str(path))
+    sizes = files.listing()
+    # Without safetensors, or with Mistral's own format only, all that vLLM may read.
+    names = shards_or_all(files) or [name for name in sizes if holds_weights(name)]
+    weights = sum(sizes.get(name, 0) for name in names) * _growth(path, plan)
     space = plan.env.get(SPACE)
     if space:
         return MemoryNeed(weights, int(space) * GIB, f"{SPACE}={space}")

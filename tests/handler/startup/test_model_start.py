@@ -94,10 +94,11 @@ def test_without_a_setting_the_cache_is_half_of_the_memory(model: Path) -> None:
     assert need_of(model, EnginePlan("cpu", {}, {"VLLM_CPU_KVCACHE_SPACE": "4"})).cache == 4 * GIB
 
 
-def test_a_gguf_file_beside_the_weights_needs_no_memory(model: Path) -> None:
+@pytest.mark.parametrize("name", ["model.gguf", "pytorch_model.bin", "consolidated.safetensors"])
+def test_a_second_format_beside_the_weights_needs_no_memory(model: Path, name: str) -> None:
     before = need_of(model, EnginePlan("cpu", {})).weights
     assert before > 0
-    (model / "model.gguf").write_bytes(b"\0" * 1000)
+    (model / name).write_bytes(b"\0" * 1000)
     assert need_of(model, EnginePlan("cpu", {})).weights == before
 
 
