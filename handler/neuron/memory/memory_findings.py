@@ -67,9 +67,10 @@ def _capped_finding(estimate: MemoryEstimate) -> Finding:
 
 
 def _host_finding(estimate: MemoryEstimate) -> Finding:
+    engines = f" for each of {estimate.shape.engines} engines" if estimate.shape.engines > 1 else ""
     why = (
         f"{estimate.instance.name} has {estimate.host_available / GIB:.0f} GiB of host memory, but loading and "
-        f"sharding the weights is assumed to take twice their size, {estimate.host_needed / GIB:.0f} GiB"
+        f"sharding the weights is assumed to take twice their size{engines}, {estimate.host_needed / GIB:.0f} GiB"
     )
     fix = "Compile on a larger instance with save_sharded_checkpoint, and set compiled_artifacts to the result."
     return Finding("host-memory", Severity.WARNING, "save_sharded_checkpoint", why, fix)

@@ -62,6 +62,7 @@ class MemoryShape:
     :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
     :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
     :param stages: pipeline stages. Each holds its share of the layers.
+    :param engines: engines on one host (data parallelism), each of which loads the whole model.
     :param flash_decoding: the ranks of a KV head share a sequence, each with spare tokens.
     :param paged: the native plugin's cache; None on the other lines, whose cache holds all sequences.
     """
@@ -86,6 +87,7 @@ class MemoryShape:
     blocks: bool = False
     fixed_tokens: int = 0
     stages: int = 1
+    engines: int = 1
     flash_decoding: bool = False
     paged: PagedCache | None = None
 
@@ -131,9 +133,17 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         blocks=blocks,
         fixed_tokens=fixed,
         stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
+        engines=engines_here(config.engine_args),
         flash_decoding=raw.get("flash_decoding_enabled") is True,
         paged=_paged_cache(config) if native else None,
     )
+
+
+def engines_here(args: Mapping[str, Json]) -> int:
+    """The engines on one host. With an address or a rank, the others are elsewhere."""
+    alone = "data_parallel_address" in args or "data_parallel_rank" in args
+    local = number(args, "data_parallel_size_local")
+    return max(local or (1 if alone else number(args, "data_parallel_size")), 1)
 
 
 def _sequence_parallel(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
