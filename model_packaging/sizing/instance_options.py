@@ -12,7 +12,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import INSTANCES, InstanceType, degrees
-from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict
+from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict, unpredicted
 from model_packaging.sizing.sized_plan import make_sized_plan
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -129,7 +129,7 @@ def _instance_option(
             try:
                 predictions.append(predict_load(config, facts, instance, load, degree=degree, prices=prices))
             except SettingError as error:
-                refusal = error.message
+                refusal = refusal or error.message
     fitting = [prediction for prediction in predictions if prediction.sized.fits]
     good = [
         prediction
@@ -167,7 +167,11 @@ def predict_load(
         changes["tensor_parallel_size"] = degree
     if (config.max_model_len or 0) < load.prompt + load.output:
         changes["max_model_len"] = -(-(load.prompt + load.output) // 128) * 128
-    prediction = predict(make_sized_plan(replace(config, **changes), facts, instance), load, prices)
+    sized = make_sized_plan(replace(config, **changes), facts, instance)
+    refused = sized.facts and unpredicted(sized.config, sized.plan, sized.facts, instance)
+    if refused:
+        raise refused
+    prediction = predict(sized, load, prices)
     if prediction is None:
         problem = f"{facts.where} has no shape of a transformer in its config.json"
         raise SettingError("MODEL", problem, "Give the directory of a language model.")

@@ -116,16 +116,27 @@ def test_check_predicts_nothing_without_an_instance_or_a_shape(llama: Path, tmp_
     assert told("check", llama)["predictions"] == []
 
 
-@pytest.mark.parametrize("argument", ["runner: pooling", "data_parallel_size: 4"])
-def test_check_predicts_no_tokens_of_embeddings_and_not_one_replica_for_all(
-    llama: Path, tmp_path: Path, argument: str
+@pytest.mark.parametrize(
+    ("line", "instance", "argument", "why"),
+    [
+        ("native-0.29", "trn2.48xlarge", "runner: pooling", "generates no tokens"),
+        ("native-0.29", "trn2.48xlarge", "data_parallel_size: 4", "one engine is predicted"),
+        ("nxdi-0.16", "trn2.48xlarge", "neuron_config: {pp_degree: 2}", "pipeline stages"),
+        ("native-0.29", "trn3.48xlarge", "", "the rates of trn3 are not known"),
+    ],
+)
+def test_what_the_roofline_does_not_know_is_not_predicted(
+    llama: Path, tmp_path: Path, line: str, instance: str, argument: str, why: str
 ) -> None:
     settings = tmp_path / "endpoint.yaml"
-    words = ("check", llama, "--line", "native-0.29", "--instance", "ml.trn2.48xlarge", "--config", settings)
+    words = (llama, "--line", line, "--config", settings, "--instance")
     settings.write_text("tensor_parallel_size: 8\n")
-    assert told(*words)["predictions"]
+    assert told("check", *words, "trn2.48xlarge")["predictions"]
     settings.write_text(f"tensor_parallel_size: 8\n{argument}\n")
-    assert json.loads(run(*words, "--json").stdout)["predictions"] == []
+    assert json.loads(run("check", *words, instance, "--json").stdout)["predictions"] == []
+    assert why in " ".join(run("size", *words, instance).stderr.split())
+    (option,) = json.loads(run("size", *words, instance, "--requests", "1", "--json").stdout)["options"]
+    assert why in option["why_not"]
 
 
 def test_one_instance_can_be_asked_for(llama: Path) -> None:
