@@ -12,6 +12,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import INSTANCES, InstanceType, degrees
+from handler.neuron.memory.memory_shape import lnc_of
 from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict, unpredicted
 from model_packaging.sizing.sized_plan import make_sized_plan
 
@@ -99,7 +100,7 @@ def instance_options(
             instance,
             demand,
             prices,
-            (degree,) if degree else degrees(instance),
+            (degree,) if degree else degrees(instance, lnc_of(config, instance)),
             batches,
         )
         for instance in instances

@@ -94,9 +94,8 @@ class MemoryShape:
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
     """The shape of a configuration. What a plan would choose applies to settings that are not given."""
-    raw: Mapping[str, Json] = {**(config.text_neuron_config or {}), **config.neuron_config}
-    lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)
-    lnc = lnc if lnc in instance.lnc else default_lnc(instance)
+    raw = _raw(config)
+    lnc = lnc_of(config, instance)
     degree = number(raw, "tp_degree") or config.tensor_parallel_size
     degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1) * max(
         config.nodes or 1, 1
@@ -137,6 +136,16 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         flash_decoding=raw.get("flash_decoding_enabled") is True,
         paged=_paged_cache(config) if native else None,
     )
+
+
+def _raw(config: EndpointConfig) -> Mapping[str, Json]:
+    return {**(config.text_neuron_config or {}), **config.neuron_config}
+
+
+def lnc_of(config: EndpointConfig, instance: InstanceType) -> int:
+    """The configuration's LNC, or the instance's default if it does not support that."""
+    lnc = config.logical_nc_config or number(_raw(config), "logical_nc_config", "logical_neuron_cores")
+    return lnc if lnc in instance.lnc else default_lnc(instance)
 
 
 def engines_here(args: Mapping[str, Json]) -> int:

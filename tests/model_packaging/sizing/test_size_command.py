@@ -85,6 +85,30 @@ def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
     assert why["inf2.48xlarge"].startswith("memory: ")
 
 
+def test_with_lnc_1_twice_the_cores_are_looked_at(tmp_path: Path) -> None:
+    """Llama 3.1 405B has 128 heads; here are some of its layers."""
+    (tmp_path / "config.json").write_text(
+        json.dumps({**published()["models"]["Llama-3.1-405B"], "torch_dtype": "bfloat16", "num_hidden_layers": 60})
+    )
+    words = (
+        "size",
+        tmp_path,
+        "--requests",
+        "1",
+        "--instance",
+        "trn2.48xlarge",
+        "--batch",
+        "1",
+        "--line",
+        "nxdi-0.16",
+        "--config",
+    )
+    degrees = [
+        told(*words, json.dumps({"logical_nc_config": lnc}))["options"][0]["tensor_parallel_size"] for lnc in (1, 2)
+    ]
+    assert degrees == [128, 64]
+
+
 def test_the_draft_and_the_overrides_count_as_for_check(llama: Path) -> None:
     def rates(line: str, instance: str, **settings: Any) -> dict[str, Any]:
         text = json.dumps({"line": line, **settings})
