@@ -85,7 +85,8 @@ def instance_options(
     degree: int | None = None,
     batches: Sequence[int] = BATCHES,
 ) -> list[InstanceOption]:
-    """An option for each instance that SageMaker hosts: by cost, then those without a price, then what does not fit.
+    """An option for each instance that SageMaker hosts: by cost, then those without a price, then those whose host may
+    lack the memory to load the model, then what does not fit.
 
     :param prices: of an instance-hour by EC2 name. With any, only these are used: they are of another kind than the
         documented ones, and the two are not compared.
@@ -106,9 +107,10 @@ def instance_options(
         for instance in instances
     ]
 
-    def order(option: InstanceOption) -> tuple[bool, float, int]:
-        cost = option.cost_hour
-        return bool(option.why), inf if cost is None else cost, option.instances
+    def order(option: InstanceOption) -> tuple[bool, bool, float, int]:
+        cost, memory = option.cost_hour, option.prediction and option.prediction.sized.memory
+        loads = memory is None or memory.loads
+        return bool(option.why), not loads, inf if cost is None else cost, option.instances
 
     return sorted(options, key=order)
 

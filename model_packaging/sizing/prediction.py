@@ -98,6 +98,7 @@ class PlanPrediction:
             "price_per_hour": self.price,
             "price_source": self.price_source,
             "cost_per_million_tokens": None if self.cost is None else round(self.cost, 4),
+            "warnings": [{**warning.document()} for warning in self.sized.warnings],
         }
 
     def sentence(self) -> str:

@@ -67,6 +67,11 @@ class MemoryEstimate:
     refused: str = ""
 
     @property
+    def loads(self) -> bool:
+        """Whether the host has the memory that loading is assumed to take."""
+        return self.host_needed <= self.host_available
+
+    @property
     def total(self) -> int:
         return sum(part.size for part in self.parts)
 

@@ -75,6 +75,24 @@ def test_prices_of_two_kinds_are_not_compared_and_the_kind_is_said(llama: Path) 
         assert ("reserved" in run("size", llama, "--instance", "inf2.48xlarge", *price).stdout) is said
 
 
+def test_an_instance_that_may_not_load_the_model_comes_last_with_the_warning_of_check(llama: Path) -> None:
+    words = ("size", llama, "--requests", "3")
+    fitting = [option for option in told(*words)["options"] if not option["why_not"]]
+    assert fitting[-1]["instance"] == "inf2.xlarge"
+    assert fitting[-1]["cost_per_hour"] < fitting[0]["cost_per_hour"]
+    assert [option["warnings"][0]["code"] for option in fitting if option["warnings"]] == ["host-memory"]
+    for asked in (words, ("size", llama, "--instance", "inf2.xlarge", "--batch", "1")):
+        said = " ".join(run(*asked).stdout.split())
+        assert "Warning (inf2.xlarge): inf2.xlarge has 16 GiB of host memory, but loading" in said
+
+
+def test_the_warnings_of_check_are_below_the_table(llama: Path, tmp_path: Path) -> None:
+    model = json.loads((llama / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**model, "max_position_embeddings": 1024}))
+    said = " ".join(run("size", tmp_path, "--instance", "inf2.48xlarge").stdout.split())
+    assert said.count("Warning (inf2.48xlarge): the model was trained for 1024 tokens, not 1280") == 1
+
+
 def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(
         json.dumps({**published()["models"]["Llama-3.1-405B"], "torch_dtype": "bfloat16"})
