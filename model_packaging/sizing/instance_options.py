@@ -108,7 +108,7 @@ def instance_options(
     ]
 
     def order(option: InstanceOption) -> tuple[bool, bool, float, int]:
-        cost, memory = option.cost_hour, option.prediction and option.prediction.sized.memory
+        cost, memory = option.cost_hour, option.prediction.sized.memory if option.prediction else None
         loads = memory is None or memory.loads
         return bool(option.why), not loads, inf if cost is None else cost, option.instances
 
