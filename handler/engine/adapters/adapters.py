@@ -7,7 +7,8 @@ import logging
 import re
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ class Adapters:
         self._bring = bring
         _, self._max_rank = engine.facts.adapters
         self._identities = itertools.count(1)
-        self._change = threading.Lock()
+        self._changed = threading.Condition()
+        self._changing: set[str] = set()
         self.limit = limit
         self.fixed = ""
         self.modules: dict[str, tuple[int, ...]] | None = None
@@ -131,15 +133,17 @@ class Adapters:
             )
         if self.fixed:
             raise adapter_errors.AdaptersUnsupported(self.fixed)
-        with self._change:
+        if replace:
+            self.get(name)
+        if name in self._base_names:
+            raise adapter_errors.AdapterExists(name)
+        with self._reserved(name):
             old = self._by_name.get(name)
             if replace and old is None:
                 raise adapter_errors.AdapterNotFound(name)
             again = old is not None and not replace and old.source == source
-            if name in self._base_names or (old is not None and not replace and not again):
+            if old is not None and not replace and not again:
                 raise adapter_errors.AdapterExists(name)
-            if old is None and len(self._by_name) >= self.limit:
-                raise adapter_errors.AdaptersFull(self.limit)
             pinned = (old is not None and old.pinned) if pin is None else pin
             if old is not None and again:
                 old.pinned = pinned
@@ -174,7 +178,8 @@ class Adapters:
         """
         if self.fixed:
             raise adapter_errors.AdaptersUnsupported(self.fixed)
-        with self._change:
+        self.get(name)
+        with self._reserved(name):
             adapter = self.get(name)
             del self._by_name[name]
             self._retire(adapter)
@@ -200,6 +205,24 @@ class Adapters:
         adapter.running -= 1
         if adapter.leaving and not adapter.running:
             self._loop.task(self._free(adapter))
+
+    @contextmanager
+    def _reserved(self, name: str) -> Iterator[None]:
+        """Keeps others from changing the adapter of this name, and no other adapter: a download takes long.
+
+        :raises AdaptersFull: it would be one more than the limit.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._changing)
+            if len({*self._by_name, *self._changing, name}) > self.limit:
+                raise adapter_errors.AdaptersFull(self.limit)
+            self._changing.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._changing.remove(name)
+                self._changed.notify_all()
 
     def _load(self, name: str, source: str, pinned: bool) -> Adapter:
         identity = next(self._identities)
