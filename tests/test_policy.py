@@ -1,14 +1,19 @@
-"""docs/policy.json: all is limited to the two prefixes, to one account, and to what SageMaker and the code call."""
+"""docs/policy.json: all is limited to the two prefixes, to one account, and to what SageMaker and the code call.
+
+docs/deployer-policy.json: what the commands call.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from model_packaging.compilation.compile_job_run import GROUP
 from model_packaging.deployment.container_log import groups
+from tests.model_packaging.fake_aws import FakeAws
 
 DOCS = Path(__file__).parents[1] / "docs"
 STATEMENTS = {one["Sid"]: one for one in json.loads((DOCS / "policy.json").read_text())["Statement"]}
@@ -16,6 +21,28 @@ STATEMENTS = {one["Sid"]: one for one in json.loads((DOCS / "policy.json").read_
 
 # IAM knows no resource for these actions.
 WITHOUT_RESOURCE = {"ecr:GetAuthorizationToken", "cloudwatch:PutMetricData"}
+
+
+# What the commands call besides deployment (model_packaging/client.py, package/upload.py), and what AWS asks for beside
+# the calls: a role and tags that are given along, the first scaling of an account, a key of volumes ("SageMaker API
+# permissions" of SageMaker's developer guide; "Service-linked roles" of Application Auto Scaling's).
+BESIDE = """sagemaker:InvokeEndpoint sagemaker:InvokeEndpointWithResponseStream sagemaker:InvokeEndpointAsync
+s3:ListBucket s3:GetObject s3:PutObject s3:DeleteObject s3:AbortMultipartUpload iam:PassRole
+iam:CreateServiceLinkedRole sagemaker:AddTags sagemaker:UpdateInferenceComponentRuntimeConfig
+application-autoscaling:TagResource cloudwatch:TagResource kms:Decrypt kms:GenerateDataKey
+kms:CreateGrant kms:DescribeKey"""
+
+
+def test_a_deployer_may_make_the_calls_of_the_commands_and_no_others() -> None:
+    """The fake AWS of the tests answers the calls that `deploy`, `delete`, `logs` and `compile --on` make."""
+    answered = (name.rpartition("_") for name in vars(FakeAws) if re.fullmatch(r"[a-z][a-z_]*_[A-Z]\w+", name))
+    calls = {f"{service.replace('_', '-')}:{operation}" for service, _, operation in answered}
+    policy = json.loads((DOCS / "deployer-policy.json").read_text())["Statement"]
+    allowed = [action for statement in policy for action in sorted(actions(statement))]
+    assert len(allowed) == len(set(allowed))
+    assert set(allowed) == {*calls, *BESIDE.split()} - {"sts:GetCallerIdentity"}, "it needs no permission"
+    everywhere = {action for statement in policy if statement["Resource"] == "*" for action in actions(statement)}
+    assert all(action.partition(":")[2].startswith(("List", "Describe")) for action in everywhere)
 
 
 def actions(statement: dict[str, Any]) -> set[str]:

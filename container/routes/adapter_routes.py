@@ -25,13 +25,14 @@ OFF = "the engine was started without adapters; set ENDPOINT_ENABLE_LORA=true"
 class AdapterFields(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a request that loads an adapter.
 
-    :param preload: accepted and ignored. An adapter is always loaded at once, so that this reply reports a bad one.
+    :param preload: no effect. An adapter is always loaded at once, so that this reply reports a bad one.
+    :param pin: no effect beyond that. It is reported. vLLM's engine ends if adapters are pinned and a batch needs more.
     """
 
     name: str | None = None
     src: str | None = None
     preload: bool | None = True
-    pin: bool | None = False
+    pin: bool | None = None
 
 
 def blueprint(service: Service) -> Blueprint:
@@ -43,7 +44,7 @@ def blueprint(service: Service) -> Blueprint:
         name, src = required("name", fields.name), required("src", fields.src)
         if service.models is not None and service.models.has(name):
             raise AdapterExists(name)
-        adapter = adapters_of(service).load(name, src, pin=bool(fields.pin))
+        adapter = adapters_of(service).load(name, src, pin=fields.pin)
         return reply(described(adapter) | {"status": f"Adapter {alias(adapter.name)} registered"})
 
     @routes.post("/adapters/<path:name>")
@@ -52,7 +53,7 @@ def blueprint(service: Service) -> Blueprint:
         if fields.name not in (None, name):
             raise InvalidField("name", "it is not the name in the path")
         src = required("src", fields.src)
-        adapter = adapters_of(service).load(name, src, pin=bool(fields.pin), replace=True)
+        adapter = adapters_of(service).load(name, src, pin=fields.pin, replace=True)
         return reply(described(adapter) | {"status": f"Adapter {alias(adapter.name)} updated"})
 
     @routes.get("/adapters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -10,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import NoDirectory, SettingError
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
+from handler.neuron.checkpoint.checkpoint_reader import second_formats
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.regular_files import exists
@@ -59,11 +61,13 @@ def _shown_name(path: Path, name: str) -> str:
 def download(uri: str, config: EndpointConfig, setting: str, progress: ByteProgress = ignore_bytes) -> Path:
     """Downloads a model or an adapter from S3. Returns its directory, which is the same for the same URI.
 
+    Weights that are there in a second format are left out, unless a setting or the owner's code may want them.
+
     :raises SettingError: there is nothing, or a key would leave the directory.
     :raises StartFailed: S3 denied access or the download failed.
     """
     target = _directory(uri, config)
-    download_prefix(uri, target, setting, progress)
+    download_prefix(uri, target, setting, progress, unread=unread(config))
     return target
 
 
@@ -72,7 +76,13 @@ def download_latest(uri: str, config: EndpointConfig, setting: str) -> Path:
 
     :raises SettingError, StartFailed: as `download`.
     """
-    return download_version(uri, _directory(uri, config), setting, ignore_bytes)
+    return download_version(uri, _directory(uri, config), setting, ignore_bytes, unread=unread(config))
+
+
+def unread(config: EndpointConfig) -> Callable[[Collection[str]], Collection[str]]:
+    """A function that returns those of a model's files that no download needs."""
+    plain = config.engine != "none" and config.engine_args.get("load_format") in (None, "auto", "safetensors")
+    return second_formats if plain else lambda paths: ()
 
 
 def _directory(uri: str, config: EndpointConfig) -> Path:

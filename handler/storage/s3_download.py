@@ -15,7 +15,7 @@ import glob
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -59,31 +59,53 @@ class RemoteFile:
         return [FilePart(self, offset, min(PART, self.size - offset), None) for offset in range(0, self.size, PART)]
 
 
-def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress, retry: Retry = DOWNLOADS) -> None:
-    """Downloads every object below `uri` to `target`. Returns at once if the directory exists.
+def download_prefix(
+    uri: str,
+    target: Path,
+    setting: str,
+    progress: ByteProgress,
+    retry: Retry = DOWNLOADS,
+    *,
+    unread: Callable[[Collection[str]], Collection[str]] = lambda paths: (),
+) -> None:
+    """Downloads the objects below `uri` to `target`. Returns at once if the directory exists.
 
     If several processes download to the same directory, one does the work and the others wait. Credentials, region and
     endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
 
+    :param unread: returns those of the paths below `uri` that are left out.
     :raises SettingError: there are no objects, or a key would leave the target.
     :raises StartFailed: S3 refused the request or the connection broke.
     """
     if not target.is_dir():
-        _download(uri, lambda files: target, setting, progress, retry)
+        _download(uri, lambda files: target, setting, progress, retry, unread)
 
 
-def download_version(uri: str, target: Path, setting: str, progress: ByteProgress, retry: Retry = DOWNLOADS) -> Path:
+def download_version(
+    uri: str,
+    target: Path,
+    setting: str,
+    progress: ByteProgress,
+    retry: Retry = DOWNLOADS,
+    *,
+    unread: Callable[[Collection[str]], Collection[str]] = lambda paths: (),
+) -> Path:
     """As `download_prefix`, for what S3 has now. Each version has a directory, whose name begins with `target`'s."""
 
     def of_version(files: list[RemoteFile]) -> Path:
         version = sha256("\n".join(f"{file.path}\0{file.digest}" for file in files).encode()).hexdigest()
         return target.with_name(f"{target.name}-{version[:16]}")
 
-    return _download(uri, of_version, setting, progress, retry)
+    return _download(uri, of_version, setting, progress, retry, unread)
 
 
 def _download(
-    uri: str, target_of: Callable[[list[RemoteFile]], Path], setting: str, progress: ByteProgress, retry: Retry
+    uri: str,
+    target_of: Callable[[list[RemoteFile]], Path],
+    setting: str,
+    progress: ByteProgress,
+    retry: Retry,
+    unread: Callable[[Collection[str]], Collection[str]],
 ) -> Path:
     bucket, prefix = split_uri(uri, setting)
     try:
@@ -92,6 +114,8 @@ def _download(
             files = list_files(client, bucket, prefix, setting)
         if not files:
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
+        left_out = unread({file.path for file in files})
+        files = [file for file in files if file.path not in left_out]
         target = target_of(files)
         if not target.is_dir():
             with full_disk_named(SCRATCH, target.parent):

@@ -14,6 +14,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import InstanceType
+from handler.neuron.lines.plan_draft import engines_here
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 
 DEVICES, CORES = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
@@ -93,8 +94,8 @@ def pod_size(
     lnc, whole, resource, devices, share = _devices(plan, instance)
     limit, node = int(instance.host_gib * OF_NODE * share), int(instance.host_gib * OF_NODE)
     shm = max(1, min(SHM_GIB, limit // 8))
-    engines = _engines(plan)
-    needed = _host_gib(memory, engines)
+    engines = engines_here(plan.engine_args)
+    needed = _host_gib(memory)
     request = limit if needed is None else ceil(needed) + PROCESSES_GIB + shm
     if needed is not None and request > node:
         problem = f"loading takes {needed:.0f} GiB of the host, and a pod there has {node} GiB"
@@ -121,14 +122,6 @@ def _degree(plan: EnginePlan) -> int:
     return max(1, tensor * stages // nodes)
 
 
-def _engines(plan: EnginePlan) -> int:
-    """Returns the engines of one pod, as vLLM counts them. Several nodes share the degree of all engines."""
-    args = plan.engine_args
-    local = None if args.get("nnodes", 1) != 1 else args.get("data_parallel_size_local")
-    engines = args.get("data_parallel_size", 1) if local is None else local
-    return engines if isinstance(engines, int) and engines > 0 else 1
-
-
 def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int, str, int, float]:
     """Returns LNC if the instance has several, whole devices, resource, count and the share of the instance.
 
@@ -136,7 +129,7 @@ def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int,
     """
     given = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")
     lnc = int(given) if given.isdigit() else instance.lnc[0]
-    physical = _degree(plan) * _engines(plan) * lnc
+    physical = _degree(plan) * engines_here(plan.engine_args) * lnc
     of_chip, chosen = instance.physical_cores // instance.chips, lnc if len(instance.lnc) > 1 else None
     if physical < of_chip and instance.lnc == (1,):
         return chosen, 1, CORES, physical, physical / instance.physical_cores
@@ -144,7 +137,7 @@ def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int,
     return chosen, devices, DEVICES, devices, devices / instance.chips
 
 
-def _host_gib(memory: Mapping[str, Json] | None, engines: int) -> float | None:
+def _host_gib(memory: Mapping[str, Json] | None) -> float | None:
     host = (memory or {}).get("host")
     needed = host.get("needed_gib") if isinstance(host, dict) else None
-    return float(needed) * engines if isinstance(needed, (int, float)) else None
+    return float(needed) if isinstance(needed, (int, float)) else None

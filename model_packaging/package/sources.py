@@ -10,8 +10,11 @@ from handler.errors import NoDirectory, SettingError
 from handler.regular_files import regular_files
 from model_packaging.package.package_item import Item, LocalFile, S3File
 
+# The layers behind an embedding model (sentence-transformers). vLLM reads their .bin files, and serves a model without
+# them if there are none (model_executor/models/adapters.py, _load_dense_weights).
+DENSE = "*_Dense/pytorch_model.bin"
 # The files that are downloaded from a repository. Older weight formats only if it has no safetensors.
-HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken")
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken", DENSE)
 HUB_OLDER = ("*.bin",)
 # Files of a working folder or a clone that are not part of a model. `.env`, `.netrc` and similar contain secrets.
 NEVER = (".*", "__pycache__", "*.pyc", "*.lock", "*.tmp", "*.incomplete", "endpoint-package.json")
@@ -106,7 +109,7 @@ def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
 def _reason(path: str, safetensors: bool) -> str:
     if any(fnmatchcase(part, pattern) for part in PurePosixPath(path).parts for pattern in NEVER):
         return "no part of a model"
-    if path.startswith(f"{CODE}/"):
+    if path.startswith(f"{CODE}/") or fnmatchcase(path, DENSE):
         return ""
     if any(fnmatchcase(path, pattern) for pattern in TRAINING):
         return "state of a training"

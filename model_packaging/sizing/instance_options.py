@@ -12,7 +12,8 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import INSTANCES, InstanceType, degrees
-from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict
+from handler.neuron.memory.memory_shape import lnc_of
+from model_packaging.sizing.prediction import GenerationLoad, PlanPrediction, predict, unpredicted
 from model_packaging.sizing.sized_plan import make_sized_plan
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -84,7 +85,8 @@ def instance_options(
     degree: int | None = None,
     batches: Sequence[int] = BATCHES,
 ) -> list[InstanceOption]:
-    """An option for each instance that SageMaker hosts: by cost, then those without a price, then what does not fit.
+    """An option for each instance that SageMaker hosts: by cost, then those without a price, then those whose host may
+    lack the memory to load the model, then what does not fit.
 
     :param prices: of an instance-hour by EC2 name. With any, only these are used: they are of another kind than the
         documented ones, and the two are not compared.
@@ -99,15 +101,16 @@ def instance_options(
             instance,
             demand,
             prices,
-            (degree,) if degree else degrees(instance),
+            (degree,) if degree else degrees(instance, lnc_of(config, instance)),
             batches,
         )
         for instance in instances
     ]
 
-    def order(option: InstanceOption) -> tuple[bool, float, int]:
-        cost = option.cost_hour
-        return bool(option.why), inf if cost is None else cost, option.instances
+    def order(option: InstanceOption) -> tuple[bool, bool, float, int]:
+        cost, memory = option.cost_hour, option.prediction.sized.memory if option.prediction else None
+        loads = memory is None or memory.loads
+        return bool(option.why), not loads, inf if cost is None else cost, option.instances
 
     return sorted(options, key=order)
 
@@ -129,7 +132,7 @@ def _instance_option(
             try:
                 predictions.append(predict_load(config, facts, instance, load, degree=degree, prices=prices))
             except SettingError as error:
-                refusal = error.message
+                refusal = refusal or error.message
     fitting = [prediction for prediction in predictions if prediction.sized.fits]
     good = [
         prediction
@@ -167,7 +170,11 @@ def predict_load(
         changes["tensor_parallel_size"] = degree
     if (config.max_model_len or 0) < load.prompt + load.output:
         changes["max_model_len"] = -(-(load.prompt + load.output) // 128) * 128
-    prediction = predict(make_sized_plan(replace(config, **changes), facts, instance), load, prices)
+    sized = make_sized_plan(replace(config, **changes), facts, instance)
+    refused = sized.facts and unpredicted(sized.config, sized.plan, sized.facts, instance)
+    if refused:
+        raise refused
+    prediction = predict(sized, load, prices)
     if prediction is None:
         problem = f"{facts.where} has no shape of a transformer in its config.json"
         raise SettingError("MODEL", problem, "Give the directory of a language model.")

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.buckets.padding import DECODE, padded_tokens
-from handler.neuron.hardware.chip_rates import PRICES, REQUEST_SECONDS
+from handler.neuron.checkpoint.model_facts import ModelFacts, number
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.chip_rates import CHIPS, PRICES, REQUEST_SECONDS
+from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.native.native_prefill import powers
 from handler.neuron.lines.native.native_sampling import pools
 from handler.neuron.memory.memory_shape import memory_shape
@@ -94,6 +98,7 @@ class PlanPrediction:
             "price_per_hour": self.price,
             "price_source": self.price_source,
             "cost_per_million_tokens": None if self.cost is None else round(self.cost, 4),
+            "warnings": [{**warning.document()} for warning in self.sized.warnings],
         }
 
     def sentence(self) -> str:
@@ -120,16 +125,34 @@ def predict(sized: SizedPlan, load: GenerationLoad, prices: Mapping[str, float] 
     return PlanPrediction(sized, shape.degree, load, rates, price, source)
 
 
+def unpredicted(
+    config: EndpointConfig, plan: EnginePlan, facts: ModelFacts, instance: InstanceType
+) -> SettingError | None:
+    """Why nothing is predicted of a plan: the roofline knows one engine that generates tokens, on one instance."""
+    if pools(plan.engine_args):
+        return SettingError("runner", "the model makes embeddings, and generates no tokens", "Measure it with `bench`.")
+    if (config.nodes or 1) > 1:
+        return SettingError("nodes", "the network between instances is not known", "Remove it to predict one instance.")
+    if number(plan.engine_args, "data_parallel_size") > 1:
+        fix = "Remove it. The engines of one instance reach the predicted rate each."
+        return SettingError("data_parallel_size", "one engine is predicted, not several", fix)
+    if memory_shape(config, facts, instance).stages > 1:
+        return SettingError("pp_degree", "the rate of pipeline stages is not known", "Remove it to predict one stage.")
+    if instance.platform not in CHIPS:
+        fix = f"Use an instance of {', '.join(CHIPS)}."
+        return SettingError("--instance", f"the rates of {instance.platform} are not known", fix)
+    return None
+
+
 def examined_predictions(examination: Examination) -> list[PlanPrediction]:
     """The predictions that `check` prints: for one sequence and for max_num_seqs.
 
-    Empty if the model or the instance is not known, or if the model generates nothing. A plan for several nodes or for
-    data parallelism has none: the prediction knows one engine, and no network between instances.
+    Empty if the model or the instance is not known, or if nothing is predicted of the plan.
     """
     plan, config, instance = examination.plan, examination.config, examination.instance
-    if plan is None or config is None or examination.facts is None or instance is None or (config.nodes or 1) > 1:
+    if plan is None or config is None or examination.facts is None or instance is None:
         return []
-    if pools(plan.engine_args) or plan.engine_args.get("data_parallel_size") not in (None, 1):
+    if unpredicted(config, plan, examination.facts, instance):
         return []
     length, sequences = plan.engine_args.get("max_model_len"), plan.engine_args.get("max_num_seqs")
     if not isinstance(length, int) or not isinstance(sequences, int) or length < 4:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
 from handler.errors import EndpointError, SettingError
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets, compiled_buckets
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
@@ -15,6 +16,7 @@ from handler.neuron.hardware.chip_rates import CHIPS
 from handler.neuron.hardware.instance_catalogue import InstanceType, logical_cores
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, estimate
+from handler.neuron.memory.memory_findings import host_finding
 from handler.neuron.memory.memory_shape import memory_shape
 from handler.neuron.planning.examination import completed
 from handler.neuron.planning.planner import facts_read, make_plan
@@ -29,6 +31,7 @@ class SizedPlan:
     :param facts, instance: None if they are not known.
     :param buckets: None if the plan has no lists of buckets that lengths decide.
     :param memory: None if the model or the instance is not known.
+    :param warnings: what `check` would warn of.
     :param roofline: None if the model's shape or the instance's rates are not known.
     """
 
@@ -39,6 +42,7 @@ class SizedPlan:
     buckets: CompiledBuckets | None
     memory: MemoryEstimate | None
     roofline: Roofline | None
+    warnings: tuple[Finding, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -66,7 +70,11 @@ def make_sized_plan(config: EndpointConfig, facts: ModelFacts | None, instance: 
     if outcome.plan is None:
         first = outcome.errors[0]
         raise SettingError(first.setting, first.why, first.fix)
-    return sized_plan(config, outcome.plan, facts_read(facts, config, find_line(outcome.plan.line)), instance)
+    sized = sized_plan(config, outcome.plan, facts_read(facts, config, find_line(outcome.plan.line)), instance)
+    warnings = [finding for finding in outcome.findings if finding.severity is Severity.WARNING]
+    if sized.memory is not None and not sized.memory.loads:
+        warnings.append(host_finding(sized.memory))
+    return replace(sized, warnings=tuple(warnings))
 
 
 def sized_plan(

@@ -75,7 +75,13 @@ def print_options(options: Sequence[InstanceOption], as_json: bool) -> None:
 
 def _notes(predictions: Sequence[PlanPrediction]) -> list[str]:
     reserved = any(prediction.price_source == RESERVED for prediction in predictions)
-    return [NOTE, RESERVED_NOTE] if reserved else [NOTE]
+    instances: dict[tuple[str, str], dict[str, None]] = {}
+    for prediction in predictions:
+        for warning in prediction.sized.warnings:
+            name = prediction.sized.instance.name if prediction.sized.instance else ""
+            instances.setdefault((warning.why, warning.fix), {})[name] = None
+    warnings = [f"Warning ({', '.join(names)}): {why}. {fix}" for (why, fix), names in instances.items()]
+    return [NOTE, *([RESERVED_NOTE] if reserved else []), *warnings]
 
 
 def print_tuning(tuning: Tuning, lengths: RequestLengths, output: str | None, as_json: bool) -> None:

@@ -451,7 +451,11 @@ def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package:
     assert not sizes_of(package, EndpointConfig(artifact_store=store, on_miss="fail"), "inf2").compiles
     assert sizes_of(package, EndpointConfig(artifact_store="s3://another-accounts/store"), "inf2").may_restore
     assert not sizes_of(None, EndpointConfig(model=package, artifact_store=f"{package}artifacts"), "inf2").compiles
-    assert sizes_of(None, EndpointConfig(model=package), "inf2").fetched > 5_000_000
+    plain = sizes_of(None, EndpointConfig(model=package), "inf2")
+    assert plain.fetched > plain.weights > 5_000_000
+    bucket, _, prefix = package.removeprefix("s3://").partition("/")
+    s3.put_object(Bucket=bucket, Key=f"{prefix}original/consolidated.00.pth", Body=b"again")
+    assert sizes_of(None, EndpointConfig(model=package), "inf2") == plain, "Meta's format is not downloaded"
 
 
 @pytest.fixture

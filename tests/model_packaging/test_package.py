@@ -64,6 +64,13 @@ def test_weights_in_mistrals_own_format_are_taken_if_there_are_no_others(model: 
     assert (tmp_path / "out" / "consolidated.safetensors").is_file()
 
 
+def test_the_dense_layers_of_an_embedding_model_are_taken(model: Path, tmp_path: Path) -> None:
+    (model / "2_Dense").mkdir()
+    (model / "2_Dense" / "pytorch_model.bin").write_bytes(b"weights")
+    assert told("pack", model, "--to", tmp_path / "out")["excluded"] == {}
+    assert (tmp_path / "out" / "2_Dense" / "pytorch_model.bin").is_file()
+
+
 def test_what_custom_code_loads_is_taken(model: Path, tmp_path: Path) -> None:
     loaded = ("inference.py", "optimizer.py", "head.safetensors", "weights.pt", "__pycache__/inference.pyc")
     for place in (model / "code", tmp_path / "code"):

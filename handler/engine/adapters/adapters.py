@@ -7,7 +7,8 @@ import logging
 import re
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ class Adapter:
     """One loaded adapter.
 
     :ivar request: vLLM's LoRARequest, which is passed with each request that uses the adapter.
+    :ivar pinned: what the last request that loaded it said. vLLM never pins it: its scheduler puts `max_loras`
+        adapters into a batch, and the core ends if a pin leaves fewer places in memory.
     :ivar running: how many requests use it now. Read and written on the engine's loop.
     :ivar leaving: it is being unloaded. Its memory is freed when the last request that uses it has ended.
     """
@@ -79,9 +82,10 @@ class Adapters:
         self.required = False
         self._directory = directory
         self._bring = bring
-        self._slots, self._max_rank = engine.facts.adapters
+        _, self._max_rank = engine.facts.adapters
         self._identities = itertools.count(1)
-        self._change = threading.Lock()
+        self._changed = threading.Condition()
+        self._changing: set[str] = set()
         self.limit = limit
         self.fixed = ""
         self.modules: dict[str, tuple[int, ...]] | None = None
@@ -115,11 +119,11 @@ class Adapters:
         adapter.running += 1
         return adapter
 
-    def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
+    def load(self, name: str, source: str, *, pin: bool | None = None, replace: bool = False) -> Adapter:
         """Fetches, checks and loads an adapter. Loading the same one again is not an error.
 
         :param source: a directory or s3:// URI with PEFT's files.
-        :param pin: keep it in the engine's memory.
+        :param pin: only reported. None means as before.
         :param replace: replace the adapter of this name. Running requests keep the old one.
         :raises EndpointError: the name is invalid or in use, the files cannot be served, or there is no room.
         """
@@ -129,26 +133,22 @@ class Adapters:
             )
         if self.fixed:
             raise adapter_errors.AdaptersUnsupported(self.fixed)
-        with self._change:
+        if replace:
+            self.get(name)
+        if name in self._base_names:
+            raise adapter_errors.AdapterExists(name)
+        with self._reserved(name):
             old = self._by_name.get(name)
             if replace and old is None:
                 raise adapter_errors.AdapterNotFound(name)
             again = old is not None and not replace and old.source == source
-            if name in self._base_names or (old is not None and not replace and not again):
+            if old is not None and not replace and not again:
                 raise adapter_errors.AdapterExists(name)
-            if old is None and len(self._by_name) >= self.limit:
-                raise adapter_errors.AdaptersFull(self.limit)
-            pinned = sum(other.pinned for other in self.all() if other is not old)
-            if pin and pinned + 1 >= self._slots:
-                raise InvalidField(
-                    "pin", f"one of the engine's {self._slots} adapter slots (max_loras) must not be pinned"
-                )
+            pinned = (old is not None and old.pinned) if pin is None else pin
             if old is not None and again:
-                if pin and not old.pinned:
-                    self._hold(old.request, old.identity, pin)  # vLLM may have dropped it
-                    old.pinned = True
+                old.pinned = pinned
                 return old
-            adapter = self._load(name, source, pin)
+            adapter = self._load(name, source, pinned)
             self._by_name[name] = adapter
             if old is not None:
                 self._retire(old)
@@ -178,7 +178,8 @@ class Adapters:
         """
         if self.fixed:
             raise adapter_errors.AdaptersUnsupported(self.fixed)
-        with self._change:
+        self.get(name)
+        with self._reserved(name):
             adapter = self.get(name)
             del self._by_name[name]
             self._retire(adapter)
@@ -205,24 +206,37 @@ class Adapters:
         if adapter.leaving and not adapter.running:
             self._loop.task(self._free(adapter))
 
-    def _load(self, name: str, source: str, pin: bool) -> Adapter:
+    @contextmanager
+    def _reserved(self, name: str) -> Iterator[None]:
+        """Keeps others from changing the adapter of this name, and no other adapter: a download takes long.
+
+        :raises AdaptersFull: it would be one more than the limit.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._changing)
+            if len({*self._by_name, *self._changing, name}) > self.limit:
+                raise adapter_errors.AdaptersFull(self.limit)
+            self._changing.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._changing.remove(name)
+                self._changed.notify_all()
+
+    def _load(self, name: str, source: str, pinned: bool) -> Adapter:
         identity = next(self._identities)
         path = self._directory / str(identity)
         copy_checked(name, self._bring(source), path, self._max_rank, self.modules)
         # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
         request = self._engine.lora_request(identity, f"{name}#{identity}", str(path))
         try:
-            self._hold(request, identity, pin)
+            self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
         except ValueError as error:
             self._loop.run(self._engine.remove_lora(identity), LOAD_SECONDS)
             shutil.rmtree(path, ignore_errors=True)
             raise adapter_errors.InvalidAdapter(name, str(error)) from None
-        return Adapter(name, source, pin, identity, path, request)
-
-    def _hold(self, request: Any, identity: int, pin: bool) -> None:
-        self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
-        if pin:
-            self._loop.run(self._engine.pin_lora(identity), LOAD_SECONDS)
+        return Adapter(name, source, pinned, identity, path, request)
 
     def _retire(self, adapter: Adapter) -> None:
         async def retire() -> None:

@@ -226,9 +226,6 @@ class ClientAdapter:
     async def add_lora(self, request: Any) -> None:
         await self._answered(self.client.add_lora(request))
 
-    async def pin_lora(self, identity: int) -> None:
-        await self._answered(self.client.pin_lora(identity))
-
     async def remove_lora(self, identity: int) -> None:
         await self.client.remove_lora(identity)
 

@@ -112,11 +112,8 @@ class V0Adapter(ClientAdapter):
             raise EngineFailed("its process ended")
         return await super().add(generation, params, sink, lora)
 
-    async def pin_lora(self, identity: int) -> None:
-        """V0's client has no such verb: the engine keeps the adapters that were used last."""
-
     async def remove_lora(self, identity: int) -> None:
-        """As `pin_lora`."""
+        """V0's client has no such verb: the engine keeps the adapters that were used last."""
 
     def shutdown(self) -> None:
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(SHUTDOWN_SECONDS)

@@ -3,7 +3,7 @@
 Importing this module imports vLLM, which takes 8 to 11 s: import it inside functions, after the port is bound.
 
 What is used beside `EngineClient`: `AsyncLLM.from_vllm_config`, `tokenizer`, `vllm_config`, `model_config`,
-`remove_lora`, `pin_lora` and `shutdown`. `accelerators` lists which versions use more.
+`remove_lora` and `shutdown`. `accelerators` lists which versions use more.
 """
 
 from __future__ import annotations

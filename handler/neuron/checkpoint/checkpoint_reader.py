@@ -7,9 +7,10 @@ files that transformers writes do. Without one, the header of each file is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+# The same weights for other loaders, by the names that they have on the hub. A graph (model.pt) has none of these.
+SECOND_FORMATS = ("pytorch_model*.bin", "consolidated*.pth", "tf_model*.h5", "flax_model*.msgpack", "rust_model.ot")
+SECOND_FOLDERS = ("original/", "onnx/", "openvino/")
 LM_HEAD = "lm_head.weight"
 # optimum-neuron writes it beside the graphs (configuration_utils.py). NxD Inference's has another shape.
 EXPORT, EXPORTER = "neuron_config.json", "optimum_neuron_version"
@@ -133,6 +137,15 @@ def shards_or_all(files: CheckpointFiles) -> list[str]:
     others = [name for name in files.listing() if not name.startswith("consolidated")]
     names = sorted(name for name in others if holds_weights(name, SAFETENSORS))
     return [SINGLE] if SINGLE in names else names
+
+
+def second_formats(paths: Collection[str]) -> set[str]:
+    """The files of a model that hold its weights once more, and that no engine reads beside the safetensors."""
+    if SINGLE not in paths and INDEX not in paths:
+        return set()
+    tops = {path for path in paths if "/" not in path}
+    again = {path for path in tops if any(fnmatchcase(path, pattern) for pattern in SECOND_FORMATS)}
+    return again | {path for path in paths if path.startswith(SECOND_FOLDERS)}
 
 
 def header_of(files: CheckpointFiles, name: str, size: int | None = None) -> dict[str, Tensor]:

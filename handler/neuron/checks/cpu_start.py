@@ -18,7 +18,7 @@ from handler.neuron.checks.check_context import CheckContext, Rejected, unread, 
 from handler.neuron.hardware.current_machine import SPACE
 from handler.neuron.hardware.instance_catalogue import GIB
 from handler.neuron.lines.cpu import ATTENTION, CPU, sequence_bytes, sequence_length
-from handler.neuron.lines.plan_draft import local_engines
+from handler.neuron.lines.plan_draft import engines_here
 
 # How a CPU's ranks are bound to cores (vllm/v1/worker/cpu_worker.py, vllm/utils/ompmultiprocessing.py).
 BIND: Final = "VLLM_CPU_OMP_THREADS_BIND"
@@ -146,7 +146,7 @@ def _nodes_of_ranks(context: CheckContext, engines: int = 1) -> str | None:
 
 def _nodes_of_engines(context: CheckContext) -> str | None:
     """Each data parallel engine gets nodes of its own (vllm/v1/engine/utils.py, set_device_control_env_var)."""
-    return _nodes_of_ranks(context, local_engines(context.draft)) if _nodes_of_ranks(context) is None else None
+    return _nodes_of_ranks(context, engines_here(context.draft.args)) if _nodes_of_ranks(context) is None else None
 
 
 def _one_sequence(context: CheckContext) -> str | None:

@@ -20,7 +20,7 @@ from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_catalogue import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.line import ConfigKeys
-from handler.neuron.lines.plan_draft import local_engines
+from handler.neuron.lines.plan_draft import engines_here
 from handler.neuron.neuron_config.config_values import ConfigValues
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
@@ -114,7 +114,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
             if context.vision is not None:
                 vision = context.setting("vision_neuron_config")
                 yield from _world(context.vision, count * nodes, lambda key: f"{vision}.{key}")
-        engines, all_cores = _engines(context), (count or 0) * nodes
+        engines, all_cores = engines_here(context.draft.args), (count or 0) * nodes
         if degree <= all_cores < degree * engines:
             where = f"{nodes} nodes of {context.instance.name}" if nodes > 1 else context.instance.name
             local = LOCAL_ENGINES in context.draft.args and nodes == 1
@@ -194,14 +194,9 @@ def _ranks(context: CheckContext, degree: int) -> tuple[int, str]:
 
     :return: their number, and how a finding names it.
     """
-    engines, nodes, named = _engines(context), max(1, context.number("nnodes")), "tensor_parallel_size"
+    engines, nodes, named = engines_here(context.draft.args), max(1, context.number("nnodes")), "tensor_parallel_size"
     named += f" x {engines} engines" * (engines > 1) + f" / {nodes} nodes" * (nodes > 1)
     return max(1, degree * engines // nodes), named
-
-
-def _engines(context: CheckContext) -> int:
-    """The engines whose ranks run here, or on all nodes of `nnodes`, which share the ranks of all engines."""
-    return context.number("data_parallel_size") if context.number("nnodes") > 1 else local_engines(context.draft)
 
 
 def _chosen(context: CheckContext, degree: int) -> Iterator[Finding]:

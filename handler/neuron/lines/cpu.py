@@ -9,7 +9,7 @@ from handler.neuron.hardware.current_machine import SPACE, HostCpu
 from handler.neuron.hardware.instance_catalogue import GIB
 from handler.neuron.lines.line import ConfigKeys, Feature, Line
 from handler.neuron.lines.lora import spell_lora_vllm
-from handler.neuron.lines.plan_draft import PlanDraft, local_engines, pin_grammar_backend, spell_vllm
+from handler.neuron.lines.plan_draft import PlanDraft, engines_here, pin_grammar_backend, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 
 FEATURES: Final = frozenset(
@@ -85,7 +85,7 @@ def choose_cache(draft: PlanDraft) -> None:
     if configured is not None or cpu is None:
         return
     ranks = (draft.number("tensor_parallel_size") or 1) * (draft.number("pipeline_parallel_size") or 1)
-    caches = ranks * max(1, local_engines(draft))
+    caches = ranks * engines_here(draft.args)
     most, why = cpu.free // caches // SHARE, "the key-value cache may take a quarter of the free memory"
     size = max(1, most // GIB)
     if facts is not None and (sequence := sequence_bytes(draft, facts) // ranks):

@@ -13,7 +13,7 @@ from handler.config.fields import nxd_key
 from handler.config.finding import Finding, Severity, conflict
 from handler.errors import SettingError
 from handler.json_value import Json, mapping, whole_number, whole_numbers
-from handler.neuron.checkpoint.model_facts import ModelFacts, text_part
+from handler.neuron.checkpoint.model_facts import ModelFacts, number, text_part
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.current_machine import HostCpu
@@ -116,10 +116,12 @@ def vllm_arguments(config: EndpointConfig) -> dict[str, Json]:
     return arguments
 
 
-def local_engines(draft: PlanDraft) -> int:
-    """The data parallel engines on this machine."""
-    local, alone = draft.number("data_parallel_size_local"), draft.args.get("data_parallel_rank") is not None
-    return (1 if alone else draft.number("data_parallel_size") or 1) if local is None else local
+def engines_here(args: Mapping[str, Json]) -> int:
+    """The data parallel engines on this machine, as vLLM counts them. The nodes of `nnodes` share the ranks of all."""
+    engines = number(args, "data_parallel_size") or 1
+    if (number(args, "nnodes") or 1) > 1:
+        return engines
+    return number(args, "data_parallel_size_local") or (1 if args.get("data_parallel_rank") is not None else engines)
 
 
 def spell_vllm(draft: PlanDraft) -> None:

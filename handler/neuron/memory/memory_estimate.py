@@ -49,8 +49,8 @@ class MemoryPart:
 class MemoryEstimate:
     """Memory of one logical core and of the host, in bytes.
 
-    :param host_needed: the peak while the checkpoint is loaded. Assumed to be twice the weights (as read and as
-        sharded), or once if saved shards are loaded.
+    :param host_needed: the peak while the checkpoint is loaded. Assumed to be twice the weights of each engine (as read
+        and as sharded), or once if saved shards are loaded.
     :param paged_sequences: how many sequences of the full length a paged cache holds at once; None if it is not paged.
     :param refused: why the native plugin does not start with its cache; "" if it does.
     :param notes: what the estimate does not count or had to assume.
@@ -65,6 +65,11 @@ class MemoryEstimate:
     notes: tuple[str, ...] = ()
     paged_sequences: int | None = None
     refused: str = ""
+
+    @property
+    def loads(self) -> bool:
+        """Whether the host has the memory that loading is assumed to take."""
+        return self.host_needed <= self.host_available
 
     @property
     def total(self) -> int:
@@ -134,7 +139,7 @@ def measure(
     """Estimates the memory of a shape: `estimate` with resolved settings. The draft is counted unquantized."""
     if not (facts.layers and facts.hidden_size) and not facts.weight_bytes:
         return None
-    facts = stage_facts(facts, shape.stages)
+    whole, facts = facts, stage_facts(facts, shape.stages)
     all_notes = list(notes)
     if not (facts.layers and facts.hidden_size):
         all_notes.append(
@@ -168,7 +173,8 @@ def measure(
         MemoryPart("activations", overhead.activations(facts, shape), Basis.ASSUMED),
         MemoryPart("further buckets", overhead.further_graphs(shape.graphs), Basis.ASSUMED),
     )
-    host = (weights + draft_weights) * shape.degree * (1 if presharded else 2)
+    of_rank = weight_bytes(whole, shape) + draft_weights
+    host = of_rank * shape.degree * shape.engines * (1 if presharded else 2)
     return MemoryEstimate(
         instance,
         shape,

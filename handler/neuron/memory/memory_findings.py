@@ -51,8 +51,8 @@ def memory_findings(
     findings = [Finding(code, severity, setting, why + notes, fix)]
     if not estimate.refused and (estimate.paged_sequences or shape.sequences) < shape.sequences:
         findings.append(_capped_finding(estimate))
-    if estimate.host_needed > estimate.host_available:
-        findings.append(_host_finding(estimate))
+    if not estimate.loads:
+        findings.append(host_finding(estimate))
     return tuple(findings)
 
 
@@ -66,10 +66,12 @@ def _capped_finding(estimate: MemoryEstimate) -> Finding:
     return Finding("capped-concurrency", Severity.INFO, "max_num_seqs", why, fix)
 
 
-def _host_finding(estimate: MemoryEstimate) -> Finding:
+def host_finding(estimate: MemoryEstimate) -> Finding:
+    """The warning about a host that may not have the memory to load the weights."""
+    engines = f" for each of {estimate.shape.engines} engines" if estimate.shape.engines > 1 else ""
     why = (
         f"{estimate.instance.name} has {estimate.host_available / GIB:.0f} GiB of host memory, but loading and "
-        f"sharding the weights is assumed to take twice their size, {estimate.host_needed / GIB:.0f} GiB"
+        f"sharding the weights is assumed to take twice their size{engines}, {estimate.host_needed / GIB:.0f} GiB"
     )
     fix = "Compile on a larger instance with save_sharded_checkpoint, and set compiled_artifacts to the result."
     return Finding("host-memory", Severity.WARNING, "save_sharded_checkpoint", why, fix)

@@ -12,7 +12,7 @@ from handler.neuron.checkpoint.model_facts import ModelFacts, number
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
 from handler.neuron.lines.blocks import DEFAULT_BLOCK, NATIVE_BLOCK
 from handler.neuron.lines.native.native_lines import conversions
-from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length
+from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length, engines_here
 from handler.neuron.neuron_config.model_rules import generated_buckets
 
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
@@ -62,6 +62,7 @@ class MemoryShape:
     :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
     :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
     :param stages: pipeline stages. Each holds its share of the layers.
+    :param engines: engines on one host (data parallelism), each of which loads the whole model.
     :param flash_decoding: the ranks of a KV head share a sequence, each with spare tokens.
     :param paged: the native plugin's cache; None on the other lines, whose cache holds all sequences.
     """
@@ -86,15 +87,15 @@ class MemoryShape:
     blocks: bool = False
     fixed_tokens: int = 0
     stages: int = 1
+    engines: int = 1
     flash_decoding: bool = False
     paged: PagedCache | None = None
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
     """The shape of a configuration. What a plan would choose applies to settings that are not given."""
-    raw: Mapping[str, Json] = {**(config.text_neuron_config or {}), **config.neuron_config}
-    lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)
-    lnc = lnc if lnc in instance.lnc else default_lnc(instance)
+    raw = _raw(config)
+    lnc = lnc_of(config, instance)
     degree = number(raw, "tp_degree") or config.tensor_parallel_size
     degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1) * max(
         config.nodes or 1, 1
@@ -131,9 +132,20 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         blocks=blocks,
         fixed_tokens=fixed,
         stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
+        engines=engines_here(config.engine_args),
         flash_decoding=raw.get("flash_decoding_enabled") is True,
         paged=_paged_cache(config) if native else None,
     )
+
+
+def _raw(config: EndpointConfig) -> Mapping[str, Json]:
+    return {**(config.text_neuron_config or {}), **config.neuron_config}
+
+
+def lnc_of(config: EndpointConfig, instance: InstanceType) -> int:
+    """The configuration's LNC, or the instance's default if it does not support that."""
+    lnc = config.logical_nc_config or number(_raw(config), "logical_nc_config", "logical_neuron_cores")
+    return lnc if lnc in instance.lnc else default_lnc(instance)
 
 
 def _sequence_parallel(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:

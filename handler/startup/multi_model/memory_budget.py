@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from handler.engine.engine import Engine
-from handler.neuron.checkpoint.checkpoint_files import holds_weights
-from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.neuron.checkpoint.checkpoint_files import LocalFiles, holds_weights
+from handler.neuron.checkpoint.checkpoint_reader import read_facts, shards_or_all
+from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory
 from handler.neuron.hardware.current_machine import SPACE
@@ -28,30 +30,41 @@ HALVES = ("bfloat16", "float16")
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """The memory that one engine needs, in bytes. `cache_from` is the reason for the size of the cache."""
+    """The memory that one engine needs, in bytes.
+
+    :param cache: of all ranks. `cache_from` is the reason for its size.
+    :param ranks: each is a process.
+    """
 
     weights: int
     cache: int
     cache_from: str
+    ranks: int = 1
 
     @property
     def bytes(self) -> int:
-        return self.weights + self.cache + CORE
+        return self.weights + self.cache + self.ranks * CORE
 
     def __str__(self) -> str:
         parts = f"weights {gib(self.weights)}, key-value cache {gib(self.cache)} ({self.cache_from})"
-        return f"{gib(self.bytes)} ({parts}, its process {gib(CORE)})"
+        processes = "its process" if self.ranks == 1 else f"its {self.ranks} processes"
+        return f"{gib(self.bytes)} ({parts}, {processes} {gib(self.ranks * CORE)})"
 
 
 def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
     """The memory that an engine needs with a plan, for the model in a directory."""
-    files = (file for file in path.glob("*") if holds_weights(file.name) and file.is_file())
-    weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
+    files = LocalFiles(path, str(path))
+    sizes = files.listing()
+    # Without safetensors, or with Mistral's own format only, all that vLLM may read.
+    names = shards_or_all(files) or [name for name in sizes if holds_weights(name)]
+    weights = sum(sizes.get(name, 0) for name in names) * _growth(path, plan)
+    ranks = prod(max(number(plan.engine_args, f"{kind}_parallel_size"), 1) for kind in ("tensor", "pipeline"))
+    of_all = f" for each of {ranks} ranks" if ranks > 1 else ""
     space = plan.env.get(SPACE)
     if space:
-        return MemoryNeed(weights, int(space) * GIB, f"{SPACE}={space}")
+        return MemoryNeed(weights, int(space) * GIB * ranks, f"{SPACE}={space}{of_all}", ranks)
     unset = int(host_memory.total() // host_memory.nodes() * UNSET_SHARE)
-    return MemoryNeed(weights, unset, f"{SPACE} is not set, so vLLM takes half")
+    return MemoryNeed(weights, unset * ranks, f"{SPACE} is not set, so vLLM takes half{of_all}", ranks)
 
 
 def _growth(path: Path, plan: EnginePlan) -> int:
@@ -62,13 +75,15 @@ def _growth(path: Path, plan: EnginePlan) -> int:
     return 2 if facts is not None and facts.torch_dtype in HALVES and not facts.quantized else 1
 
 
-def room(running: Iterable[tuple[Engine, MemoryNeed]]) -> int:
+def room(running: Iterable[tuple[Engine, MemoryNeed]], ended: Iterable[Engine] = ()) -> int:
     """How many bytes a further engine may use.
 
     :param running: the running engines, each with the memory that is reserved for it.
+    :param ended: engines that are asked about as if they had ended.
     """
     reserved = sum(max(0, need.bytes - host_memory.resident(engine.pids)) for engine, need in running)
-    return max(0, host_memory.available() - reserved)
+    freed = sum(host_memory.resident(engine.pids) for engine in ended)
+    return max(0, host_memory.available() + freed - reserved)
 
 
 def gib(size: int) -> str:

@@ -13,7 +13,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -46,16 +47,24 @@ class ModelPlaces(Admission):
     """Counts the requests of one model. They are also counted by the endpoint's admission, which has the limit.
 
     `enter` counts a request that the endpoint has admitted already. `leave` ends both counts.
+
+    :ivar used: when a request last began or ended, in monotonic seconds.
     """
 
-    __slots__ = ("_endpoint",)
+    __slots__ = ("_endpoint", "used")
 
     def __init__(self, endpoint: Admission) -> None:
         super().__init__(sys.maxsize)
         self._endpoint = endpoint
+        self.used = time.monotonic()
+
+    def enter(self) -> None:
+        super().enter()
+        self.used = time.monotonic()
 
     def leave(self) -> None:
         super().leave()
+        self.used = time.monotonic()
         self._endpoint.leave()
 
 
@@ -64,7 +73,6 @@ class LoadedModel:
     """A model and its state. Only `ModelRegistry` changes it.
 
     :ivar engine, need: None until the model serves.
-    :ivar used: when a request last used it, in monotonic seconds.
     :ivar reason: why it failed.
     """
 
@@ -74,7 +82,6 @@ class LoadedModel:
     state: ModelState = ModelState.LOADING
     engine: Engine | None = None
     need: MemoryNeed | None = None
-    used: float = field(default_factory=time.monotonic)
     reason: str = ""
 
 
@@ -135,7 +142,6 @@ class ModelRegistry:
             if model.state is not ModelState.SERVING or model.engine is None:
                 raise ModelNotLoaded(name)
             model.places.enter()
-            model.used = time.monotonic()
             return model.engine, model.places
 
     def load(self, name: str, source: str, path: Path) -> LoadedModel:
@@ -156,9 +162,9 @@ class ModelRegistry:
                 logger.info("loading the model %s from %s, which needs %s", name, path, prepared.need)
                 began = time.monotonic()
                 model.engine, model.need = self.start(prepared), prepared.need
-                model.used = time.monotonic()
+                model.places.used = time.monotonic()
                 self._set_state(model, ModelState.SERVING)
-                logger.info("the model %s serves after %.1f s", name, model.used - began)
+                logger.info("the model %s serves after %.1f s", name, model.places.used - began)
         except BaseException:
             self._remove(model)
             raise
@@ -239,20 +245,26 @@ class ModelRegistry:
                 with self._changed:
                     self._changed.wait_for(lambda: not self._leaving())
                 continue
-            idle = [model for model in self.all() if model.state is ModelState.SERVING]
-            oldest = min(idle, key=lambda model: model.used, default=None)
+            serving = [model for model in self.all() if model.state is ModelState.SERVING]
+            oldest = min(serving, key=lambda model: (model.places.count > 0, model.places.used), default=None)
             if oldest is None or not self.config.unload_least_used:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
-            self.unload(oldest.name)
+            if (problem := self._no_room_reason(prepared, without=serving)) is not None:
+                raise ModelsFull(problem)
+            with suppress(ModelNotLoaded):  # somebody else has begun to unload it
+                self.unload(oldest.name)
 
     def _leaving(self) -> bool:
         with self._changed:
             return any(model.state is ModelState.UNLOADING for model in self._by_name.values())
 
-    def _no_room_reason(self, prepared: model_start.PreparedModel) -> str | None:
-        """Why there is no room for another engine. None if there is."""
+    def _no_room_reason(self, prepared: model_start.PreparedModel, without: Sequence[LoadedModel] = ()) -> str | None:
+        """Why there is no room for another engine. None if there is.
+
+        :param without: asks as if these models were unloaded.
+        """
         with self._changed:
-            models = [model for model in self._by_name.values() if model.engine is not None]
+            models = [model for model in self._by_name.values() if model.engine is not None and model not in without]
         most = self.config.max_models
         if most is not None and len(models) >= most:
             return f"{len(models)} models are loaded, the limit of ENDPOINT_MAX_MODELS"
@@ -260,9 +272,10 @@ class ModelRegistry:
         first = self.first()
         if first is not None and self.first_need is not None:
             reserved.append((first, self.first_need))
-        free = room(reserved)
+        free = room(reserved, [model.engine for model in without if model.engine is not None])
         if prepared.need.bytes > free:
-            return f"it needs {prepared.need}, and {gib(free)} of the host's memory are free"
+            when = "would be free without all models that were loaded" if without else "are free"
+            return f"it needs {prepared.need}, and {gib(free)} of the host's memory {when}"
         return None
 
     def _fail(self, model: LoadedModel, reason: str) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from handler.artifacts.store.object_names import MANIFESTS
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.model_file_rules import MOUNT
 from handler.errors import SettingError
+from handler.model.model_source import unread
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
-from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from handler.neuron.checkpoint.checkpoint_reader import read_facts, second_formats
 from handler.storage.storage_errors import AccessDenied, ArtifactError
 from model_packaging.deployment.definition.limits import Sizes
 from model_packaging.package.assembly import COMPILED, STORE
+from model_packaging.package.package_item import Item
 from model_packaging.package.sources import items
 
 
@@ -30,14 +34,14 @@ def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) 
     weights = fetched = 0
     known = True
     if package and model.startswith("/"):
-        tops = (item for item in listed if "/" not in item.path)
-        weights = packed if archive else sum(item.size for item in tops if item.path.endswith(WEIGHT_SUFFIXES))
+        weights = packed if archive else _weights(listed)
     elif model.startswith("s3://"):
         try:
             files = items(model, "ENDPOINT_MODEL")
         except AccessDenied:  # the endpoint's role may read it
             files, known = [], False
-        weights = fetched = sum(item.size for item in files if item.path.endswith(WEIGHT_SUFFIXES))
+        left_out = unread(config)({item.path for item in files})
+        weights, fetched = _weights(files), sum(item.size for item in files if item.path not in left_out)
     else:
         facts = None if model.startswith("/") else read_facts(model)
         weights = fetched = (facts.weight_bytes if facts else None) or 0
@@ -59,6 +63,13 @@ def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) 
         may_restore=not has_graphs and _filled(store),
         known=known,
     )
+
+
+def _weights(files: Sequence[Item]) -> int:
+    """The bytes of the weights that an engine reads. An export of optimum has none at the top, but in a folder."""
+    again = second_formats([item.path for item in files])
+    weights = [item for item in files if item.path.endswith(WEIGHT_SUFFIXES) and item.path not in again]
+    return sum(item.size for item in [item for item in weights if "/" not in item.path] or weights)
 
 
 def _filled(store: str) -> bool:

@@ -229,6 +229,41 @@ def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
     assert starts.engines["two"][0].stopped
 
 
+def test_a_model_that_answers_is_unloaded_after_the_idle_ones(
+    service: Service, client: Client, load: Any, starts: Starts
+) -> None:
+    load("one")
+    load("two")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(said, client, model="one", prompt="<gate:go>|b")
+        eventually(starts.engines["one"][0].unfinished)
+        said(client, model="two")
+        reply = client.post(
+            "/models", json={"model_name": "three", "url": client.get("/models/one").get_json()["modelUrl"]}
+        )
+        assert "'two' is the least recently used" in reply.get_json()["error"]["message"]
+        configure(service, unload_least_used=True)
+        assert load("three") == (200, "")
+        starts.engines["one"][0].open("go")
+        assert running.result(WITHIN) == (200, "one")
+    eventually(lambda: service.admission.count == 0)
+    assert listed(client) == ["one", "three"]
+    assert load("four") == (200, "")
+    assert listed(client) == ["one", "four"], "one was used last, by the request that has ended"
+
+
+def test_a_model_that_would_not_even_fit_alone_unloads_none(
+    service: Service, monkeypatch: pytest.MonkeyPatch, client: Client, load: Any, starts: Starts
+) -> None:
+    monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.available", lambda: 10 * GIB)
+    configure(service, unload_least_used=True)
+    starts.needs = {"huge": MemoryNeed(200 * GIB, 0, "a test")}
+    load("one")
+    load("two")
+    assert load("huge") == (507, "models_full")
+    assert listed(client) == ["one", "two"]
+
+
 def test_a_model_that_is_being_unloaded_makes_the_room_for_the_next(
     service: Service, client: Client, load: Any, starts: Starts
 ) -> None:
@@ -247,6 +282,23 @@ def test_a_model_that_is_being_unloaded_makes_the_room_for_the_next(
         assert running.result(WITHIN) == (200, "one")
         assert unloaded.result(WITHIN).status_code == 200
         assert loaded.result(WITHIN) == (200, "")
+    assert listed(client) == ["two", "three"]
+
+
+def test_a_load_goes_on_if_another_client_unloads_the_model_that_it_chose(
+    service: Service, monkeypatch: pytest.MonkeyPatch, client: Client, load: Any
+) -> None:
+    unload = ModelRegistry.unload
+
+    def unload_twice(registry: ModelRegistry, name: str) -> int:
+        unload(registry, name)  # a DELETE that came first
+        return unload(registry, name)
+
+    configure(service, unload_least_used=True)
+    load("one")
+    load("two")
+    monkeypatch.setattr(ModelRegistry, "unload", unload_twice)
+    assert load("three") == (200, "")
     assert listed(client) == ["two", "three"]
 
 

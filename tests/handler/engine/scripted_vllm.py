@@ -101,8 +101,5 @@ class ScriptedVllm:
     async def add_lora(self, request: Any) -> None:
         raise NotImplementedError
 
-    async def pin_lora(self, identity: int) -> None:
-        raise NotImplementedError
-
     async def remove_lora(self, identity: int) -> None:
         raise NotImplementedError

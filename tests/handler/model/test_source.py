@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.model import model_source as source
 from handler.model.model_source import Model, fetch_model
+from handler.neuron.checkpoint.checkpoint_reader import second_formats
 from handler.storage.transfer.transfer_progress import ByteProgress
 from tests.small_model import write_small_model
 
@@ -124,7 +127,7 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
 ) -> None:
     fetched: list[tuple[str, Path, str]] = []
 
-    def download(uri: str, target: Path, setting: str, progress: ByteProgress) -> None:
+    def download(uri: str, target: Path, setting: str, progress: ByteProgress, unread: object) -> None:
         fetched.append((uri, target, setting))
         write_small_model(target)
         progress(2, 2)
@@ -141,6 +144,40 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
         assert tmp_path in target.parents
         assert setting == "HF_MODEL_ID"
         assert uri.startswith("s3://bucket/")
+
+
+@pytest.mark.parametrize(
+    ("beside", "left_out", "fields"),
+    [
+        (["pytorch_model-00001-of-00002.bin", "original/consolidated.00.pth", "onnx/model.onnx"], True, {}),
+        (["consolidated.00.pth", "tf_model.h5", "flax_model.msgpack", "rust_model.ot"], True, {}),
+        (["model.pt", "checkpoint/pytorch_model.bin", "compiled/model.pt", "weights/tp0.safetensors"], False, {}),
+        (["2_Dense/pytorch_model.bin", "consolidated.safetensors", "params.json", "head.bin"], False, {}),
+        (["pytorch_model.bin"], False, {"engine_args": {"load_format": "npcache"}}),
+        (["pytorch_model.bin"], False, {"engine": "none", "trust_remote_code": True}),
+    ],
+)
+def test_weights_in_a_second_format_stay_in_s3(
+    s3: Any, tmp_path: Path, beside: list[str], left_out: bool, fields: dict[str, Any]
+) -> None:
+    bucket = f"second-{abs(hash((*beside, *fields)))}"
+    s3.create_bucket(Bucket=bucket)
+    write_small_model(tmp_path / "model")
+    for path in beside:
+        (tmp_path / "model" / path).parent.mkdir(exist_ok=True)
+        (tmp_path / "model" / path).write_bytes(b"again")
+    for file in (tmp_path / "model").rglob("*"):
+        if file.is_file():
+            s3.put_object(Bucket=bucket, Key=f"m/{file.relative_to(tmp_path / 'model')}", Body=file.read_bytes())
+    config = replace(EndpointConfig(), model=f"s3://{bucket}/m", scratch=tmp_path / "scratch", **fields)
+    fetched = Path(fetch_model(config).path)
+    assert {path for path in beside if (fetched / path).exists()} == (set() if left_out else {*beside})
+    assert {file.name for file in fetched.iterdir()} >= {"config.json", "model.safetensors"}
+
+
+def test_pickled_weights_without_safetensors_are_fetched() -> None:
+    paths = {"config.json", "pytorch_model.bin", "original/params.json", "consolidated.safetensors"}
+    assert second_formats(paths) == set()
 
 
 @settings(max_examples=200, deadline=None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +14,12 @@ from typing import Any
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.adapters.adapter_errors import AdapterRequired, AdaptersUnsupported
+from handler.engine.adapters.adapter_errors import AdapterNotFound, AdapterRequired, AdaptersFull, AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapters
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup import adapter_loading
 from handler.startup.adapter_loading import load_adapters
+from tests.handler.waiting import WITHIN
 
 LORA = SimpleNamespace(max_loras=2, max_lora_rank=16)
 
@@ -70,3 +74,69 @@ def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, mon
     load_adapters(engine, EnginePlan("cpu", {"model": "m"}), config, moved, lambda stage: None)  # type: ignore[arg-type]
     brought.append(engine.bring(source))
     assert brought == [tmp_path, tmp_path / "latest"]
+
+
+class RecordingVllm:
+    """Loads and removes adapters at once, on a loop of each call.
+
+    :ivar calls: the names of the coroutines.
+    """
+
+    facts = SimpleNamespace(adapters=(2, 16))
+    loop = SimpleNamespace(call_later=lambda *arguments: None)
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def lora_request(self, *named: object) -> object:
+        return named
+
+    async def add_lora(self, request: object) -> None: ...
+
+    async def remove_lora(self, identity: int) -> None: ...
+
+    def run(self, coroutine: Any, seconds: float) -> None:
+        self.calls.append(coroutine.__name__)
+        asyncio.run(coroutine)
+
+
+@pytest.fixture
+def vllm(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("handler.engine.adapters.adapters.copy_checked", lambda *arguments: None)
+    return RecordingVllm()
+
+
+def test_a_pin_is_reported_and_never_reaches_vllm(tmp_path: Path, vllm: Any) -> None:
+    """A batch of other adapters than the pinned ones would end the engine. An update without `pin` keeps it."""
+    adapters = Adapters(vllm, vllm, ("model",), tmp_path, 8, Path)
+    assert all(adapters.load(name, f"/{name}", pin=True).pinned for name in ("a", "b", "c"))
+    assert adapters.load("a", "/newer", replace=True).pinned
+    assert not adapters.load("a", "/newer", pin=False).pinned
+    assert vllm.calls == ["add_lora"] * 4 + ["retire"]
+
+
+def test_a_download_keeps_nobody_from_changing_another_adapter(tmp_path: Path, vllm: Any) -> None:
+    begun, done = threading.Event(), threading.Event()
+
+    def bring(source: str) -> Path:
+        if source == "s3://bucket/slow":
+            begun.set()
+            assert done.wait(WITHIN)
+        return Path(source)
+
+    adapters = Adapters(vllm, vllm, ("model",), tmp_path, 2, bring)
+    adapters.load("a", "/a")
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(adapters.load, "slow", "s3://bucket/slow")
+        assert begun.wait(WITHIN)
+        with pytest.raises(AdaptersFull):
+            adapters.load("b", "/b")  # the place is taken
+        with pytest.raises(AdapterNotFound):
+            adapters.unload("slow")
+        again = pool.submit(adapters.load, "slow", "s3://bucket/slow")  # waits for the first
+        adapters.unload("a")
+        adapters.load("b", "/b")
+        assert adapters.names() == ("b",)
+        done.set()
+        assert slow.result(WITHIN) is again.result(WITHIN)
+    assert adapters.names() == ("b", "slow")

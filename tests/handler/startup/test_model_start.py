@@ -94,10 +94,19 @@ def test_without_a_setting_the_cache_is_half_of_the_memory(model: Path) -> None:
     assert need_of(model, EnginePlan("cpu", {}, {"VLLM_CPU_KVCACHE_SPACE": "4"})).cache == 4 * GIB
 
 
-def test_a_gguf_file_beside_the_weights_needs_no_memory(model: Path) -> None:
+def test_each_rank_has_a_cache_and_a_process(model: Path) -> None:
+    space, ranks = {"VLLM_CPU_KVCACHE_SPACE": "8"}, {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}
+    alone, four = (need_of(model, EnginePlan("cpu", arguments, space)) for arguments in ({}, ranks))
+    assert four.bytes == alone.weights + 4 * (8 * GIB + CORE)
+    assert "VLLM_CPU_KVCACHE_SPACE=8 for each of 4 ranks), its 4 processes 4.0 GiB" in str(four)
+    assert need_of(model, EnginePlan("cpu", ranks)).cache == 4 * need_of(model, EnginePlan("cpu", {})).cache
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "pytorch_model.bin", "consolidated.safetensors"])
+def test_a_second_format_beside_the_weights_needs_no_memory(model: Path, name: str) -> None:
     before = need_of(model, EnginePlan("cpu", {})).weights
     assert before > 0
-    (model / "model.gguf").write_bytes(b"\0" * 1000)
+    (model / name).write_bytes(b"\0" * 1000)
     assert need_of(model, EnginePlan("cpu", {})).weights == before
 
 

@@ -75,6 +75,24 @@ def test_prices_of_two_kinds_are_not_compared_and_the_kind_is_said(llama: Path) 
         assert ("reserved" in run("size", llama, "--instance", "inf2.48xlarge", *price).stdout) is said
 
 
+def test_an_instance_that_may_not_load_the_model_comes_last_with_the_warning_of_check(llama: Path) -> None:
+    words = ("size", llama, "--requests", "3")
+    fitting = [option for option in told(*words)["options"] if not option["why_not"]]
+    assert fitting[-1]["instance"] == "inf2.xlarge"
+    assert fitting[-1]["cost_per_hour"] < fitting[0]["cost_per_hour"]
+    assert [option["warnings"][0]["code"] for option in fitting if option["warnings"]] == ["host-memory"]
+    for asked in (words, ("size", llama, "--instance", "inf2.xlarge", "--batch", "1")):
+        said = " ".join(run(*asked).stdout.split())
+        assert "Warning (inf2.xlarge): inf2.xlarge has 16 GiB of host memory, but loading" in said
+
+
+def test_the_warnings_of_check_are_below_the_table(llama: Path, tmp_path: Path) -> None:
+    model = json.loads((llama / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**model, "max_position_embeddings": 1024}))
+    said = " ".join(run("size", tmp_path, "--instance", "inf2.48xlarge").stdout.split())
+    assert said.count("Warning (inf2.48xlarge): the model was trained for 1024 tokens, not 1280") == 1
+
+
 def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(
         json.dumps({**published()["models"]["Llama-3.1-405B"], "torch_dtype": "bfloat16"})
@@ -83,6 +101,30 @@ def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
     why = {option["instance"]: option["why_not"] for option in json.loads(result.stdout)["options"]}
     assert why["trn2.48xlarge"] is None
     assert why["inf2.48xlarge"].startswith("memory: ")
+
+
+def test_with_lnc_1_twice_the_cores_are_looked_at(tmp_path: Path) -> None:
+    """Llama 3.1 405B has 128 heads; here are some of its layers."""
+    (tmp_path / "config.json").write_text(
+        json.dumps({**published()["models"]["Llama-3.1-405B"], "torch_dtype": "bfloat16", "num_hidden_layers": 60})
+    )
+    words = (
+        "size",
+        tmp_path,
+        "--requests",
+        "1",
+        "--instance",
+        "trn2.48xlarge",
+        "--batch",
+        "1",
+        "--line",
+        "nxdi-0.16",
+        "--config",
+    )
+    degrees = [
+        told(*words, json.dumps({"logical_nc_config": lnc}))["options"][0]["tensor_parallel_size"] for lnc in (1, 2)
+    ]
+    assert degrees == [128, 64]
 
 
 def test_the_draft_and_the_overrides_count_as_for_check(llama: Path) -> None:
@@ -116,16 +158,27 @@ def test_check_predicts_nothing_without_an_instance_or_a_shape(llama: Path, tmp_
     assert told("check", llama)["predictions"] == []
 
 
-@pytest.mark.parametrize("argument", ["runner: pooling", "data_parallel_size: 4"])
-def test_check_predicts_no_tokens_of_embeddings_and_not_one_replica_for_all(
-    llama: Path, tmp_path: Path, argument: str
+@pytest.mark.parametrize(
+    ("line", "instance", "argument", "why"),
+    [
+        ("native-0.29", "trn2.48xlarge", "runner: pooling", "generates no tokens"),
+        ("native-0.29", "trn2.48xlarge", "data_parallel_size: 4", "one engine is predicted"),
+        ("nxdi-0.16", "trn2.48xlarge", "neuron_config: {pp_degree: 2}", "pipeline stages"),
+        ("native-0.29", "trn3.48xlarge", "", "the rates of trn3 are not known"),
+    ],
+)
+def test_what_the_roofline_does_not_know_is_not_predicted(
+    llama: Path, tmp_path: Path, line: str, instance: str, argument: str, why: str
 ) -> None:
     settings = tmp_path / "endpoint.yaml"
-    words = ("check", llama, "--line", "native-0.29", "--instance", "ml.trn2.48xlarge", "--config", settings)
+    words = (llama, "--line", line, "--config", settings, "--instance")
     settings.write_text("tensor_parallel_size: 8\n")
-    assert told(*words)["predictions"]
+    assert told("check", *words, "trn2.48xlarge")["predictions"]
     settings.write_text(f"tensor_parallel_size: 8\n{argument}\n")
-    assert json.loads(run(*words, "--json").stdout)["predictions"] == []
+    assert json.loads(run("check", *words, instance, "--json").stdout)["predictions"] == []
+    assert why in " ".join(run("size", *words, instance).stderr.split())
+    (option,) = json.loads(run("size", *words, instance, "--requests", "1", "--json").stdout)["options"]
+    assert why in option["why_not"]
 
 
 def test_one_instance_can_be_asked_for(llama: Path) -> None:

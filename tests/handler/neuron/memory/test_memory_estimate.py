@@ -41,6 +41,22 @@ def test_by_hand_8b_in_bfloat16_on_the_smallest_instance() -> None:
     assert found.host_needed > found.host_available  # 30 of 16 GiB, to load what fits the device
 
 
+@pytest.mark.parametrize(
+    ("settings", "times"),
+    [
+        ({"neuron_config": {"pp_degree": 2}}, 1),
+        ({"engine_args": {"data_parallel_size": 8}}, 8),
+        ({"engine_args": {"data_parallel_size": 8, "data_parallel_size_local": 2}}, 2),
+        ({"engine_args": {"data_parallel_size": 8, "data_parallel_address": "10.0.0.1"}}, 1),
+        ({"engine_args": {"data_parallel_size": 8, "data_parallel_rank": 3}}, 1),
+    ],
+)
+def test_a_host_loads_the_whole_model_for_each_of_its_engines(settings: dict[str, Any], times: int) -> None:
+    alone = of(LLAMA_8B, "trn2.48xlarge", tensor_parallel_size=8)
+    found = of(LLAMA_8B, "trn2.48xlarge", tensor_parallel_size=8, **settings)
+    assert found.host_needed == times * alone.host_needed
+
+
 def test_by_hand_405b_in_bfloat16_over_64() -> None:
     found = of(LLAMA_405B, "trn2.48xlarge", tensor_parallel_size=64, max_model_len=2048, max_num_seqs=1)
     layer = 2 * 16384 * 256 + 2 * 16384 * 128 + 3 * 16384 * 832 + 2 * 16384
