@@ -55,10 +55,8 @@ def _one_item(config: EndpointConfig) -> Iterator[Finding]:
             continue
         if not isinstance(value, list) or len(value) != 1:
             continue
-        parts = str(value[0]).replace(",", " ").split()
-        if len(parts) > 1:
-            items = ", ".join(f'"{part}"' for part in parts)
-            why, fix = "vLLM reads it as one item, with its commas or spaces", f"Write [{items[:200]}], as JSON."
+        if len(str(value[0]).replace(",", " ").split()) > 1:
+            why, fix = "vLLM reads it as one item, with its commas or spaces", 'Write ["...", "..."], as JSON.'
             yield Finding("one-item", Severity.WARNING, config.setting(name), why, fix)
 
 

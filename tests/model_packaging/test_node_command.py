@@ -48,8 +48,8 @@ def test_a_dry_run_resolves_and_fetches_nothing() -> None:
 
 def test_the_forks_nodes_are_of_its_own_launcher() -> None:
     fork = {"ENDPOINT_LINE": "fork-0.9.1", "ENDPOINT_INSTANCE": "trn1.32xlarge", "ENDPOINT_NODES": "2"}
-    model = {"ENDPOINT_MODEL": str(sample_model.path()), "MASTER_ADDR": "10.0.0.4"}
-    done = run("--rank", "1", "--dry-run", **fork, **model)
+    fork["ENDPOINT_MODEL"] = str(sample_model.path())
+    done = run("--rank", "1", "--dry-run", modules=None, MASTER_ADDR="10.0.0.4", **fork)
     assert (done.returncode, "ENDPOINT_NODES" in done.stderr, "SM_VLLM" in done.stderr) == (1, True, False)
 
 

@@ -47,7 +47,7 @@ def test_by_hand_8b_in_bfloat16_on_the_smallest_instance() -> None:
         ({"neuron_config": {"pp_degree": 2}}, 1),
         ({"engine_args": {"data_parallel_size": 8}}, 8),
         ({"engine_args": {"data_parallel_size": 8, "data_parallel_size_local": 2}}, 2),
-        ({"engine_args": {"data_parallel_size": 8, "data_parallel_address": "10.0.0.1"}}, 1),
+        ({"engine_args": {"data_parallel_size": 8, "data_parallel_size_local": 1}}, 1),
         ({"engine_args": {"data_parallel_size": 8, "data_parallel_rank": 3}}, 1),
     ],
 )
