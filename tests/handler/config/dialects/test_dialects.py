@@ -330,7 +330,7 @@ def test_a_setting_that_counts_only_beside_another_is_told(name: str, value: str
 def test_a_list_that_is_one_item_of_several_is_told(text: str) -> None:
     (finding,) = config_findings(read({"SM_VLLM_ALLOWED_MEDIA_DOMAINS": text}))
     assert finding.setting == "SM_VLLM_ALLOWED_MEDIA_DOMAINS"
-    assert finding.fix == 'Write ["a.com", "b.com"], as JSON.'
+    assert finding.fix == 'Write ["...", "..."], as JSON.'
     plain = {"SM_VLLM_ALLOWED_MEDIA_DOMAINS": '["a.com", "b.com"]', "SM_VLLM_COLLECT_DETAILED_TRACES": "model,worker"}
     assert config_findings(read(plain)) == ()
 
