@@ -190,7 +190,8 @@ def documents(kind: str, parts: Iterable[bytes]) -> Iterator[dict[str, Any] | No
         for event in document if isinstance(document, list) else [document]:
             if not isinstance(event, dict):
                 raise NotJson(data)
-            if error := event.get("error"):
+            response = event.get("response")  # of OpenAI's responses
+            if error := event.get("error") or (response.get("error") if isinstance(response, dict) else None):
                 raise InvocationFailed(error if isinstance(error, Mapping) else {"message": str(error)})
             yield event
 

@@ -24,7 +24,7 @@ from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
-from handler.custom_code.code_errors import CustomCodeFailed, InvalidReply, ReplyHeadersTooLong
+from handler.custom_code.code_errors import InvalidReply, PingUnanswered, ReplyHeadersTooLong
 from handler.custom_code.engine_model import ENGINE_ERRORS, REQUEST_DEADLINE
 from handler.custom_code.hook_caller import as_endpoint_error
 from handler.engine.core_queue import GROUP, RequestGroup
@@ -62,8 +62,7 @@ class CodePing:
         try:
             return await asyncio.wait_for(asyncio.shield(self._running), PING_SECONDS)
         except TimeoutError as error:
-            late = TimeoutError(f"no answer in {PING_SECONDS:.0f} s")
-            raise CustomCodeFailed("the model's code for /ping", late) from error
+            raise PingUnanswered(PING_SECONDS) from error
 
 
 async def answer_with_code(
@@ -105,15 +104,15 @@ async def answer_with_code(
             context.run(GROUP.set, RequestGroup(alone=True))
         request = _code_request(exchange, exchange.body)
         try:
+            exchange.headers.extend(session_headers(service, session).items())
             outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
             if outcome is None:
+                close_unseen(service, exchange)
                 return False
             if code.may_decline:
                 service.observer.started(exchange.record, exchange.body)
-            headers = _headers(outcome)
-            exchange.headers.extend(session_headers(service, session).items())
             if service.config.asynchronous:
-                _check_headers(headers, exchange.request)
+                _check_headers(_headers(outcome), exchange.request)
             whole = requires_content_length(service.config)
             await _send(exchange, outcome, context, threads, whole=whole)
         except EndpointError:
@@ -198,9 +197,9 @@ def _check_headers(reply: Headers, request: Request) -> None:
     :raises ReplyHeadersTooLong: SageMaker would fail the request.
     """
     # The reply repeats the custom attributes.
-    headers = {custom_attributes.HEADER: request.headers.get(custom_attributes.HEADER, "")}
-    headers |= {name: "".join(reply.getlist(name)) for name, _ in reply}
-    sizes = {name: len(name) + len(value) + 4 for name, value in headers.items()}
+    headers = {custom_attributes.HEADER: [request.headers.get(custom_attributes.HEADER, "")]}
+    headers |= {name: reply.getlist(name) for name, _ in reply}
+    sizes = {name: sum(len(name) + len(value) + 4 for value in values) for name, values in headers.items()}
     if sum(sizes.values()) > MOST_REPLY_HEADERS:
         raise ReplyHeadersTooLong(sum(sizes.values()), MOST_REPLY_HEADERS, max(sizes, key=sizes.__getitem__))
 

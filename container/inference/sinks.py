@@ -146,6 +146,8 @@ def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
     several tokens, by speculation, or one of vLLM's classes where a message's block ends and the next one begins.
     """
     mark = b"\n\n" if reply.stream_content_type.startswith(SSE) else b"\n"
+    if data.count(mark) < 2:
+        return [data] if data else []
     *events, rest = data.split(mark)
     return [event + mark for event in events] + ([rest] if rest else [])
 

@@ -16,6 +16,8 @@ Send = Callable[[Message], Awaitable[None]]
 logger = logging.getLogger(__name__)
 # Applications that go on after their whole reply: background tasks, middleware. The event loop keeps no reference.
 _after_reply: set[asyncio.Task[None]] = set()
+# Headers that a reply has once. The last one counts.
+SINGLE = ("content-type", "content-length", "location", "x-amzn-sagemaker-custom-attributes")
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
@@ -29,7 +31,7 @@ def call_application(app: Application, caller: HookCaller, request: CodeRequest)
     headers, repeated = dict[str, str](), list[tuple[str, str]]()
     for header in start.get("headers", ()):
         name, value = (part.decode("latin-1") for part in header)
-        if name in headers:
+        if name in headers and name not in SINGLE:
             repeated.append((name, value))
         else:
             headers[name] = value

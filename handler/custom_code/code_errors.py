@@ -25,6 +25,15 @@ class CustomCodeFailed(ServerError):
         super().__init__(f"{function} raised {type(error).__name__}{': ' if message else ''}{message}")
 
 
+class PingUnanswered(ServerError):
+    """The model's own handler of /ping has not answered: 500."""
+
+    code = "custom_code_failed"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the model's code for /ping has not answered in {seconds:.0f} s, and still runs")
+
+
 class InvalidReply(ServerError):
     """Custom code gave its reply a status or a header that HTTP cannot carry."""
 

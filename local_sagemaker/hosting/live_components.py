@@ -154,6 +154,7 @@ def _adapter(live: LiveEndpoint, name: str, plan: Document, base: Component, can
         component.stop()
         with live.changed:
             if before is not None and not cancelled():
+                before.base = live.components.get(plan["Base"], base)  # which may have been updated meanwhile
                 live.components[name] = before
                 before = None
         raise

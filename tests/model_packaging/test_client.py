@@ -251,6 +251,7 @@ TWO = [{"index": 1, "delta": {"content": "second"}}, {"index": 0, "delta": {"con
         ("text/event-stream", RESPONSE, 0, "née\n"),
         ("text/event-stream", RESPONSE.replace(b"response.completed", b"response.incomplete"), 0, "née\n"),
         ("text/event-stream", RESPONSE.rpartition(b"data:")[0], 4, "without its end mark"),
+        ("text/event-stream", event({"type": "response.failed", "response": {"error": ERROR}}), 4, ERROR["message"]),
         ("text/event-stream", event({"choices": TWO}) + b"data: [DONE]\n\n", 0, "only the first is printed"),
         ("text/event-stream", event({"choices": [None]}) + b"data: [DONE]\n\n", 0, "has no text"),
     ],

@@ -133,14 +133,10 @@ class Adapters:
             )
         if self.fixed:
             raise adapter_errors.AdaptersUnsupported(self.fixed)
-        if replace:
-            self.get(name)
-        if name in self._base_names:
+        if name in self._base_names and not replace:
             raise adapter_errors.AdapterExists(name)
-        with self._reserved(name):
+        with self._reserved(name, exists=replace):
             old = self._by_name.get(name)
-            if replace and old is None:
-                raise adapter_errors.AdapterNotFound(name)
             again = old is not None and not replace and old.source == source
             if old is not None and not replace and not again:
                 raise adapter_errors.AdapterExists(name)
@@ -178,11 +174,8 @@ class Adapters:
         """
         if self.fixed:
             raise adapter_errors.AdaptersUnsupported(self.fixed)
-        self.get(name)
-        with self._reserved(name):
-            adapter = self.get(name)
-            del self._by_name[name]
-            self._retire(adapter)
+        with self._reserved(name, exists=True):
+            self._retire(self._by_name.pop(name))
 
     def load_empty(self, model: Path) -> None:
         """Loads an adapter of zeros for requests without an adapter. vLLM's CPU kernels need it."""
@@ -207,14 +200,18 @@ class Adapters:
             self._loop.task(self._free(adapter))
 
     @contextmanager
-    def _reserved(self, name: str) -> Iterator[None]:
+    def _reserved(self, name: str, *, exists: bool) -> Iterator[None]:
         """Keeps others from changing the adapter of this name, and no other adapter: a download takes long.
 
+        :param exists: the adapter must be there, once nobody else changes it.
+        :raises AdapterNotFound: it is not.
         :raises AdaptersFull: it would be one more than the limit.
         """
         with self._changed:
             self._changed.wait_for(lambda: name not in self._changing)
-            if len({*self._by_name, *self._changing, name}) > self.limit:
+            if exists:
+                self.get(name)
+            elif len({*self._by_name, *self._changing, name}) > self.limit:
                 raise adapter_errors.AdaptersFull(self.limit)
             self._changing.add(name)
         try:

@@ -122,14 +122,16 @@ def test_its_errors(code: Callable[..., Client], error: BaseException, status: i
 
 def test_headers_of_one_name_are_all_sent(code: Callable[..., Client]) -> None:
     async def application(scope: Any, receive: Receive, send: Send) -> None:
+        kinds = [(b"content-type", each) for each in (b"text/plain", b"a/b")]
         cookies = [(b"set-cookie", each) for each in (b"a=1", b"b=2", b"b=2")]
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"a/b"), *cookies]})
+        await send({"type": "http.response.start", "status": 200, "headers": [*kinds, *cookies]})
         await send({"type": "http.response.body", "body": b"x"})
 
     caller = HookCaller()
     client = code(lambda request: call_application(application, caller, request))
     reply = client.post("/invocations", json={}, buffered=True)
     assert (reply.data, reply.headers.getlist("set-cookie")) == (b"x", ["a=1", "b=2", "b=2"])
+    assert reply.headers.getlist("content-type") == ["a/b"]
 
 
 def test_a_status_may_be_of_the_standard_library(code: Callable[..., Client]) -> None:
@@ -280,13 +282,15 @@ def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Clie
     def answer(request: CodeRequest) -> CodeReply | None:
         if request.body == b"fail":
             raise CustomCodeFailed("predict_fn", ValueError())
+        if request.body == b"close" and service.sessions is not None:
+            service.sessions.close(identity)
         return None if request.body.startswith(b'{"prompt"') else CodeReply(request.body, "text/plain")
 
     def ask(session: str, body: bytes = b"a") -> Any:
         kind = "application/json"
         return client.post("/invocations", data=body, content_type=kind, headers={SESSION: session}, buffered=True)
 
-    client = code(answer)
+    client, identity = code(answer), ""
     assert (ask("NEW_SESSION").status_code, ask("unknown").status_code) == (400, 400)  # sessions are off
     assert ask("", b'{"requestType": "NEW_SESSION"}').status_code == 200  # the code's
     service.sessions = Sessions(2, 60, time.time)
@@ -298,9 +302,12 @@ def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Clie
     left_to_the_endpoint = ask("NEW_SESSION", b'{"prompt": "a"}')
     assert len(left_to_the_endpoint.headers.getlist(NEW_SESSION)) == 1
     assert len(service.sessions) == 2
+    assert (ask("NEW_SESSION", b"fail").status_code, len(service.sessions)) == (429, 2)  # before the code
     assert ask(identity, b'{"requestType": "CLOSE"}').get_json() == {"session_id": identity, "status": "closed"}
     assert ask("", b'{"requestType": "mine", "a": 1}').data == b'{"requestType": "mine", "a": 1}'
     assert ask(identity).status_code == 400
+    identity = ask("NEW_SESSION").headers[NEW_SESSION].partition(";")[0]
+    assert ask(identity, b"close").data == b"close"  # it was open as the code began
 
 
 def test_a_health_check_that_hangs_holds_up_no_request(
@@ -328,7 +335,8 @@ def test_a_health_check_that_hangs_holds_up_no_request(
         eventually(lambda: seen.count("/ping") == checks)
         assert client.post("/invocations", json={}, buffered=True).data == b"answer"
         monkeypatch.setattr(custom_code_reply, "PING_SECONDS", 0.01)
-        assert client.get("/ping", buffered=True).status_code == 500
+        late = client.get("/ping", buffered=True)
+        assert (late.status_code, "has not answered" in late.get_json()["error"]["message"]) == (500, True)
         assert len(asked) == 1
         ended.set()
         assert {ping.result().data for ping in pings} == {b"healthy"}

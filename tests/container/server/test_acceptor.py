@@ -112,6 +112,7 @@ def test_the_images_health_check_reads_the_port_of_the_document(server: Server, 
     (tmp_path / "endpoint.yaml").write_text(f"max_num_seqs: 2\nport: {server.port}\n")
     named = document.replace("PORT", str(server.port)) if document.startswith("{") else str(tmp_path / document)
     assert healthy({"SAGEMAKER_BIND_TO_PORT": " ", "ENDPOINT_CONFIG": named})
+    assert healthy({"ENDPOINT_CONFIG": f"{tmp_path}/gone.yaml"}), "S3 that does not answer is no fault of the endpoint"
 
 
 def test_both_processes_say_the_same(server: Server) -> None:
