@@ -39,7 +39,7 @@ LOCATION: Final = re.compile(r"(?:\.{0,2}/|[a-z\d]+://).*|[^\s=:]+")
 
 def location_shown(location: str) -> str:
     """A location as messages quote it; not a text that cannot be one."""
-    return location[:200] if LOCATION.fullmatch(location) else "the text"
+    return location[:200] if LOCATION.fullmatch(location) else "what it names (not shown: it may be settings)"
 
 
 def is_secret(name: str, value: str) -> bool:

@@ -30,8 +30,18 @@ HEADERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADE
 HEADER: Final = re.compile(r"""[ \t]*[!#$%&'*+\-.0-9A-Z^_`a-z|~]+[ \t]*=[^",;\\\x00-\x1f\x7f-\U0010ffff]*""")
 QUEUE, BATCH = "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"
 DEFAULT_QUEUE, DEFAULT_BATCH = "2048", "512"
-COUNT, LIMIT, SECONDS, GZIP = "0*[1-9][0-9]{0,17}", "[0-9]{1,18}", r"[0-9]{1,9}(\.[0-9]{0,9})?", "(?i:gzip)"
-FORM_NAMES: Final = {COUNT: "a whole number above 0", LIMIT: "a whole number", SECONDS: "a number", GZIP: "gzip"}
+COUNT, LIMIT, SECONDS, GZIP = (
+    "0*[1-9][0-9]{0,17}",
+    "[0-9]{1,18}",
+    r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}",
+    "(?i:gzip)",
+)
+FORM_NAMES: Final = {
+    COUNT: "a whole number above 0",
+    LIMIT: "a whole number",
+    SECONDS: "a number of seconds",
+    GZIP: "gzip",
+}
 # Values of another form end the library's set-up (opentelemetry-sdk 1.45, sdk/trace; and the exporter over gRPC).
 FORMS: Final[Mapping[str, str]] = {
     QUEUE: COUNT,

@@ -20,7 +20,8 @@ CPU_WORKER_FIXES = "handler.engine.v1.cpu_worker.CpuWorkerFixes"
 NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"
 LOCAL = "data_parallel_size_local"
-MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
+# How the nodes are counted -> where the first one is. vLLM takes the next for one that is not given.
+MASTER = {NODES: ("master_addr",), DATA_PARALLEL: ("data_parallel_address", "master_addr")}
 RESOLVE_SECONDS = 300.0
 # As the program `vllm`, which is not on every path.
 PROGRAM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
@@ -36,7 +37,8 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
     :raises SettingError: the settings do not describe several nodes, or not so many.
     """
     mode = next((name for name in MASTER if _number(arguments.get(name)) > 1), None)
-    if mode is None or not isinstance(arguments.get(MASTER[mode]), str):
+    address = next((name for name in MASTER.get(mode or "", ()) if isinstance(arguments.get(name), str)), None)
+    if mode is None or address is None:
         fix = "Set SM_VLLM_NNODES and SM_VLLM_MASTER_ADDR, the same on every node."
         raise SettingError(NODES, "the settings do not give the number of nodes and the address of the first one", fix)
     local = 1 if mode == NODES else _number(arguments.get(LOCAL))
@@ -46,7 +48,7 @@ def headless_words(arguments: Mapping[str, Json], rank: int, *, line: str, resol
         problem = f"{rank} is not the rank of a node: {mode} is {total}" + f", {local} on each" * (mode != NODES)
         raise SettingError("--rank", problem, f"Give at most {total // local - 1}.")
     name = "node_rank" if mode == NODES else "data_parallel_start_rank"
-    here: dict[str, Json] = {MASTER[mode]: resolve(str(arguments[MASTER[mode]])), name: rank * local}
+    here: dict[str, Json] = {address: resolve(str(arguments[address])), name: rank * local}
     if line == "cpu":
         here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
     words = [*PROGRAM, str(arguments["model"]), "--headless"]

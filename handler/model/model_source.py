@@ -67,7 +67,7 @@ def download(uri: str, config: EndpointConfig, setting: str, progress: ByteProgr
     :raises StartFailed: S3 denied access or the download failed.
     """
     target = _directory(uri, config)
-    download_prefix(uri, target, setting, progress, unread=unread(config))
+    download_prefix(uri, target, setting, progress, unread=left_out_by(config))
     return target
 
 
@@ -76,10 +76,10 @@ def download_latest(uri: str, config: EndpointConfig, setting: str) -> Path:
 
     :raises SettingError, StartFailed: as `download`.
     """
-    return download_version(uri, _directory(uri, config), setting, ignore_bytes, unread=unread(config))
+    return download_version(uri, _directory(uri, config), setting, ignore_bytes, unread=left_out_by(config))
 
 
-def unread(config: EndpointConfig) -> Callable[[Collection[str]], Collection[str]]:
+def left_out_by(config: EndpointConfig) -> Callable[[Collection[str]], Collection[str]]:
     """A function that returns those of a model's files that no download needs."""
     plain = config.engine != "none" and config.engine_args.get("load_format") in (None, "auto", "safetensors")
     return second_formats if plain else lambda paths: ()

@@ -73,7 +73,7 @@ def translate(name: str, value: str) -> list[Assignment]:
     if optimum and argument in OPTIMUM_FIELDS:
         return [assign(OPTIMUM_FIELDS[argument], value, name)] if value.strip() else []
     if optimum and argument == NON_CACHED:
-        why = "every line but optimum compiles what it needs; there, set model_loader_extra_config to this name"
+        why = f"optimum reads it as SM_VLLM_MODEL_LOADER_EXTRA_CONFIG={NON_CACHED}; other lines compile what they need"
         return [unused(name, why)]
     if optimum and argument == TASK:
         if value in {"", "generate"}:

@@ -105,7 +105,7 @@ def _loader() -> type[yaml.SafeLoader]:
         def construct_number(self, node: Any) -> Any:
             if not PLAIN_NUMBER.fullmatch(node.value):
                 place = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
-                problem = f"it has a number that YAML reads as another one ({place})"
+                problem = f"it has a number that not all read alike ({place})"
                 raise BadValue(problem, "Write it without leading zeros, colons and underscores, or in quotes")
             return self.construct_yaml_float(node) if node.tag.endswith("float") else self.construct_yaml_int(node)
 

@@ -32,7 +32,7 @@ LOCATIONS: Mapping[str, bool] = {
 }
 # Engine arguments that hold a path or a model id of the hub, and words of vLLM in place of one (vllm/config/model.py).
 ARGUMENTS = ("tokenizer", "generation_config", "hf_config_path")
-OWN_WORDS = ("auto", "vllm")
+OWN_WORDS = ("auto", "vllm", "ngram", "[ngram]")
 # Fields that hold the settings of others, in which S3 may be named at any depth.
 MAPPINGS = ("engine_args", "neuron_config", "text_neuron_config", "vision_neuron_config", "neuron_env")
 REMOTE = ("s3://", "arn:", "http://", "https://", "hf://")

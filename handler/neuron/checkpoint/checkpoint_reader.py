@@ -143,6 +143,8 @@ def second_formats(paths: Collection[str]) -> set[str]:
     """The files of a model that hold its weights once more, and that no engine reads beside the safetensors."""
     if SINGLE not in paths and INDEX not in paths:
         return set()
+    if any(path.startswith("code/") or path == "model.py" for path in paths):
+        return set()  # the owner's code may read them
     tops = {path for path in paths if "/" not in path}
     again = {path for path in tops if any(fnmatchcase(path, pattern) for pattern in SECOND_FORMATS)}
     return again | {path for path in paths if path.startswith(SECOND_FOLDERS)}

@@ -82,7 +82,7 @@ def _distant_engines(context: CheckContext) -> str | None:
     """vLLM waits without end for the engines of other nodes, at 127.0.0.1 if it has no address."""
     args, engines = context.draft.args, context.number("data_parallel_size")
     ranked = any(args.get(f"data_parallel_{name}") for name in ("external_lb", "hybrid_lb", "start_rank"))
-    reached = any(args.get(name) is not None for name in (ADDRESS, "data_parallel_rank")) or ranked
+    reached = any(args.get(name) is not None for name in (ADDRESS, "master_addr", "data_parallel_rank")) or ranked
     if reached or context.hosted or context.number("nnodes") > 1 or args.get(DATA_BACKEND) == "ray":
         return None
     local = context.number("data_parallel_size_local", engines)
@@ -90,29 +90,20 @@ def _distant_engines(context: CheckContext) -> str | None:
     return f"{local} of {engines} engines run here, and the others have no address of this node" if few else None
 
 
-def _all_engines_here(context: CheckContext) -> str | None:
-    """Without a local size, vLLM starts every engine on each node, and listens where no other node reaches it."""
-    args, engines = context.draft.args, context.number("data_parallel_size")
-    chosen = any(args.get(name) is not None for name in ("data_parallel_size_local", "data_parallel_rank"))
-    alone = args.get(ADDRESS) is None or engines < 2 or context.number("nnodes") > 1 or args.get(DATA_BACKEND) == "ray"
-    if chosen or alone or context.hosted or args.get("data_parallel_external_lb") is True:
-        return None
-    return f"without data_parallel_size_local all {engines} engines run on this node, and no other can join it"
-
-
 def _engine_rank(context: CheckContext) -> str | None:
     rank, engines = context.draft.number("data_parallel_rank"), context.number("data_parallel_size")
-    if rank is None:
+    if rank is None or context.hosted:
         return None
     return _external_engine(context) or (None if rank < engines else f"{rank} is not below {engines} engines")
 
 
 def _external_balancer(context: CheckContext) -> str | None:
     args = context.draft.args
-    if args.get("data_parallel_external_lb") is not True or args.get("data_parallel_rank") is not None:
+    ranked = args.get("data_parallel_rank") is not None
+    if args.get("data_parallel_external_lb") is not True or ranked or context.hosted:
         return None
-    ranked = context.number("nnodes") > 1  # by the node
-    return _external_engine(context) or (None if ranked else "it needs a data_parallel_rank")
+    by_node = context.number("nnodes") > 1
+    return _external_engine(context) or (None if by_node else "it needs a data_parallel_rank")
 
 
 def _external_engine(context: CheckContext) -> str | None:
@@ -122,8 +113,9 @@ def _external_engine(context: CheckContext) -> str | None:
         return None
     if context.number("data_parallel_size") <= 1:
         return "it is for one of several engines, and data_parallel_size is not above 1"
-    dense = version != "0.16.0" and facts is not None and not facts.experts
-    return f"vLLM {version} takes it for models with experts only. Serve others without data_parallel_*" * dense or None
+    if version == "0.16.0" or facts is None or facts.experts:
+        return None
+    return f"vLLM {version} takes it for models with experts only. Serve others without data_parallel_*"
 
 
 def _first_node(context: CheckContext) -> str | None:
@@ -378,7 +370,6 @@ PAIRS: Final = (
         _distant_engines,
         "Remove it, or set data_parallel_address to the first node's address.",
     ),
-    Pair("several-engines", ADDRESS, _all_engines_here, "Set data_parallel_size_local to the engines of each node."),
     Pair("external-engine", "data_parallel_rank", _engine_rank),
     Pair("external-engine", "data_parallel_external_lb", _external_balancer),
     Pair("first-node", "nnodes", _first_node, "Set master_addr to the first node's address, the same on every node."),

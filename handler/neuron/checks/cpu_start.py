@@ -53,10 +53,10 @@ DEPRECATED: Final = {
     "0.16.0": ("tpu_int8", "ptpc_fp8", "fbgemm_fp8", "fp_quant", "experts_int8", "petit_nvfp4"),
     **dict.fromkeys(("0.24.0", *LATER), ("fbgemm_fp8", "fp_quant")),
 }
-# Kinds of quantized weights (the method, or compressed-tensors' format) -> the instruction set of x86 that kernels
-# want; None: there are none for a CPU. Each was tried without AVX-512, with weights that vLLM made up.
 # Stored methods for which vLLM takes one of another name (model_executor/layers/quantization/inc.py, 0.16).
 OTHER_NAMES: Final = ("", "auto-round")
+# Kinds of quantized weights (the method, or compressed-tensors' format) -> the instruction set of x86 that kernels
+# want; None: there are none for a CPU. Each was tried without AVX-512, with weights that vLLM made up.
 AVX512, AMX = "avx512f", "amx_tile"
 IN_BLOCKS: Final = "fp8 in blocks"
 KERNELS: Final[Mapping[str, str | None]] = {
@@ -123,12 +123,15 @@ def _binding(context: CheckContext) -> str | None:
     text, numa = context.draft.env.get(BIND, "").strip(), context.vllm in BOUND_BY_NUMA
     if text in ("", "auto", "nobind"):
         return None
-    parts, ranks = text.split("|"), _ranks_here(context)
-    plain = [part for part in parts if not (numa and part.startswith(NUMA_FORMS))]
+    engines = max(1, engines_here(context.draft.args))
+    parts, ranks = text.split("|"), _ranks_here(context, engines)
+    plain = [part for part in parts[:ranks] if not (numa and part.startswith(NUMA_FORMS))]
     if any(not CORES.fullmatch(part) for part in plain):
         return f"{shown(text)} is no list of cores"
     if len(parts) < ranks:
         return f"it has cores for {len(parts)} of {ranks} ranks"
+    if len(parts) > ranks and engines == 1 and not numa:
+        return f"it has {len(parts)} parts, and there are {ranks} ranks, each with one"
     last = max((int(number) for part in plain for number in re.split("[-,]", part)), default=0)
     there = context.draft.cpu.cores if numa and context.draft.cpu else 0
     return f"it names core {last}, and this machine's last is {there - 1}" if there and last >= there else None

@@ -268,6 +268,11 @@ def several_nodes(context: CheckContext) -> Iterator[Finding]:
         yield _alone(context, LOCAL_ENGINES, args.get(LOCAL_ENGINES))
     elif hosted and engines > 1 and args.get("data_parallel_rank") is not None:
         yield _alone(context, "data_parallel_rank", args["data_parallel_rank"])
+    elif ADDRESS in args and engines == engines_here(args) > 1 and LOCAL_ENGINES not in args and "nnodes" not in args:
+        why = f"it has no effect: without {LOCAL_ENGINES} all {engines} engines run on this node, and no other joins it"
+        yield warning(
+            "several-engines", ADDRESS, why, f"Set {LOCAL_ENGINES} to the engines of each node, or remove it."
+        )
     for name, value in given.items():
         setting = name
         if name == "node_rank":

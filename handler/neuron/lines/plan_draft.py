@@ -117,11 +117,16 @@ def vllm_arguments(config: EndpointConfig) -> dict[str, Json]:
 
 
 def engines_here(args: Mapping[str, Json]) -> int:
-    """The data parallel engines on this machine, as vLLM counts them. The nodes of `nnodes` share the ranks of all."""
+    """The data parallel engines on this machine, as vLLM counts them. The nodes of `nnodes` share the ranks of all.
+
+    :return: 0 for a node with the front end only.
+    """
     engines = number(args, "data_parallel_size") or 1
     if (number(args, "nnodes") or 1) > 1:
         return engines
-    return number(args, "data_parallel_size_local") or (1 if args.get("data_parallel_rank") is not None else engines)
+    local = whole_number(args.get("data_parallel_size_local"))
+    alone = args.get("data_parallel_rank") is not None
+    return (1 if alone else engines) if local is None else max(0, local)
 
 
 def spell_vllm(draft: PlanDraft) -> None:

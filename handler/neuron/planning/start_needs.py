@@ -109,8 +109,8 @@ def _classes(config: EndpointConfig, plan: EnginePlan, here: bool) -> Iterator[F
     for name, separator in CLASSES.items():
         value = plan.engine_args.get(name)
         for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, str) or each in ("", OWN_CLASS):
-                continue
+            if not isinstance(each, str) or each in ("", OWN_CLASS) or set(each) & {",", " "}:
+                continue  # of a list that is one item, there is another finding
             module, _, last = each.rpartition(separator)
             if not module or not last or each.count(":") != separator.count(":"):
                 why = f"vLLM reads package.module{separator}Class here, not {shown(each)}"

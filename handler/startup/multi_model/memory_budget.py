@@ -18,6 +18,7 @@ from handler.neuron.checkpoint.model_facts import number
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory
 from handler.neuron.hardware.current_machine import SPACE
+from handler.neuron.lines.plan_draft import engines_here
 
 GIB = 1024**3
 # The share of a NUMA node's memory that vLLM uses for the cache by default (vllm/platforms/cpu.py,
@@ -57,8 +58,9 @@ def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
     sizes = files.listing()
     # Without safetensors, or with Mistral's own format only, all that vLLM may read.
     names = shards_or_all(files) or [name for name in sizes if holds_weights(name)]
-    weights = sum(sizes.get(name, 0) for name in names) * _growth(path, plan)
-    ranks = prod(max(number(plan.engine_args, f"{kind}_parallel_size"), 1) for kind in ("tensor", "pipeline"))
+    engines = max(1, engines_here(plan.engine_args))
+    weights = engines * sum(sizes.get(name, 0) for name in names) * _growth(path, plan)
+    ranks = engines * prod(max(number(plan.engine_args, f"{kind}_parallel_size"), 1) for kind in ("tensor", "pipeline"))
     of_all = f" for each of {ranks} ranks" if ranks > 1 else ""
     space = plan.env.get(SPACE)
     if space:

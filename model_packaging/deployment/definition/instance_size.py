@@ -8,7 +8,7 @@ from handler.artifacts.store.object_names import MANIFESTS
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.model_file_rules import MOUNT
 from handler.errors import SettingError
-from handler.model.model_source import unread
+from handler.model.model_source import left_out_by
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.neuron.checkpoint.checkpoint_reader import read_facts, second_formats
 from handler.storage.storage_errors import AccessDenied, ArtifactError
@@ -40,7 +40,7 @@ def sizes_of(package: str | None, config: EndpointConfig | None, platform: str) 
             files = items(model, "ENDPOINT_MODEL")
         except AccessDenied:  # the endpoint's role may read it
             files, known = [], False
-        left_out = unread(config)({item.path for item in files})
+        left_out = left_out_by(config)({item.path for item in files})
         weights, fetched = _weights(files), sum(item.size for item in files if item.path not in left_out)
     else:
         facts = None if model.startswith("/") else read_facts(model)

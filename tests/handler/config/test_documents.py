@@ -128,13 +128,13 @@ BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b]\n"
         ("max_num_seqs: !!int ''\n", "read"),
         ("enforce_eager: !!bool x\n", "read"),
         ("max_num_seqs: !!timestamp x\n", "read"),
-        ("model: a\nrevision: 0123456\n", "reads as another one (line 2, column 11)"),
-        ("context_encoding_buckets: [0128, 0256]\n", "reads as another one"),
+        ("model: a\nrevision: 0123456\n", "not all read alike (line 2, column 11)"),
+        ("context_encoding_buckets: [0128, 0256]\n", "not all read alike"),
         ("context_encoding_buckets: [128, 0200]\n", "without leading zeros"),
         ("max_model_len: 4:00\n", "colons"),
         ("max_model_len: 1_000\n", "underscores"),
-        ("deadline: 1:30.5\n", "reads as another one"),
-        ("engine_args: {seed: 0b11}\n", "reads as another one"),
+        ("deadline: 1:30.5\n", "not all read alike"),
+        ("engine_args: {seed: 0b11}\n", "not all read alike"),
     ],
 )
 def test_what_a_document_may_not_do(text: str, words: str) -> None:

@@ -100,7 +100,7 @@ def test_settings_in_place_of_a_path_are_not_shown(text: str) -> None:
     deploy = ("deploy", "name", "s3://b/m/", "--dry-run", "--instance", "ml.trn2.48xlarge", "--image", "i")
     said += [run("check", "--config", text).output, run(*deploy, "--config", text).output]
     said += [run(*deploy, "--set", f"ENDPOINT_CONFIG={text}").output]
-    assert "the text: there is no such file" in said[0]
+    assert "settings): there is no such file" in said[0]
     assert all(map(public, said)), said
 
 

@@ -37,6 +37,8 @@ def test_data_parallel_engines_are_counted_from_the_rank() -> None:
     engines = {"model": "/m", "data_parallel_size": 8, "data_parallel_size_local": 2, "data_parallel_address": "first"}
     assert "--data-parallel-start-rank=6" in words(engines, rank=3)
     assert "--data-parallel-address=10.0.0.1" in words(engines, rank=3)
+    engines["master_addr"] = engines.pop("data_parallel_address")
+    assert "--master-addr=10.0.0.1" in words(engines, rank=3)
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,10 @@ def test_weights_in_a_second_format_stay_in_s3(
 def test_pickled_weights_without_safetensors_are_fetched() -> None:
     paths = {"config.json", "pytorch_model.bin", "original/params.json", "consolidated.safetensors"}
     assert second_formats(paths) == set()
+    with_safetensors = {*paths, "model.safetensors"}
+    assert second_formats(with_safetensors) == {"pytorch_model.bin", "original/params.json"}
+    for own in ("code/inference.py", "model.py"):
+        assert second_formats({*with_safetensors, own}) == set(), "the owner's code may read them"
 
 
 @settings(max_examples=200, deadline=None)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.adapters.adapter_errors import AdapterNotFound, AdapterRequired, AdaptersFull, AdaptersUnsupported
+from handler.engine.adapters.adapter_errors import AdapterRequired, AdaptersFull, AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapters
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup import adapter_loading

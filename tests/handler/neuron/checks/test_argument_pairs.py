@@ -117,9 +117,11 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     ("external-engine", CPU, ranked(2)),
     ("external-engine", CPU, {"data_parallel_size": 2, "data_parallel_external_lb": True}),
     *[("first-node", version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
-    *[("several-engines", version, ENGINES) for version in (CPU, LATER)],
 ]
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
+    *[(version, ENGINES) for version in (CPU, LATER)],
+    *[(version, {**ENGINES, "data_parallel_size_local": local}) for version in (CPU, LATER) for local in (0, 1)],
+    (LATER, {"data_parallel_size": 4, "data_parallel_size_local": 2, "master_addr": "10.0.0.4"}),
     (LATER, speculating("ngram", prompt_lookup_min=2, prompt_lookup_max=2)),
     (LATER, speculating("ngram", prompt_lookup_min=6)),
     (LATER, speculating("ngram", prompt_lookup_max=2)),

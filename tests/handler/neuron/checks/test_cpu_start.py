@@ -82,10 +82,15 @@ def test_no_attention_of_a_cpu_shares_a_context(version: str, name: str) -> None
         ("0.16.0", 2, "0-1", False),
         ("0.16.0", 2, "0-1|2-3", True),
         ("0.16.0", 1, "0 - 1", False),
+        ("0.16.0", 1, "0-1|99", True),  # the other rank's
+        ("0.29.0", 1, "0|1", False),
     ],
 )
-def test_threads_are_bound_to_cores_that_are_there(version: str, ranks: int, value: str, starts: bool) -> None:
-    shape = {"SM_VLLM_MAX_MODEL_LEN": "512", "SM_VLLM_TENSOR_PARALLEL_SIZE": str(ranks), "ENDPOINT_LINE": "cpu"}
+@pytest.mark.parametrize("kind", ["TENSOR", "DATA"])
+def test_threads_are_bound_to_cores_that_are_there(
+    version: str, ranks: int, value: str, starts: bool, kind: str
+) -> None:
+    shape = {"SM_VLLM_MAX_MODEL_LEN": "512", f"SM_VLLM_{kind}_PARALLEL_SIZE": str(ranks), "ENDPOINT_LINE": "cpu"}
     machine = HostCpu(frozenset({"avx512f"}), 64 << 30, 64 << 30, 1, 4)
     settings = load({**shape, "VLLM_CPU_OMP_THREADS_BIND": value})
     made = make_plan(settings, llama(), None, installed={"vllm": version}, cpu=machine)

@@ -54,6 +54,15 @@ def test_an_untested_vllm_is_a_warning() -> None:
     assert found(fork, "several-nodes").severity is Severity.WARNING
     engines = outcome("nxdi-0.16", facts=llama(), engine_args={"data_parallel_size": 2})
     assert found(engines, "several-engines").severity is Severity.WARNING
+    alone = outcome("cpu", facts=llama(), engine_args={"data_parallel_size": 2, "data_parallel_address": "10.0.0.4"})
+    assert found(alone, "several-engines").severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("line", ["cpu", "native-0.29"])
+def test_a_node_may_have_the_front_end_only(line: str) -> None:
+    spread = {"data_parallel_size": 128, "data_parallel_size_local": 0, "data_parallel_address": "10.0.0.4"}
+    config = EndpointConfig(model="/m", instance="trn2.48xlarge", tensor_parallel_size=4, engine_args=spread)
+    assert not make_plan(config, llama(), find(config.instance), line=line, build=lambda keys: None).errors
 
 
 @pytest.mark.parametrize("local", [0, 1])
