@@ -24,8 +24,6 @@ WHEN_LOADED: Final = "when the model is loaded"
 # Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
 WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
 EXECUTOR: Final = "distributed_executor_backend"
-ADDRESS: Final = "data_parallel_address"
-DATA_BACKEND: Final = "data_parallel_backend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,58 +69,6 @@ def _context_degree(context: CheckContext) -> str | None:
     return (
         f"{degree} does not divide the {heads // kv_heads} heads of a KV head" if heads // kv_heads % degree else None
     )
-
-
-def _local_engines(context: CheckContext) -> str | None:
-    local, engines = context.number("data_parallel_size_local", 0), context.number("data_parallel_size")
-    return f"{local} is more than data_parallel_size ({engines})" if local > max(1, engines) else None
-
-
-def _distant_engines(context: CheckContext) -> str | None:
-    """vLLM waits without end for the engines of other nodes, at 127.0.0.1 if it has no address."""
-    args, engines = context.draft.args, context.number("data_parallel_size")
-    ranked = any(args.get(f"data_parallel_{name}") for name in ("external_lb", "hybrid_lb", "start_rank"))
-    reached = any(args.get(name) is not None for name in (ADDRESS, "master_addr", "data_parallel_rank")) or ranked
-    if reached or context.hosted or context.number("nnodes") > 1 or args.get(DATA_BACKEND) == "ray":
-        return None
-    local = context.number("data_parallel_size_local", engines)
-    few = 0 <= local < engines
-    return f"{local} of {engines} engines run here, and the others have no address of this node" if few else None
-
-
-def _engine_rank(context: CheckContext) -> str | None:
-    rank, engines = context.draft.number("data_parallel_rank"), context.number("data_parallel_size")
-    if rank is None or context.hosted:
-        return None
-    return _external_engine(context) or (None if rank < engines else f"{rank} is not below {engines} engines")
-
-
-def _external_balancer(context: CheckContext) -> str | None:
-    args = context.draft.args
-    ranked = args.get("data_parallel_rank") is not None
-    if args.get("data_parallel_external_lb") is not True or ranked or context.hosted:
-        return None
-    by_node = context.number("nnodes") > 1
-    return _external_engine(context) or (None if by_node else "it needs a data_parallel_rank")
-
-
-def _external_engine(context: CheckContext) -> str | None:
-    """One engine of several, with a front end of its own (vllm/engine/arg_utils.py; vllm/config/parallel.py)."""
-    facts, version = context.facts, context.vllm
-    if version not in ("0.16.0", "0.24.0", *LATER):
-        return None
-    if context.number("data_parallel_size") <= 1:
-        return "it is for one of several engines, and data_parallel_size is not above 1"
-    if version == "0.16.0" or facts is None or facts.experts:
-        return None
-    return f"vLLM {version} takes it for models with experts only. Serve others without data_parallel_*"
-
-
-def _first_node(context: CheckContext) -> str | None:
-    without = context.number("nnodes") > 1 and not context.draft.args.get("master_addr")
-    if not without or context.plugin or context.hosted or context.draft.args.get("node_rank"):
-        return None
-    return "the first node has no address at which the others reach it: vLLM listens at 127.0.0.1 only"
 
 
 def _device_ids(context: CheckContext) -> str | None:
@@ -206,17 +152,6 @@ def _optimization_level(context: CheckContext) -> str | None:
     level = str(context.draft.args.get("optimization_level", "")).strip()
     whole = level.isascii() and level.removeprefix("-").isdecimal()
     return f"{shown(level)} is not 0, 1, 2 or 3" if whole and level not in ("0", "1", "2", "3") else None
-
-
-def _nodes(context: CheckContext) -> str | None:
-    nodes, args = context.number("nnodes"), context.draft.args
-    ranks = math.prod(context.number(f"{name}_parallel_size") for name in ("data", "pipeline", "tensor"))
-    if nodes <= 1 or context.plugin:
-        return None
-    if ranks % nodes:
-        return f"the engine's ranks ({ranks}: data x pipeline x tensor parallel) cannot be divided by it ({nodes})"
-    name = next((name for name in (DATA_BACKEND, EXECUTOR) if args.get(name) == "ray"), None)
-    return f"{name} ray starts the nodes itself" if name else None
 
 
 def _mamba_block(context: CheckContext) -> str | None:
@@ -363,16 +298,6 @@ def _float16(context: CheckContext) -> str | None:
 PAIRS: Final = (
     Pair("kv-events-address", "kv_events_config", _event_address, "Give one such as tcp://*:5557."),
     Pair("decode-context-parallel", "decode_context_parallel_size", _context_degree),
-    Pair("several-engines", "data_parallel_size_local", _local_engines),
-    Pair(
-        "several-engines",
-        "data_parallel_size_local",
-        _distant_engines,
-        "Remove it, or set data_parallel_address to the first node's address.",
-    ),
-    Pair("external-engine", "data_parallel_rank", _engine_rank),
-    Pair("external-engine", "data_parallel_external_lb", _external_balancer),
-    Pair("first-node", "nnodes", _first_node, "Set master_addr to the first node's address, the same on every node."),
     Pair("device-ids", "device_ids", _device_ids, "Give numbers, as in 0,1, or remove it."),
     Pair("reasoning-marks", "reasoning_config", _reasoning_marks, "Give them, or remove it."),
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
@@ -382,7 +307,6 @@ PAIRS: Final = (
     Pair("prompt-lookup", "speculative_config.prompt_lookup_min", _prompt_lookup, "Lower it, or remove it."),
     Pair("adapters-in-memory", "max_cpu_loras", _adapters_in_memory, "Raise it, lower max_loras, or remove it."),
     Pair("optimization-level", "optimization_level", _optimization_level, "Give one of them, or remove it."),
-    Pair("nodes-and-ranks", "nnodes", _nodes, "Change the degrees, or remove it."),
     Pair("mamba-block", "mamba_block_size", _mamba_block),
     Pair("adapters-of-media", "default_mm_loras", _media_adapters),
     Pair("encoder-role", "ec_transfer_config.ec_connector", _encoder_role, "Set ec_role with it, or remove it."),

@@ -17,8 +17,9 @@ from handler.neuron.checks.native_buckets import BUCKETS
 from handler.neuron.checks.native_start import CPU_COMPILES, NATIVE
 from handler.neuron.checks.neuron_config import rules, silent, spelling
 from handler.neuron.checks.optimum_start import OPTIMUM
+from handler.neuron.checks.several_nodes import NODES
 from handler.neuron.checks.start_values import START
-from handler.neuron.checks.topology import NODES, TOPOLOGY
+from handler.neuron.checks.topology import TOPOLOGY
 
 CHECKS: Final[tuple[Check, ...]] = (
     *LEGACY,

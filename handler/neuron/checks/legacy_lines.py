@@ -19,7 +19,6 @@ from handler.neuron.neuron_config.keys import ConfigKey
 from handler.neuron.neuron_config.spelling import check_keys
 
 LINE: Final = "ENDPOINT_LINE"
-NIXL_HOST: Final = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 MODEL_TYPES: Final = ("llama", "mistral")
 REJECTED: Final[Rejected] = {
     "structured_outputs": ((None, False), "the engine V0 takes no grammar here"),
@@ -113,20 +112,4 @@ def tnx_keys(context: CheckContext) -> Iterator[Finding]:
         yield from check_keys(given, KEYS, context.key, reference="transformers-neuronx's NeuronConfig")
 
 
-def disaggregation(context: CheckContext) -> Iterator[Finding]:
-    """Both sides need the other's address (examples/offline_inference/neuron_di.py of the fork; vllm/envs.py)."""
-    if context.config.disaggregation is None:
-        return
-    setting = "disaggregation"
-    if context.hosted:
-        why = "a prefill and a decode instance must reach each other, and the instances of an endpoint cannot"
-        yield error("several-nodes", setting, why, "Remove it, or use a cluster outside SageMaker (docs/scale.md).")
-    elif context.line.keys is ConfigKeys.NATIVE and not context.draft.env.get(NIXL_HOST):
-        why = f"the other side connects to {NIXL_HOST}, which is localhost if it is not set"
-        yield info("disaggregation-without-address", setting, why, "Set it to this machine's address.")
-    elif context.line.name.startswith("fork") and not context.draft.nested("kv_transfer_config").get("kv_ip"):
-        why = "the address of the other side is not configured"
-        yield error("disaggregation-without-address", setting, why, "Set kv_ip in kv_transfer_config.")
-
-
-LEGACY: Final = (not_served, backend, tnx_model, tnx_buckets, tnx_keys, disaggregation)
+LEGACY: Final = (not_served, backend, tnx_model, tnx_buckets, tnx_keys)

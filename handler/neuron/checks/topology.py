@@ -12,7 +12,6 @@ from math import prod
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.config.values import shown
 from handler.errors import SettingError
 from handler.json_value import Json, whole_number
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
@@ -117,9 +116,9 @@ def cores(context: CheckContext) -> Iterator[Finding]:
         engines, all_cores = engines_here(context.draft.args), (count or 0) * nodes
         if degree <= all_cores < degree * engines:
             where = f"{nodes} nodes of {context.instance.name}" if nodes > 1 else context.instance.name
-            local = LOCAL_ENGINES in context.draft.args and nodes == 1
+            local = "data_parallel_size_local" in context.draft.args and nodes == 1
             why = f"{engines} engines of {degree} cores need more than the {all_cores} of {where}"
-            setting_of_engines = LOCAL_ENGINES if local else "data_parallel_size"
+            setting_of_engines = "data_parallel_size_local" if local else "data_parallel_size"
             yield error("too-many-cores", setting_of_engines, why, "Lower one of the two.")
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
@@ -232,72 +231,3 @@ def _counted(context: CheckContext, degree: int) -> Iterator[Finding]:
 
 
 TOPOLOGY: Final = (platform, lnc, older_lnc, cores, divided_heads)
-
-
-# Arguments by which vLLM distributes an engine -> the largest value that does not distribute it.
-PIPELINE: Final = "pipeline_parallel_size"
-COUNTS: Final = {"nnodes": 1, PIPELINE: 1, "data_parallel_size": 1, "node_rank": 0}
-ADDRESS: Final = "data_parallel_address"
-LOCAL_ENGINES: Final = "data_parallel_size_local"
-BACKENDS: Final = ("ray", "external_launcher")
-BACKEND: Final = "distributed_executor_backend"
-
-
-def distribution(context: CheckContext) -> dict[str, Json]:
-    """The given arguments that would distribute the engine over processes or nodes."""
-    extra = context.config.engine_args
-    found: dict[str, Json] = {}
-    for name, single in COUNTS.items():
-        value = whole_number(extra.get(name))
-        if value is not None and value > single:
-            found[name] = value
-    if extra.get(BACKEND) in BACKENDS:
-        found[BACKEND] = extra[BACKEND]
-    return found
-
-
-def several_nodes(context: CheckContext) -> Iterator[Finding]:
-    """Yields a finding for each argument that would distribute the engine."""
-    given = distribution(context)
-    hosted, args, engines = context.hosted, context.config.engine_args, context.number("data_parallel_size")
-    if hosted and (context.config.nodes or 1) > 1:
-        yield _alone(context, "nodes", context.config.nodes)
-    if hosted and ADDRESS in args:
-        yield _alone(context, ADDRESS, args[ADDRESS])
-    elif hosted and context.number(LOCAL_ENGINES, engines) < engines:
-        yield _alone(context, LOCAL_ENGINES, args.get(LOCAL_ENGINES))
-    elif hosted and engines > 1 and args.get("data_parallel_rank") is not None:
-        yield _alone(context, "data_parallel_rank", args["data_parallel_rank"])
-    elif ADDRESS in args and engines == engines_here(args) > 1 and LOCAL_ENGINES not in args and "nnodes" not in args:
-        why = f"it has no effect: without {LOCAL_ENGINES} all {engines} engines run on this node, and no other joins it"
-        yield warning(
-            "several-engines", ADDRESS, why, f"Set {LOCAL_ENGINES} to the engines of each node, or remove it."
-        )
-    for name, value in given.items():
-        setting = name
-        if name == "node_rank":
-            why = f"this container serves requests, and node {value} of an engine serves none"
-            yield error("several-nodes", setting, why, "Start further nodes with `neuron-endpoint node`.")
-        elif name == "nnodes" and hosted:
-            yield _alone(context, name, value)
-        elif context.plugin and name == "data_parallel_size":
-            why = "it was not tested whether the plugin gives each engine separate cores"
-            yield warning(
-                "several-engines", setting, why, "Run one engine in each container, and more instances or pods."
-            )
-        elif context.plugin:
-            why = f"the plugin runs the whole model in one process, whatever {name} is"
-            yield error("several-nodes", setting, why, "Remove it, and distribute the model with tensor_parallel_size.")
-        elif context.line.keys is ConfigKeys.NATIVE and name in (PIPELINE, BACKEND):
-            continue  # native_start rejects the one, and the plan replaces the other
-        elif context.line.platforms:
-            why = f"{name} is passed on, but it was not tested on {context.line.name}"
-            yield warning("several-nodes", setting, why, "Remove it, or try a request before you rely on it.")
-
-
-def _alone(context: CheckContext, name: str, value: Json) -> Finding:
-    why = f"{name} is {shown(value)}, but the instances of an endpoint cannot reach each other: each is a single node"
-    return error("several-nodes", name, why, "Use a larger instance, or a cluster outside SageMaker (docs/scale.md).")
-
-
-NODES: Final = (several_nodes,)

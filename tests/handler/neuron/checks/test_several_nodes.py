@@ -73,7 +73,7 @@ def test_engines_that_no_other_node_can_join_are_not_waited_for(line: str, insta
     for address, refused in (({}, True), ({"data_parallel_address": "10.0.0.4"}, instance.startswith("ml."))):
         config = EndpointConfig(model="/m", instance=instance, engine_args={**engines, **address})
         result = make_plan(config, llama(), find(instance), line=line, build=lambda keys: None)
-        code = "several-nodes" if instance.startswith("ml.") else "several-engines"
+        code = "several-nodes" if instance.startswith("ml.") else "distant-engines"
         assert [one.code for one in result.errors] == [code] * refused
 
 
