@@ -209,8 +209,8 @@ def _put(values: dict[str, Any], winner: Assignment) -> None:
         values[winner.field] = winner.value
         return
     mapping = values.setdefault(winner.field, {})
-    flags = winner.field == "neuron_env" and winner.key in mapping
-    mapping[winner.key] = f"{mapping[winner.key]} {winner.value}".strip() if flags else winner.value
+    flags = winner.field == "neuron_env" and mapping.get(winner.key)
+    mapping[winner.key] = f"{flags} {winner.value}" if flags else winner.value
 
 
 def _text(assignment: Assignment) -> str:

@@ -61,7 +61,6 @@ def test_a_machine_without_neuron_devices_needs_no_plugin(tmp_path: Path) -> Non
         ("SM_VLLM_LOAD_FORMAT", "Tensorizer", "tensorizer"),
         ("SM_VLLM_DISTRIBUTED_EXECUTOR_BACKEND", "ray", "ray"),
         ("SM_VLLM_KV_TRANSFER_CONFIG", '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}', "nixl"),
-        ("SM_VLLM_KV_TRANSFER_CONFIG", '{"kv_connector": "P2pNcclConnector", "kv_role": "kv_both"}', "msgpack"),
         ("SM_VLLM_KV_TRANSFER_CONFIG", '{"kv_connector": "MoRIIOConnector", "kv_role": "kv_both"}', "msgpack"),
     ],
 )
