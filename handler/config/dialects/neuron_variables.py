@@ -94,4 +94,4 @@ def translate(name: str, value: str) -> list[Assignment]:
 
 
 def _pass_on(name: str, value: str) -> Assignment:
-    return Assignment("neuron_env", converted(clean, value, name), key=name)
+    return Assignment("neuron_env", converted(clean, value.strip(), name), key=name)
