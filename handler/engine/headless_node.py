@@ -76,7 +76,7 @@ def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
         except (OSError, ValueError) as error:  # ValueError: the name is none, and will never have an address
             if isinstance(error, ValueError) or clock() - began > RESOLVE_SECONDS:
                 problem = f"'{name[:100]}' has no address ({error})"
-                raise SettingError(MASTER[NODES], problem, "Give the first node's name or address.") from None
+                raise SettingError(MASTER[NODES][0], problem, "Give the first node's name or address.") from None
             time.sleep(1.0)
 
 

@@ -60,9 +60,14 @@ def test_an_untested_vllm_is_a_warning() -> None:
 
 @pytest.mark.parametrize("line", ["cpu", "native-0.29"])
 def test_a_node_may_have_the_front_end_only(line: str) -> None:
-    spread = {"data_parallel_size": 128, "data_parallel_size_local": 0, "data_parallel_address": "10.0.0.4"}
-    config = EndpointConfig(model="/m", instance="trn2.48xlarge", tensor_parallel_size=4, engine_args=spread)
-    assert not make_plan(config, llama(), find(config.instance), line=line, build=lambda keys: None).errors
+    spread: dict[str, Any] = {
+        "data_parallel_size": 128,
+        "data_parallel_size_local": 0,
+        "data_parallel_address": "10.0.0.4",
+    }
+    instance = "trn2.48xlarge"
+    config = EndpointConfig(model="/m", instance=instance, tensor_parallel_size=4, engine_args=spread)
+    assert not make_plan(config, llama(), find(instance), line=line, build=lambda keys: None).errors
 
 
 @pytest.mark.parametrize("local", [0, 1])
