@@ -49,6 +49,7 @@ SILENT = (
     "unknown-neuron-key",
     "neuron-key-type",
     "unsupported-by-line",
+    "several-nodes ENDPOINT_DISAGGREGATION",  # the half of an endpoint starts, and never meets the other
 )
 # The same on the native line: what vLLM's own worker uses, and the plugin has a worker of its own (vllm-neuron,
 # platform.py, check_and_update_config); and what asynchronous scheduling leaves out: log probabilities, embeddings.

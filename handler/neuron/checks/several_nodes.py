@@ -116,7 +116,7 @@ def _distant_engines(context: CheckContext) -> str | None:
 
 def _engine_rank(context: CheckContext) -> str | None:
     rank, engines = context.draft.number("data_parallel_rank"), context.number("data_parallel_size")
-    if rank is None or context.hosted:
+    if rank is None or (context.hosted and engines > 1):  # `several_nodes` says it
         return None
     return _external_engine(context) or (None if rank < engines else f"{rank} is not below {engines} engines")
 
@@ -124,7 +124,7 @@ def _engine_rank(context: CheckContext) -> str | None:
 def _external_balancer(context: CheckContext) -> str | None:
     args = context.draft.args
     ranked = args.get("data_parallel_rank") is not None
-    if args.get("data_parallel_external_lb") is not True or ranked or context.hosted:
+    if args.get("data_parallel_external_lb") is not True or ranked:
         return None
     by_node = context.number("nnodes") > 1
     return _external_engine(context) or (None if by_node else "it needs a data_parallel_rank")
