@@ -94,6 +94,7 @@ async def answer_with_code(
             service.observer.started(exchange.record, exchange.body)
         deadline_of(stream=False)  # an invalid header is rejected before the code runs
         service.recovery.keep(exchange.record, exchange.body)
+        exchange.headers.extend(session_headers(service, session).items())
         context = copy_context()
         context.run(
             REQUEST_DEADLINE.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error())
@@ -104,7 +105,6 @@ async def answer_with_code(
             context.run(GROUP.set, RequestGroup(alone=True))
         request = _code_request(exchange, exchange.body)
         try:
-            exchange.headers.extend(session_headers(service, session).items())
             outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
             if outcome is None:
                 close_unseen(service, exchange)

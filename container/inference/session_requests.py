@@ -6,6 +6,7 @@ Names: aws/model-hosting-container-standards (sagemaker/sessions); "Stateful ses
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from container.http.exchange import Exchange
@@ -14,7 +15,7 @@ from container.service import Service
 from handler.errors import InvalidBody, InvalidField, MissingField
 from handler.schemas.json_body import decode
 from handler.schemas.reply import encode
-from handler.sessions.session_store import HEADER, Sessions, SessionsDisabled
+from handler.sessions.session_store import HEADER, SessionNotFound, Sessions, SessionsDisabled
 
 NEW_HEADER = "X-Amzn-SageMaker-New-Session-Id"
 CLOSED_HEADER = "X-Amzn-SageMaker-Closed-Session-Id"
@@ -66,7 +67,7 @@ def manage_session(service: Service, exchange: Exchange, document: Mapping[str, 
 def manage_session_of_code(service: Service, exchange: Exchange, identity: str | None) -> bool:
     """As `manage_session`, before the model's own code gets a request: whatever has another field is the code's.
 
-    :raises EndpointError: the session cannot be opened, closed or used.
+    :raises EndpointError: the session cannot be opened or closed.
     """
     body = exchange.body
     if service.sessions is not None and len(body) <= LONGEST_REQUEST and REQUEST_TYPE.encode() in body:
@@ -76,10 +77,6 @@ def manage_session_of_code(service: Service, exchange: Exchange, identity: str |
             document = {}
         if document.keys() == {REQUEST_TYPE} and document[REQUEST_TYPE] in (NEW, CLOSE):
             return manage_session(service, exchange, document, identity)
-    if identity == NEW:
-        sessions_of(service)
-    else:
-        session_headers(service, identity)
     return False
 
 
@@ -90,7 +87,8 @@ def close_unseen(service: Service, exchange: Exchange) -> None:
     """
     for header in [header for header in exchange.headers if header[0] == NEW_HEADER and not exchange.sent]:
         exchange.headers.remove(header)
-        sessions_of(service).close(header[1].partition(";")[0])
+        with suppress(SessionNotFound):  # it has expired
+            sessions_of(service).close(header[1].partition(";")[0])
 
 
 def sessions_of(service: Service, field: str = HEADER) -> Sessions:

@@ -280,7 +280,8 @@ def test_it_answers_its_other_routes(code: Callable[..., Client], service: Servi
 
 def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Client], service: Service) -> None:
     def answer(request: CodeRequest) -> CodeReply | None:
-        if request.body == b"fail":
+        if request.body in (b"fail", b"fail late"):
+            clock[0] += 100.0 * (request.body == b"fail late")
             raise CustomCodeFailed("predict_fn", ValueError())
         if request.body == b"close" and service.sessions is not None:
             service.sessions.close(identity)
@@ -290,10 +291,10 @@ def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Clie
         kind = "application/json"
         return client.post("/invocations", data=body, content_type=kind, headers={SESSION: session}, buffered=True)
 
-    client, identity = code(answer), ""
+    client, identity, clock = code(answer), "", [time.time()]
     assert (ask("NEW_SESSION").status_code, ask("unknown").status_code) == (400, 400)  # sessions are off
     assert ask("", b'{"requestType": "NEW_SESSION"}').status_code == 200  # the code's
-    service.sessions = Sessions(2, 60, time.time)
+    service.sessions = Sessions(2, 60, lambda: clock[0])
     identity = ask("NEW_SESSION").headers[NEW_SESSION].partition(";")[0]
     assert (ask(identity).data, ask("unknown").status_code) == (b"a", 400)
     for _ in range(3):
@@ -308,6 +309,7 @@ def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Clie
     assert ask(identity).status_code == 400
     identity = ask("NEW_SESSION").headers[NEW_SESSION].partition(";")[0]
     assert ask(identity, b"close").data == b"close"  # it was open as the code began
+    assert ask("NEW_SESSION", b"fail late").status_code == 500, "the code's own error, though the session has expired"
 
 
 def test_a_health_check_that_hangs_holds_up_no_request(
