@@ -15,7 +15,7 @@ from handler.neuron.checkpoint.checkpoint_reader import second_formats
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.planning.file_examination import require_sound_files
 from handler.regular_files import exists
-from handler.storage.s3_download import download_prefix, download_version
+from handler.storage.s3_download import download_prefix
 from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 
@@ -58,35 +58,25 @@ def _shown_name(path: Path, name: str) -> str:
     return PurePosixPath(name.rstrip("/")).name if "://" in name else path.resolve().name
 
 
-def download(uri: str, config: EndpointConfig, setting: str, progress: ByteProgress = ignore_bytes) -> Path:
+def download(
+    uri: str, config: EndpointConfig, setting: str, progress: ByteProgress = ignore_bytes, *, latest: bool = False
+) -> Path:
     """Downloads a model or an adapter from S3. Returns its directory, which is the same for the same URI.
 
     Weights that are there in a second format are left out, unless a setting or the owner's code may want them.
 
+    :param latest: what S3 has now, in a directory of its own: a running endpoint replaces an older version by it.
     :raises SettingError: there is nothing, or a key would leave the directory.
     :raises StartFailed: S3 denied access or the download failed.
     """
-    target = _directory(uri, config)
-    download_prefix(uri, target, setting, progress, unread=left_out_by(config))
-    return target
-
-
-def download_latest(uri: str, config: EndpointConfig, setting: str) -> Path:
-    """As `download`, for what S3 has now: a running endpoint is told to load it, perhaps in place of an older version.
-
-    :raises SettingError, StartFailed: as `download`.
-    """
-    return download_version(uri, _directory(uri, config), setting, ignore_bytes, unread=left_out_by(config))
+    target = config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
+    return download_prefix(uri, target, setting, progress, latest=latest, unread=left_out_by(config))
 
 
 def left_out_by(config: EndpointConfig) -> Callable[[Collection[str]], Collection[str]]:
     """A function that returns those of a model's files that no download needs."""
     plain = config.engine != "none" and config.engine_args.get("load_format") in (None, "auto", "safetensors")
     return second_formats if plain else lambda paths: ()
-
-
-def _directory(uri: str, config: EndpointConfig) -> Path:
-    return config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
 
 
 def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model:

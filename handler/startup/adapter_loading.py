@@ -9,7 +9,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.network_isolation import VARIABLE, is_remote
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField, SettingError
-from handler.model.model_source import download_latest
+from handler.model.model_source import download
 from handler.neuron.checkpoint.adapter_files import model_modules
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import BASE_ADAPTER, base_adapter_directory
@@ -64,7 +64,7 @@ def bring(source: str, config: EndpointConfig, field: str = "src") -> Path:
         raise InvalidField(field, f"it is not on this machine, and {VARIABLE} forbids fetching it")
     try:
         if source.startswith("s3://"):
-            return download_latest(source, config, field)
+            return download(source, config, field, latest=True)
         Path(source).stat()
     except FileNotFoundError:
         pass  # whoever reads it says what is missing

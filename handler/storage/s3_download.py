@@ -66,47 +66,21 @@ def download_prefix(
     progress: ByteProgress,
     retry: Retry = DOWNLOADS,
     *,
+    latest: bool = False,
     unread: Callable[[Collection[str]], Collection[str]] = lambda paths: (),
-) -> None:
-    """Downloads the objects below `uri` to `target`. Returns at once if the directory exists.
+) -> Path:
+    """Downloads the objects below `uri` to `target`, and returns it. Returns at once if the directory exists.
 
     If several processes download to the same directory, one does the work and the others wait. Credentials, region and
     endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
 
+    :param latest: downloads what S3 has now. Each version has a directory, whose name begins with `target`'s.
     :param unread: returns those of the paths below `uri` that are left out.
     :raises SettingError: there are no objects, or a key would leave the target.
     :raises StartFailed: S3 refused the request or the connection broke.
     """
-    if not target.is_dir():
-        _download(uri, lambda files: target, setting, progress, retry, unread)
-
-
-def download_version(
-    uri: str,
-    target: Path,
-    setting: str,
-    progress: ByteProgress,
-    retry: Retry = DOWNLOADS,
-    *,
-    unread: Callable[[Collection[str]], Collection[str]] = lambda paths: (),
-) -> Path:
-    """As `download_prefix`, for what S3 has now. Each version has a directory, whose name begins with `target`'s."""
-
-    def of_version(files: list[RemoteFile]) -> Path:
-        version = sha256("\n".join(f"{file.path}\0{file.digest}" for file in files).encode()).hexdigest()
-        return target.with_name(f"{target.name}-{version[:16]}")
-
-    return _download(uri, of_version, setting, progress, retry, unread)
-
-
-def _download(
-    uri: str,
-    target_of: Callable[[list[RemoteFile]], Path],
-    setting: str,
-    progress: ByteProgress,
-    retry: Retry,
-    unread: Callable[[Collection[str]], Collection[str]],
-) -> Path:
+    if not latest and target.is_dir():
+        return target
     bucket, prefix = split_uri(uri, setting)
     try:
         with translated(uri, "s3:ListBucket and s3:GetObject"):
@@ -116,7 +90,9 @@ def _download(
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
         left_out = unread({file.path for file in files})
         files = [file for file in files if file.path not in left_out]
-        target = target_of(files)
+        if latest:
+            version = sha256("\n".join(f"{file.path}\0{file.digest}" for file in files).encode()).hexdigest()
+            target = target.with_name(f"{target.name}-{version[:16]}")
         if not target.is_dir():
             with full_disk_named(SCRATCH, target.parent):
                 _ModelFetch(client, bucket, files, target, progress).run(retry)

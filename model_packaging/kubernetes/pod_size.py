@@ -94,7 +94,7 @@ def pod_size(
     lnc, whole, resource, devices, share = _devices(plan, instance)
     limit, node = int(instance.host_gib * OF_NODE * share), int(instance.host_gib * OF_NODE)
     shm = max(1, min(SHM_GIB, limit // 8))
-    engines = max(1, engines_here(plan.engine_args))
+    engines = engines_here(plan.engine_args)
     needed = _host_gib(memory)
     request = limit if needed is None else ceil(needed) + PROCESSES_GIB + shm
     if needed is not None and request > node:
@@ -129,7 +129,7 @@ def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[int | None, int,
     """
     given = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")
     lnc = int(given) if given.isdigit() else instance.lnc[0]
-    physical = _degree(plan) * max(1, engines_here(plan.engine_args)) * lnc
+    physical = _degree(plan) * engines_here(plan.engine_args) * lnc
     of_chip, chosen = instance.physical_cores // instance.chips, lnc if len(instance.lnc) > 1 else None
     if physical < of_chip and instance.lnc == (1,):
         return chosen, 1, CORES, physical, physical / instance.physical_cores

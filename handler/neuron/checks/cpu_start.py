@@ -123,7 +123,7 @@ def _binding(context: CheckContext) -> str | None:
     text, numa = context.draft.env.get(BIND, "").strip(), context.vllm in BOUND_BY_NUMA
     if text in ("", "auto", "nobind"):
         return None
-    engines = max(1, engines_here(context.draft.args))
+    engines = engines_here(context.draft.args)
     parts, ranks = text.split("|"), _ranks_here(context, engines)
     plain = [part for part in parts[:ranks] if not (numa and part.startswith(NUMA_FORMS))]
     if any(not CORES.fullmatch(part) for part in plain):

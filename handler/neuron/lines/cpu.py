@@ -85,7 +85,7 @@ def choose_cache(draft: PlanDraft) -> None:
     if configured is not None or cpu is None:
         return
     ranks = (draft.number("tensor_parallel_size") or 1) * (draft.number("pipeline_parallel_size") or 1)
-    caches = ranks * max(1, engines_here(draft.args))
+    caches = ranks * engines_here(draft.args)
     most, why = cpu.free // caches // SHARE, "the key-value cache may take a quarter of the free memory"
     size = max(1, most // GIB)
     if facts is not None and (sequence := sequence_bytes(draft, facts) // ranks):

@@ -117,16 +117,13 @@ def vllm_arguments(config: EndpointConfig) -> dict[str, Json]:
 
 
 def engines_here(args: Mapping[str, Json]) -> int:
-    """The data parallel engines on this machine, as vLLM counts them. The nodes of `nnodes` share the ranks of all.
-
-    :return: 0 for a node with the front end only.
-    """
+    """The data parallel engines on this machine, at least 1. The nodes of `nnodes` share the ranks of all engines."""
     engines = number(args, "data_parallel_size") or 1
     if (number(args, "nnodes") or 1) > 1:
         return engines
     local = whole_number(args.get("data_parallel_size_local"))
     alone = args.get("data_parallel_rank") is not None
-    return (1 if alone else engines) if local is None else max(0, local)
+    return (1 if alone else engines) if local is None else max(1, local)
 
 
 def spell_vllm(draft: PlanDraft) -> None:

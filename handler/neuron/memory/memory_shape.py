@@ -132,7 +132,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         blocks=blocks,
         fixed_tokens=fixed,
         stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
-        engines=max(1, engines_here(config.engine_args)),
+        engines=engines_here(config.engine_args),
         flash_decoding=raw.get("flash_decoding_enabled") is True,
         paged=_paged_cache(config) if native else None,
     )

@@ -58,7 +58,7 @@ def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
     sizes = files.listing()
     # Without safetensors, or with Mistral's own format only, all that vLLM may read.
     names = shards_or_all(files) or [name for name in sizes if holds_weights(name)]
-    engines = max(1, engines_here(plan.engine_args))
+    engines = engines_here(plan.engine_args)
     weights = engines * sum(sizes.get(name, 0) for name in names) * _growth(path, plan)
     ranks = engines * prod(max(number(plan.engine_args, f"{kind}_parallel_size"), 1) for kind in ("tensor", "pipeline"))
     of_all = f" for each of {ranks} ranks" if ranks > 1 else ""

@@ -127,10 +127,11 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
 ) -> None:
     fetched: list[tuple[str, Path, str]] = []
 
-    def download(uri: str, target: Path, setting: str, progress: ByteProgress, unread: object) -> None:
+    def download(uri: str, target: Path, setting: str, progress: ByteProgress, **_: object) -> Path:
         fetched.append((uri, target, setting))
         write_small_model(target)
         progress(2, 2)
+        return target
 
     monkeypatch.setattr(source, "download_prefix", download)
     told: list[tuple[int, int]] = []

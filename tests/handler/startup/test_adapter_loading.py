@@ -65,7 +65,7 @@ def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, mon
     def load(adapters: Adapters, name: str, source: str) -> None:
         brought.append(engine.bring(source))
 
-    monkeypatch.setattr(adapter_loading, "download_latest", lambda uri, config, field: tmp_path / "latest")
+    monkeypatch.setattr(adapter_loading, "download", lambda uri, config, field, *, latest: tmp_path / "latest")
     monkeypatch.setattr(adapter_loading, "model_modules", lambda model: None)
     monkeypatch.setattr(Adapters, "load_empty", lambda *arguments: None)
     monkeypatch.setattr(Adapters, "load", load)

@@ -13,7 +13,7 @@ import pytest
 
 from handler.errors import SettingError, StartFailed
 from handler.storage.retry import Retry
-from handler.storage.s3_download import PART, download_prefix, download_version, split_uri
+from handler.storage.s3_download import PART, download_prefix, split_uri
 from handler.storage.transfer.download_directory import NoSpace
 from handler.storage.transfer.transfer_progress import ignore_bytes
 from tests.aws_keys import KEYS
@@ -130,7 +130,7 @@ def test_a_version_is_fetched_once_and_another_one_beside_it(s3: Any, bucket: st
     """An adapter that was updated, or a model that is loaded again."""
 
     def version() -> Path:
-        return download_version(f"s3://{bucket}/m", tmp_path / "model", SETTING, ignore_bytes)
+        return download_prefix(f"s3://{bucket}/m", tmp_path / "model", SETTING, ignore_bytes, latest=True)
 
     put(s3, bucket, {"m/adapter.bin": b"one"})
     first = version()
