@@ -123,11 +123,13 @@ def _classes(config: EndpointConfig, plan: EnginePlan, here: bool) -> Iterator[F
 
 def _is_module(name: str) -> bool:
     """Whether a module is installed. Its packages are not imported, which would run their code."""
-    package, _, inner = name.partition(".")
-    spec, path = find_spec(package) if package else None, package
-    for part in inner.split(".") if inner else ():
-        path = f"{path}.{part}"
-        spec = PathFinder.find_spec(path, spec.submodule_search_locations or []) if spec else None
+    package, *inner = name.split(".")
+    try:
+        spec = find_spec(package) if package else None
+    except ValueError:  # it is imported and has no spec, as __main__
+        return False
+    for part in inner:  # by the last name: by the whole one, a namespace package asks for an imported parent
+        spec = PathFinder.find_spec(part, list(spec.submodule_search_locations or ())) if spec else None
     return spec is not None
 
 

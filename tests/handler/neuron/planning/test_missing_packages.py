@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
+import sys
+import uuid
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -95,6 +99,7 @@ def test_stored_weights_may_need_a_package_too(tmp_path: Path) -> None:
     [
         ("SM_VLLM_SCHEDULER_CLS", "own_package.Scheduler", "vllm.v1.core.sched.scheduler.Scheduler"),
         ("SM_VLLM_WORKER_CLS", "json.nothing.Worker", "auto"),
+        ("SM_VLLM_WORKER_CLS", "typed_in.Worker", "auto"),
         ("SM_VLLM_WORKER_EXTENSION_CLS", "own_package.workers.Extension", "handler.engine.v1.cpu_worker.Fixes"),
         ("SM_VLLM_LOGITS_PROCESSORS", '["vllm.v1:There", "own_package:Processor"]', '["vllm.v1:There"]'),
         ("SM_VLLM_IO_PROCESSOR_PLUGIN", "own_plugin", ""),
@@ -102,12 +107,33 @@ def test_stored_weights_may_need_a_package_too(tmp_path: Path) -> None:
     ],
 )
 def test_a_class_or_plugin_must_be_in_an_installed_package(
-    variable: str, value: str, there: str, tmp_path: Path
+    variable: str, value: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "typed_in", ModuleType("typed_in"))  # without a spec, as `__main__` has none
     status, findings = checked(tmp_path, {variable: value})
     assert (status, [each["code"] for each in findings if each["setting"] == variable]) == (1, ["package-missing"])
     if there:
         assert not [each for each in checked(tmp_path, {variable: there})[1] if each["severity"] == "error"]
+
+
+@pytest.mark.parametrize("packages", list(itertools.product(["namespace", "with code"], repeat=3)), ids="/".join)
+def test_a_class_is_looked_for_in_packages_of_each_kind(
+    packages: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package without a file `__init__.py` is one, too. The code of none is run."""
+    folder, above = tmp_path / "installed", f"kind{uuid.uuid4().hex}"
+    monkeypatch.syspath_prepend(folder)
+    for number, kind in enumerate(packages):
+        folder = folder / (f"inner{number}" if number else above)
+        folder.mkdir(parents=True)
+        if kind == "with code":
+            (folder / "__init__.py").write_text("raise SystemExit")
+    (folder / "workers.py").write_text("raise SystemExit")
+    status, findings = checked(tmp_path, {"SM_VLLM_WORKER_EXTENSION_CLS": f"{above}.inner1.inner2.workers.Extension"})
+    assert status == 0, findings
+    for missing in ("inner1.inner2.nothing", "inner1.nothing.workers", "nothing", "inner1..workers"):
+        status, findings = checked(tmp_path, {"SM_VLLM_WORKER_EXTENSION_CLS": f"{above}.{missing}.Extension"})
+        assert (status, [each["code"] for each in findings if each["severity"] == "error"]) == (1, ["package-missing"])
 
 
 @pytest.mark.parametrize("instance", [{}, {"ENDPOINT_LINE": "native-0.29", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}])
