@@ -173,8 +173,10 @@ class Fleet:
 def answered(served: ServeProcess, within: float = STARTED_WITHIN) -> str:
     """Ready within the seconds given, asked, and ended; what it answered."""
     with served.serving(within):
-        reply: str = served.client.post("/invocations", json=QUESTION).json()["choices"][0]["message"]["content"]
-    return reply
+        reply = served.client.post("/invocations", json=QUESTION)
+    assert reply.status_code == 200, reply.text
+    content: str = reply.json()["choices"][0]["message"]["content"]
+    return content
 
 
 def failed(served: ServeProcess) -> str:
