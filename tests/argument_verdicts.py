@@ -1,6 +1,7 @@
 """Asks the installed vLLM about every engine argument, one value at a time, and writes what it rejects.
 
     python -m tests.argument_verdicts            # writes handler/config/vllm_arguments/verdicts/<version>.json
+    python -m tests.argument_verdicts --resume   # goes on with one that was interrupted
     python -m tests.argument_verdicts --only convert,seed   # prints the verdicts on some (--write: writes)
 
 A value goes through vLLM's own parser and configuration, beside the arguments of a plan without settings for the sample
@@ -419,6 +420,11 @@ def message(error: BaseException) -> str:
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
+def journal_path(line: str) -> Path:
+    """A line of JSON for each argument that was asked about, by the version of vLLM that is installed."""
+    return ROOT / f"build/argument-verdicts/{installed_version()}-{line}.jsonl"
+
+
 def ask(line: str, only: str = "") -> dict[str, Any]:
     """The verdicts of the platform that this process has, on all arguments or on those that are named."""
     import vllm.config
@@ -428,10 +434,12 @@ def ask(line: str, only: str = "") -> dict[str, Any]:
     wrong = questions.error({})
     assert wrong is None, wrong
     annotations = hints(EngineArgs)
-    table: dict[str, dict[str, Any]] = {}
+    journal = journal_path(line)
+    asked = dict(map(json.loads, journal.read_text().splitlines())) if not only and journal.exists() else {}
     for name in only.split(",") if only else sorted(known()):
-        if installed_version() not in known()[name].versions or name in fields():
+        if installed_version() not in known()[name].versions or name in fields() or name in asked:
             continue
+        table: dict[str, dict[str, Any]] = {}
         found_words = words(annotations.get(name)) if known()[name].kind == "str" else ()
         values = (
             [*dict.fromkeys([*candidates(name), *found_words])]
@@ -451,8 +459,12 @@ def ask(line: str, only: str = "") -> dict[str, Any]:
             table.update({f"{name}.*": row} if row else {})
         if verdicts:
             table[name] = {**verdicts, **table.get(name, {})}
+        asked[name] = table
+        if not only:
+            with journal.open("a") as file:
+                print(json.dumps((name, table)), file=file)
     print(f"{line}: {questions.asked} questions", file=sys.stderr)
-    return general(table)
+    return general({key: row for table in asked.values() for key, row in table.items()})
 
 
 def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -514,7 +526,8 @@ def text(tables: Mapping[str, Any]) -> str:
 
 def main() -> None:
     only = sys.argv[2] if sys.argv[1:2] == ["--only"] else ""
-    if len(sys.argv) > 1 and not only:
+    resume = sys.argv[1:2] == ["--resume"]
+    if len(sys.argv) > 1 and not (only or resume):
         with contextlib.redirect_stdout(sys.stderr):
             table = ask(sys.argv[1], sys.argv[3])
         Path(sys.argv[2]).write_text(json.dumps(table))
@@ -537,7 +550,10 @@ def main() -> None:
                 **(installed(Path(directory)) if switch else {}),
                 **switch,
             }
-            answer = Path(directory, f"{platform}.json")
+            answer, journal = Path(directory, f"{platform}.json"), journal_path(line)
+            if not resume:
+                journal.unlink(missing_ok=True)
+            journal.parent.mkdir(parents=True, exist_ok=True)
             command = [sys.executable, "-m", "tests.argument_verdicts", line, str(answer), only]
             asked[platform] = subprocess.Popen(command, cwd=ROOT, env=environment)
         for platform, process in asked.items():
