@@ -83,6 +83,8 @@ def container(name: str, port: int, model: Path, scratch: Path, shape: EngineSha
         "SM_VLLM_MAX_MODEL_LEN": str(shape.max_model_len),
         "SM_VLLM_ENFORCE_EAGER": "true",
         "SM_VLLM_SERVED_MODEL_NAME": "model",
+        # The type of the others, and of the checkpoint. Ours would choose float32 where the CPU has no such arithmetic.
+        "SM_VLLM_DTYPE": "bfloat16",
     }
     if shape.worker is not None:
         environment["SM_VLLM_WORKER_CLS"] = shape.worker

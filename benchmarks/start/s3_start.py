@@ -1,7 +1,8 @@
-"""`python -m benchmarks s3-start`: from a model in S3 to the first sampled token, beside two other ways.
+"""`python -m benchmarks s3-start`: from a model in S3 to the first sampled token, beside other ways.
 
 Ours fetches the model itself. The others are `vllm serve` over Run:ai's streamer, and `s5cmd cp` followed by
-`vllm serve`. The engines are eager, so nothing is compiled.
+`vllm serve`. `local` is ours with the model on this machine: what is left if all of a fetch could be hidden. The
+engines are eager, so nothing is compiled.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from handler.processes import free_port
 from model_packaging.deployment.start_timeline import bars, last_start
 
 MODEL = "model"
-OURS, RIVALS = "ours", ("runai", "s5cmd")
+OURS, LOCAL, RIVALS = "ours", "local", ("runai", "s5cmd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class S3Starts:
         """A server on a machine that has nothing of the model."""
         base = self.scratch / name
         shutil.rmtree(base, ignore_errors=True)
+        if name == LOCAL:
+            return container(name, free_port(), self.scratch / "s3" / BUCKET / MODEL, self.scratch, REAL)
         if name == OURS:
             plain = container(name, free_port(), Path(), self.scratch, REAL)
             (base / "model").unlink()
@@ -77,11 +80,11 @@ class S3Starts:
         return replace(plain, command=tuple(command), environment=environment)
 
     def run(self, name: str, pair: int, report: BenchmarkReport) -> tuple[Started, list[dict[str, Any]]]:
-        """One start, and its steps (ours only)."""
+        """One start, and its steps, if it is ours."""
         side = self.contestant(name)
         with ExitStack() as stack:
             server, started = first_sample(stack, side, pair, report, f"bench-s3-{name}.log")
-            steps = last_start(server.log.read_text().splitlines()) if name == OURS else []
+            steps = last_start(server.log.read_text().splitlines()) if name in (OURS, LOCAL) else []
         report.line(started)
         shutil.rmtree(self.scratch / name, ignore_errors=True)
         return started, steps
@@ -98,7 +101,7 @@ def longest_chain(steps: Sequence[Mapping[str, Any]]) -> float:
 
 @click.command("s3-start")
 @click.option("--pairs", default=3, show_default=True, type=click.IntRange(1), help="Starts of each way.")
-@click.option("--rivals", default=",".join(RIVALS), show_default=True, help="The other ways, separated by commas.")
+@click.option("--rivals", default=",".join(RIVALS), show_default=True, help="Other ways: runai, s5cmd, local.")
 @click.option("--gb", default=2.0, show_default=True, type=float, help="Size of the model.")
 @click.option("--rate", default="400M", show_default=True, help="Bytes a second that S3 sends (rclone's --bwlimit).")
 @click.option("--tls", is_flag=True, help="S3 speaks TLS.")
@@ -114,7 +117,7 @@ def longest_chain(steps: Sequence[Mapping[str, Any]]) -> float:
 def s3_start(pairs: int, rivals: str, gb: float, rate: str, tls: bool, limit: float, scratch: Path, out: Path) -> None:
     """Measure `s3_first_token` and `start_overlap`, with a model in S3."""
     names = tuple(rivals.split(","))
-    if unknown := set(names) - set(RIVALS):
+    if unknown := set(names) - {*RIVALS, LOCAL}:
         raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--rivals")
     figures = {name: f"s3_first_token_vs_{name}" for name in names}
     report = BenchmarkReport(out, ("start_overlap", *figures.values()))
@@ -140,6 +143,7 @@ def s3_start(pairs: int, rivals: str, gb: float, rate: str, tls: bool, limit: fl
                         if steps:
                             for line in bars(steps):
                                 report.say(line)
+                        if name == OURS:
                             met["start_overlap"].append((started[name].ready_s, longest_chain(steps)))
                     for name, figure in figures.items():
                         met[figure].append((started[OURS].first_sampled_s, started[name].first_sampled_s))

@@ -33,7 +33,8 @@ class ReplyBuffer:
 
     def write(self, data: bytes, *, bounded: bool) -> None:
         """:param bounded: a client that is `MAX_BACKLOG` bytes behind already gets no more."""
-        self._stop_probing()
+        if self._next_probe is not None:
+            self._next_probe.cancel()
         if bounded and self._look is not None:
             backlog = self._transport.get_write_buffer_size()
             if backlog > MAX_BACKLOG:

@@ -64,8 +64,9 @@ class Pipeline:
         else:  # an earlier process has admitted it
             admission.enter_again()
         try:
-            service.require_engine()
-            record.began = record.began if note is None else note.began
+            if note is not None:
+                service.require_engine()
+                record.began = note.began
             model = model or requested_model(service, request)
             # A transform job need not name the type of its lines (CreateTransformJob, TransformInput.ContentType).
             kind = request.mimetype or (JSON_LINES if config.batch_transform else "")

@@ -20,10 +20,12 @@ READING = frozenset(("GET", "HEAD", "OPTIONS"))
 def check_origin(request: Request) -> None:
     """:raises ForeignOrigin: the request changes something, or opens a WebSocket, for a page of another origin."""
     origin = request.headers.get("Origin")
+    if origin is None:
+        return
     reads = request.method in READING and "Upgrade" not in request.headers
     # Not `request.host`, which is empty where a name has "_".
     host = request.headers.get("Host", "").lower().removesuffix(":80")
-    if origin is not None and not reads and _host(origin) != host:
+    if not reads and _host(origin) != host:
         raise ForeignOrigin(origin)
 
 

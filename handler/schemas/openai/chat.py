@@ -5,7 +5,7 @@ Source of the shapes: vllm/entrypoints/openai/chat_completion/{protocol,serving}
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -63,7 +63,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     max_tokens, name = fields.max_completion_tokens, "max_completion_tokens"
     if max_tokens is None:
         max_tokens, name = fields.max_tokens, "max_tokens"
-    request_id = f"chatcmpl-{uuid.uuid4().hex}"
+    request_id = f"chatcmpl-{secrets.token_hex(16)}"
     return Call(
         Generation(request_id, ids, sampling(fields, max_tokens, name), bool(fields.stream), model=fields.model),
         ChatReply(request_id, fields, len(ids), engine),
@@ -118,6 +118,7 @@ class ChatReply(PlainReply):
     """The reply to one chat request."""
 
     __slots__ = ("_role",)
+    before_text = b'{"index":0,"delta":{"content":'
 
     def __init__(self, request_id: str, fields: ChatFields, prompt_tokens: int, engine: Engine) -> None:
         super().__init__(request_id, "chat.completion.chunk", fields, prompt_tokens, engine)
@@ -134,20 +135,10 @@ class ChatReply(PlainReply):
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
         return self._head + encode(choice) + self._tail(0).replace(b"]", b'],"prompt_token_ids":null', 1)
 
-    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
-        self._completion_tokens += len(token_ids)
-        if finish_reason is None and not text:
-            return b""
+    def _after(self, finish_reason: str | None, stop_reason: StopReason) -> bytes:
         end = b"null" if finish_reason is None else encode(finish_reason) + b',"stop_reason":' + encode(stop_reason)
-        return (
-            self._head
-            + b'{"index":0,"delta":{"content":'
-            + encode(text)
-            + b'},"logprobs":null,"finish_reason":'
-            + end
-            + b',"token_ids":null}'
-            + self._tail(self._completion_tokens)
-        )
+        rest = b'},"logprobs":null,"finish_reason":' + end + b',"token_ids":null}'
+        return rest + self._tail(self._completion_tokens)
 
     def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         message: dict[str, object] = {"role": self._role, "content": text, **UNSET, "tool_calls": [], "reasoning": None}

@@ -5,7 +5,7 @@ Source of the shapes: vllm/entrypoints/openai/completion/{protocol,serving}.py.
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,7 +37,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     max_tokens = fields.max_tokens
     if max_tokens is None:
         max_tokens = max(1, min(default_max_tokens(engine.limits), engine.limits.max_model_len - len(ids)))
-    request_id = f"cmpl-{uuid.uuid4().hex}"
+    request_id = f"cmpl-{secrets.token_hex(16)}"
     return Call(
         Generation(request_id, ids, sampling(fields, max_tokens), bool(fields.stream), model=fields.model),
         CompletionReply(request_id, fields, len(ids), engine),
@@ -69,19 +69,14 @@ class CompletionReply(PlainReply):
     """The reply to one completion request."""
 
     __slots__ = ()
+    before_text = b'{"index":0,"text":'
 
     def __init__(self, request_id: str, fields: CompletionFields, prompt_tokens: int, engine: Engine) -> None:
         super().__init__(request_id, "text_completion", fields, prompt_tokens, engine)
-        self._head += b'{"index":0,"text":'
 
-    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
-        self._completion_tokens += len(token_ids)
-        if finish_reason is None and not text:
-            return b""
+    def _after(self, finish_reason: str | None, stop_reason: StopReason) -> bytes:
         return (
-            self._head
-            + encode(text)
-            + b',"logprobs":null,"finish_reason":'
+            b',"logprobs":null,"finish_reason":'
             + encode(finish_reason)
             + b',"stop_reason":'
             + encode(stop_reason)

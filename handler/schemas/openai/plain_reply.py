@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Final
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
@@ -19,9 +20,20 @@ class PlainReply(Reply):
     """The reply to one request. The constant bytes of a chunk are made once, so a token only adds its text.
 
     :param kind: the `object` of a chunk.
+    :cvar before_text: the bytes of a choice in front of its text.
     """
 
-    __slots__ = ("_base", "_completion_tokens", "_each_usage", "_head", "_include_usage", "_prompt_tokens")
+    __slots__ = (
+        "_base",
+        "_before",
+        "_completion_tokens",
+        "_each_usage",
+        "_head",
+        "_include_usage",
+        "_prompt_tokens",
+        "_rest",
+    )
+    before_text: ClassVar[bytes]
 
     def __init__(self, request_id: str, kind: str, fields: SamplingFields, prompt_tokens: int, engine: Engine) -> None:
         model = fields.model or engine.served_names[0]
@@ -32,6 +44,18 @@ class PlainReply(Reply):
         self._include_usage = bool(options and options.include_usage) or engine.front_end.enable_force_include_usage
         self._each_usage = bool(options and options.include_usage and options.continuous_usage_stats)
         self._head = b"data: " + encode({**self._base, "choices": []})[:-2]
+        self._before, self._rest = self._head + self.before_text, self._after(None, None)
+
+    @abstractmethod
+    def _after(self, finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        """The bytes of a chunk behind its text."""
+
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        self._completion_tokens += len(token_ids)
+        if finish_reason is None and not text:
+            return b""
+        same = finish_reason is None and not self._each_usage
+        return self._before + encode(text) + (self._rest if same else self._after(finish_reason, stop_reason))
 
     def closing(self) -> bytes:
         if not self._include_usage:

@@ -6,7 +6,7 @@ points. `RequestOptions` decides which of them applies; docs/requests.md has the
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +129,7 @@ class SharedParameters:
             logprobs = top
         sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply.receive
-        name = f"gen-{uuid.uuid4().hex}"
+        name = f"gen-{secrets.token_hex(16)}"
         generation = Generation(
             name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream, names=_names(parameters)
         )

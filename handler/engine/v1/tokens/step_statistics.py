@@ -23,7 +23,7 @@ from vllm.v1.metrics.stats import IterationStats, PrefixCacheStats, SchedulerSta
 from handler.engine.v1.tokens import version_differences as versions
 from handler.engine.v1.tokens.histogram import observe_all
 
-RECORDED_AFTER = 0.1  # seconds
+RECORDED_AFTER = 1.0  # seconds
 # What the scheduler says of a step: the last value counts, or, of the prefix cache, numbers are added up. Whatever else
 # it says is recorded at once.
 SUMMED: Final = frozenset(

@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 MAX_MESSAGES = 8
 # Seconds after which the loop runs other tasks. Its own clock stands still meanwhile.
 LONGEST_TURN = 0.01
+# Numbers: an operation on one of zmq's enumerations takes longer than to ask the socket.
+EVENTS, READABLE = int(zmq.EVENTS), int(zmq.POLLIN)
 
 
 class TokenPath:
@@ -137,7 +139,7 @@ class TokenPath:
 
     def _arrived(self) -> bool:
         """Whether there is another message. An exception costs more than to ask."""
-        return not self._socket.closed and bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+        return not self._socket.closed and bool(int(self._socket.getsockopt(EVENTS)) & READABLE)
 
     def _flush(self) -> None:
         self._more = False
@@ -204,16 +206,18 @@ class TokenPath:
         :param gaps: the time since the request's last token is added to it.
         """
         collector: SinkCollector = state.queue
-        collector.made += len(output.new_token_ids)
         ids, finish, reason = output.new_token_ids, output.finish_reason, output.stop_reason
+        count = len(ids)
+        collector.made += count
         if stats is not None:
             if state.is_prefilling or output.events is not None:
                 self._processor._update_stats_from_output(state, output, timestamp, stats)
             else:
-                stats.num_generation_tokens += len(ids)
-                state.stats.num_generation_tokens += len(ids)
-                gaps.append(timestamp - state.stats.last_token_ts)
-                state.stats.last_token_ts = timestamp
+                seen = state.stats
+                stats.num_generation_tokens += count
+                seen.num_generation_tokens += count
+                gaps.append(timestamp - seen.last_token_ts)
+                seen.last_token_ts = timestamp
         if state.is_prefilling:
             versions.end_prefill(state, output)
             collector.use_detokenizer(state.detokenizer)

@@ -43,6 +43,15 @@ def mm_cache_stats(llm: Any) -> Callable[[], Any]:
     return function or llm.input_processor.stat_mm_cache
 
 
+def keep_end_token(llm: Any) -> None:
+    """Asks the tokenizer once for its end token, which vLLM does for each request. 0.16.0: the preprocessor asks."""
+    owners: tuple[Any, ...] = (getattr(llm, "renderer", None), getattr(llm.input_processor, "input_preprocessor", None))
+    for owner in owners:
+        if hasattr(owner, "get_eos_token_id"):
+            token = owner.get_eos_token_id()
+            owner.get_eos_token_id = lambda token=token: token
+
+
 def end_prefill(state: RequestState, output: EngineCoreOutput) -> None:
     """Updates a request's state at its first token, as `OutputProcessor.process_outputs` does."""
     state.is_prefilling = False
