@@ -29,11 +29,13 @@ class EngineShape:
     """The engine arguments of both sides.
 
     :param worker: a class that replaces vLLM's worker. None is vLLM's own.
+    :param dtype: of the weights. Ours would choose float32 on a CPU that computes bfloat16 several times slower.
     """
 
     max_num_seqs: int = 64
     max_model_len: int = 1024
     worker: str | None = None
+    dtype: str = "bfloat16"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -65,6 +67,7 @@ def vllm_serve(name: str, port: int, model: Path, scratch: Path, shape: EngineSh
         str(_script("vllm")),
         *("serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "model"),
         *("--max-num-seqs", str(shape.max_num_seqs), "--max-model-len", str(shape.max_model_len), "--enforce-eager"),
+        *("--dtype", shape.dtype),
         *(() if shape.worker is None else ("--worker-cls", shape.worker)),
     )
     return Contestant(name, "vllm", port, command, _with_metadata(shape.environment, scratch / f"{name}-metadata"))
@@ -83,8 +86,7 @@ def container(name: str, port: int, model: Path, scratch: Path, shape: EngineSha
         "SM_VLLM_MAX_MODEL_LEN": str(shape.max_model_len),
         "SM_VLLM_ENFORCE_EAGER": "true",
         "SM_VLLM_SERVED_MODEL_NAME": "model",
-        # The type of the others, and of the checkpoint. Ours would choose float32 where the CPU has no such arithmetic.
-        "SM_VLLM_DTYPE": "bfloat16",
+        "SM_VLLM_DTYPE": shape.dtype,
     }
     if shape.worker is not None:
         environment["SM_VLLM_WORKER_CLS"] = shape.worker
@@ -101,7 +103,7 @@ def rust_front_end(name: str, port: int, model: Path, scratch: Path, shape: Engi
     command = (
         *(os.environ["VLLM_RS_PATH"], "serve", str(model), "--python", sys.executable, "--port", str(port)),
         *("--served-model-name", "model", "--max-model-len", str(shape.max_model_len)),
-        *("--", "--max-num-seqs", str(shape.max_num_seqs), "--enforce-eager"),
+        *("--", "--max-num-seqs", str(shape.max_num_seqs), "--enforce-eager", "--dtype", shape.dtype),
         *(() if shape.worker is None else ("--worker-cls", shape.worker)),
     )
     return Contestant(

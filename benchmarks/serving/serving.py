@@ -149,9 +149,9 @@ def _open(
     stack: ExitStack, plan: Plan, side: Contestant, pair: int, report: BenchmarkReport, into: Run
 ) -> ContestantServer:
     """Starts a server, records how long each step took, and warms it up."""
-    log = f"bench-{side.name}.log" if plan.shape is REAL else f"bench-stub-{side.name}.log"
+    log = f"bench-{side.name}.log" if plan.shape.worker is None else f"bench-stub-{side.name}.log"
     server, started = first_sample(stack, side, pair, report, log)
-    if plan.shape is REAL:  # the stub has no model to load, so its start is not measured
+    if plan.shape.worker is None:  # the stub has no model to load, so its start is not measured
         into.starts.append(started)
         report.line(started)
     _warm_up(server, report)

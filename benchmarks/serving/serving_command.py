@@ -7,13 +7,14 @@ import platform
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import click
 
 from benchmarks.lib.comparison import comparisons
-from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
+from benchmarks.lib.contestant import ENVIRONMENT, KINDS, REAL, SAMPLE_MODEL, STUB
 from benchmarks.lib.contestant_server import ServerFailed
 from benchmarks.lib.cpu_share import can_hold
 from benchmarks.lib.measurements import Comparison
@@ -71,6 +72,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 @click.option("--model", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Model directory.")
 @click.option("--ours", default="container", show_default=True, type=click.Choice(list(KINDS)))
 @click.option("--theirs", default="vllm", show_default=True, type=click.Choice(list(KINDS)))
+@click.option("--dtype", default=REAL.dtype, show_default=True, help="Of the weights on both sides.")
 @click.option("--limit", "limit_s", type=float, help="Seconds after which no further pair is started.")
 @click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
 def serving_command(
@@ -83,6 +85,7 @@ def serving_command(
     model: Path | None,
     ours: str,
     theirs: str,
+    dtype: str,
     limit_s: float | None,
     out: Path,
 ) -> None:
@@ -94,7 +97,7 @@ def serving_command(
     if unknown := set(selected) - set(PARTS):
         raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--parts")
     plans = {
-        "model": Plan(workloads(concurrency, apis, quick=quick), pairs, restarts, limit),
+        "model": Plan(workloads(concurrency, apis, quick=quick), pairs, restarts, limit, replace(REAL, dtype=dtype)),
         "stub": Plan(
             stub_workloads(quick=quick, share=CEILING_SHARE if can_hold() else None),
             min(pairs, STUB_PAIRS),
