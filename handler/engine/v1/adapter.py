@@ -140,14 +140,12 @@ class V1Adapter(ClientAdapter):
         if parts.direct:
             from handler.engine.v1.queued_requests import QueuedRequests, check_inputs
             from handler.engine.v1.tokens import version_differences
-            from handler.engine.v1.tokens.core_input import CoreInput
             from handler.engine.v1.tokens.token_path import TokenPath
 
             logprob_texts.install()
             self._sequences = QueuedRequests(llm, settings.queue(self.facts.slots), self.guard)
             check_inputs(llm, self._gate, self.guard)
             version_differences.keep_end_token(llm)
-            CoreInput(llm.engine_core)
             if version_differences.supports_path(llm):
                 self._path = TokenPath.install(llm, self._sequences.queue, self._sequences.process_outputs)
 
