@@ -162,13 +162,6 @@ class Exchange:
         if data:
             self.connection.replies.write(data, bounded=True)
 
-    def write_next(self, event: bytes) -> None:
-        """`write` of one event behind the first one, which nearly every token is: it has a third of the cost."""
-        if event and self.open:
-            self.sent += len(event)
-            chunk = b"%x\r\n%b\r\n" % (len(event), event) if self._chunked else event
-            self.connection.replies.write(chunk, bounded=True)
-
     def finish(self, *events: bytes) -> None:
         """Sends the last events and the body's end mark."""
         data = self._framed(events)

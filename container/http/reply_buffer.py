@@ -33,8 +33,7 @@ class ReplyBuffer:
 
     def write(self, data: bytes, *, bounded: bool) -> None:
         """:param bounded: a client that is `MAX_BACKLOG` bytes behind already gets no more."""
-        if self._next_probe is not None:
-            self._next_probe.cancel()
+        self._stop_probing()
         if bounded and self._look is not None:
             backlog = self._transport.get_write_buffer_size()
             if backlog > MAX_BACKLOG:

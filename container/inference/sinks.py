@@ -122,7 +122,7 @@ class EventSink(StreamSink):
     def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self._opened and finish_reason is None and len(token_ids) == 1:  # one event at most
             self.tokens = (self.tokens or 0) + 1
-            self.exchange.write_next(self.reply.event(text, token_ids, None, None))
+            self.exchange.write(self.reply.event(text, token_ids, None, None))
             return
         event = self.event(text, token_ids, finish_reason, stop_reason)
         if finish_reason is None:

@@ -31,9 +31,6 @@ class RecordedExchange:
     def write(self, *events: bytes) -> None:
         self.chunks += [event for event in events if event]
 
-    def write_next(self, event: bytes) -> None:
-        self.write(event)
-
 
 def chunks_of(reply: Reply, *steps: tuple[str, list[int]]) -> list[bytes]:
     return asyncio.run(_chunks_of(reply, steps))
