@@ -31,13 +31,12 @@ from handler.json_value import json_object
 from handler.processes import free_port
 from handler.startup.lifecycle import COMPILED
 from local_sagemaker.hosting.instances.host_settings import default_command
+from model_packaging.console.options import SETTINGS
 from model_packaging.deployment.container_log import as_text
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.diagnosis import diagnose
 from model_packaging.deployment.watch import Tell
 
-# Prefixes of settings that are removed: another endpoint's settings on this machine must not have an effect.
-SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
 POLL = 0.5
 STOPPED_WITHIN = 40.0
 NO_ENTRY = "a hub id has no entry (give a folder or s3://bucket/prefix), nor has a start with compiled_artifacts"
@@ -55,7 +54,10 @@ class CompiledArtifacts:
 
 
 def child_environment(settings: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Returns this process's environment without its endpoint settings, plus the given variables."""
+    """Returns this process's environment without its endpoint settings, plus the given variables.
+
+    Another endpoint's settings on this machine must not have an effect.
+    """
     return {**{name: value for name, value in own.items() if not name.startswith(SETTINGS)}, **settings}
 
 

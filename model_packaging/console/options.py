@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
 COUNT = click.IntRange(min=1)
+SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
 
 
 class FiniteRange(click.FloatRange):
@@ -95,7 +96,10 @@ def settings_options(command: Command) -> Command:
     @click.option("--env", "own", is_flag=True, help="Take this process's environment as the settings.")
     @wraps(command)
     def with_environ(env_file: str | None, document: str | None, own: bool, **given: Any) -> Any:
-        return command(environ=environ_of(env_file, document, own), **given)
+        environ = environ_of(env_file, document, own)
+        if unread := sorted(name for name in os.environ.keys() - environ.keys() if name.startswith(SETTINGS)):
+            click.echo(f"Not read, as --env is not given: {', '.join(unread)} of this process's environment.", err=True)
+        return command(environ=environ, **given)
 
     return with_environ
 

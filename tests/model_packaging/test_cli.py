@@ -190,7 +190,9 @@ def test_a_line_of_the_env_file_that_docker_refuses(tmp_path: Path) -> None:
 
 
 def test_the_process_s_own_environment_counts_only_when_asked(tmp_path: Path) -> None:
-    assert run("check", MODEL, ENDPOINT_MODL="x").exit_code == 0
+    result = run("check", MODEL, ENDPOINT_MODL="x")
+    assert result.exit_code == 0
+    assert "Not read, as --env is not given: ENDPOINT_MODL" in result.stderr
     assert run("check", "--env", MODEL, ENDPOINT_MODL="x").exit_code == 1
     bare = tmp_path / "e"
     bare.write_text("SM_VLLM_SEED\n")
