@@ -27,7 +27,7 @@ EXPORTERS: Final[Mapping[str, str]] = {
 LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 # The library logs a header that it cannot read, with its API key (opentelemetry/util/re.py, whose form this is).
 HEADERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
-HEADER: Final = re.compile(r"""[ \t]*[!#$%&'*+\-.0-9A-Z^_`a-z|~]+[ \t]*=[^",;\\\x00-\x1f\x7f-\U0010ffff]*""")
+HEADER: Final = re.compile(r"""[ \t]*[!#$%&'*+\-.0-9A-Z^_`a-z|~]+[ \t]*=[ !#-+\--:<-\[\]-~]*""")
 QUEUE, BATCH = "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"
 DEFAULT_QUEUE, DEFAULT_BATCH = "2048", "512"
 COUNT, LIMIT, SECONDS, GZIP = (
