@@ -12,21 +12,41 @@ from handler.errors import InvalidField
 MAX_REQUEST_ID: Final = 128
 # The most messages, parts of a message, or texts.
 MAX_ITEMS: Final = 4096
+MAX_PARTS: Final = 8192
 # Lists of texts, each of which becomes a request of its own to the engine. Token ids are one text.
 TEXTS: Final = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1", "data_2")
 
 
 def check_items(document: Mapping[str, Any], conversation: str) -> None:
-    """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s.
+    """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s, and for 2 s
+    if they are wrong.
 
     :param conversation: the field with the conversation.
-    :raises InvalidField: there are more than `MAX_ITEMS` messages, or parts of a message.
+    :raises InvalidField: there are more than `MAX_ITEMS` messages, or items in one or in a document to pool, or more
+        than `MAX_PARTS` in all of these.
     """
-    messages = document.get(conversation)
-    check_count(conversation, messages)
-    for index, item in enumerate(messages if isinstance(messages, list) else ()):
-        if isinstance(item, dict):
-            check_count(f"{conversation}[{index}].content", item.get("content"))
+    check_count(conversation, document.get(conversation))
+    parts = 0
+    for where, item in items_with_parts(document):
+        inside = _items(item)
+        _check_number(where, inside, MAX_ITEMS)
+        parts += inside
+    _check_number(conversation, parts, MAX_PARTS)
+
+
+def items_with_parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The messages of a chat, the items of a response, and the documents to pool, with their places."""
+    for field in ("messages", "query", *TEXTS):
+        value = document.get(field)
+        for index, item in enumerate(value if isinstance(value, list) else (value,)):
+            if isinstance(item, dict):
+                yield f"{field}[{index}]" if isinstance(value, list) else field, item
+
+
+def _items(value: object) -> int:
+    """The items of all lists in a JSON value."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_items, items)) + (len(value) if isinstance(value, list) else 0)
 
 
 def check_texts(document: Mapping[str, Any]) -> None:
@@ -39,8 +59,12 @@ def check_texts(document: Mapping[str, Any]) -> None:
 
 def check_count(field: str, items: object) -> None:
     """:raises InvalidField: it is a list of more than `MAX_ITEMS` items."""
-    if isinstance(items, list) and len(items) > MAX_ITEMS:
-        raise InvalidField(field, f"it has {len(items):,} items; at most {MAX_ITEMS:,} are allowed")
+    _check_number(field, len(items) if isinstance(items, list) else 0, MAX_ITEMS)
+
+
+def _check_number(field: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidField(field, f"it has {count:,} items; at most {most:,} are allowed")
 
 
 def characters(value: object) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from handler.errors import InvalidField, UnsupportedField
+from handler.schemas.openai.document_limits import items_with_parts
 from handler.urls import url_parts
 
 # Content parts that carry a URL (vllm/entrypoints/chat_utils.py), as a string or as {"url": ...}.
 URL_KEYS = ("image_url", "video_url", "audio_url", "file_url")
-TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "thinking")
+TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "thinking", "reasoning_text")
+PART_LISTS = ("content", "output")  # of a message or a document to pool, and of a tool's result in a response
 FIX = "send it inline as a data: URL"
 
 
@@ -50,10 +52,9 @@ def _urls(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for key in ("messages", "input"):
-        messages = document.get(key)
-        for index, message in enumerate(messages if isinstance(messages, list) else ()):
-            content = message.get("content") if isinstance(message, dict) else None
-            for number, part in enumerate(content if isinstance(content, list) else ()):
+    for where, item in items_with_parts(document):
+        for name in PART_LISTS:
+            parts = item.get(name)
+            for number, part in enumerate(parts if isinstance(parts, list) else ()):
                 if isinstance(part, dict):
-                    yield f"{key}[{index}].content[{number}]", part
+                    yield f"{where}.{name}[{number}]", part

@@ -275,8 +275,34 @@ def test_media_come_from_allowed_hosts_and_inline() -> None:
     assert refused(response, Route.RESPONSES, multimodal=True, domains=domains).param == "input[0].content[0].image_url"
 
 
+IMAGE = {"content": [{"type": "image_url", "image_url": {"url": "https://b.org/x"}}]}
+
+
+@pytest.mark.parametrize(
+    ("route", "document", "field"),
+    [
+        (
+            Route.RESPONSES,
+            {"input": [{"output": [{"type": "input_image", "image_url": "https://b.org/x"}]}]},
+            "input[0]",
+        ),
+        (Route.SCORE, {"data_1": "a", "data_2": [IMAGE]}, "data_2[0]"),
+        (Route.SCORE, {"queries": IMAGE, "documents": "a"}, "queries"),
+        (Route.RERANK, {"query": IMAGE, "documents": ["a"]}, "query"),
+        (Route.RERANK, {"query": "a", "documents": IMAGE}, "documents"),
+    ],
+)
+def test_media_come_from_nowhere_wherever_a_body_has_parts(route: Route, document: dict[str, Any], field: str) -> None:
+    assert (refused(document, route, multimodal=True).param or "").startswith(field)
+
+
 def test_a_model_for_text_takes_no_media() -> None:
     assert isinstance(refused(part("data:image/png;base64,AAAA")), UnsupportedField)
+
+
+def test_a_model_for_text_takes_its_own_reasoning_back() -> None:
+    thought = {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "so"}]}
+    assert parsed({"input": [*HELLO, thought]}, Route.RESPONSES)
 
 
 TOO_MANY = 4097
@@ -294,7 +320,10 @@ TOO_MANY = 4097
         (Route.CHAT, {"messages": [{"role": "user", "content": [1] * TOO_MANY}]}, "messages[0]"),
         (Route.RESPONSES, {"input": HELLO * TOO_MANY}, "input"),
         (Route.RESPONSES, {"input": [1] * TOO_MANY}, "input"),
-        (Route.RESPONSES, {"input": [*HELLO, {"role": "user", "content": [{}] * TOO_MANY}]}, "input[1].content"),
+        (Route.RESPONSES, {"input": [*HELLO, {"role": "user", "content": [{}] * TOO_MANY}]}, "input[1]"),
+        (Route.RESPONSES, {"input": [{"type": "function_call_output", "output": [{}] * TOO_MANY}]}, "input[0]"),
+        (Route.SCORE, {"queries": "a", "documents": {"content": [{}] * TOO_MANY}}, "documents"),
+        (Route.RERANK, {"query": {"content": [{}] * TOO_MANY}, "documents": ["a"]}, "query"),
         (Route.EMBEDDINGS, {"input": ["a"] * TOO_MANY}, "input"),
         (Route.TOKENIZE, {"messages": HELLO * TOO_MANY}, "messages"),
     ],
@@ -305,6 +334,12 @@ def test_more_items_than_can_be_looked_at_while_others_wait(route: Route, docume
     assert (error.param or "").startswith(field)
     assert "4,097" in error.message
     assert parsed({"input": [1] * TOO_MANY}, Route.EMBEDDINGS)  # the tokens of one text
+
+
+def test_the_parts_of_all_messages_together_have_a_limit() -> None:
+    message = {"role": "user", "content": [{"type": "text", "text": "a"}] * 2731}
+    assert parsed({"messages": [message] * 2}, Route.CHAT)
+    assert "8,193" in refused({"messages": [message] * 3}, Route.CHAT).message
 
 
 def test_a_completion_of_null_tokens_is_one_that_does_not_say() -> None:
