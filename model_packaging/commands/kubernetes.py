@@ -149,9 +149,11 @@ def _require_fit(config: EndpointConfig, options: Mapping[str, Any]) -> None:
     if config.port != PORT:
         problem = f"the manifests have port {PORT}, not {config.port}"
         raise SettingError(config.source("port").name, problem, "Leave it out.")
-    if options["kind"] != "hyperpod_endpoint" and not config.scratch.is_relative_to("/tmp"):  # noqa: S108
-        problem = f"{config.scratch} is read-only in the pod"
-        raise SettingError(config.source("scratch").name, problem, "Leave it out, or name a place below /tmp.")
+    places = {"scratch": str(config.scratch), "batch_store": (config.batch_store or "/tmp").removeprefix("file://")}  # noqa: S108
+    for field, place in places.items() if options["kind"] != "hyperpod_endpoint" else ():
+        if not place.startswith("s3://") and not Path(place).is_relative_to("/tmp"):  # noqa: S108
+            problem = f"{place} is read-only in the pod"
+            raise SettingError(config.source(field).name, problem, "Leave it out, or name a place below /tmp.")
 
 
 def _examined(variables: Mapping[str, str], document: str | None, instance: str | None, nodes: int) -> Any:

@@ -255,7 +255,6 @@ def _environment(work: Workload) -> list[Members]:
         # The user has no home directory. Libraries write their files to the scratch volume instead.
         "HOME": "/tmp",  # noqa: S108
         "ENDPOINT_DRAIN": f"{work.drain:g}",
-        "ENDPOINT_LOG_FORMAT": "json",
         **work.plain,
     }
     if work.settings:
