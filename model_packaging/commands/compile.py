@@ -106,7 +106,6 @@ def _here(model: str, environ: Mapping[str, str], options: Mapping[str, Any]) ->
 
 
 def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    from handler.neuron.hardware.instance_catalogue import cpu_instance
     from model_packaging.compilation.compile_job import job_environment, members
     from model_packaging.compilation.compile_job_run import run, stop
     from model_packaging.console.output import lines
@@ -116,17 +115,16 @@ def _on_a_job(model: str, environ: Mapping[str, str], options: Mapping[str, Any]
 
     aws = Aws(options["region"])
     wanted = _job(model, environ, options, aws)
-    if cpu_instance(wanted.on) is not None:
-        require_startable(job_environment(wanted))
-    if options["dry_run"]:
-        print_json(shown({"create_training_job": members(wanted, "TIME")}))
-        return
     if options["stop"]:
         stopped = stop(aws, wanted)
         if options["as_json"]:
             print_json({"stopped": stopped})
             return
         click.echo(f"Stopping {stopped}." if stopped else "No such job runs.")
+        return
+    require_startable(job_environment(wanted))
+    if options["dry_run"]:
+        print_json(shown({"create_training_job": members(wanted, "TIME")}))
         return
     with lines() as tell:
         about = run(aws, wanted, tell, again=options["again"])

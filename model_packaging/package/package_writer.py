@@ -22,12 +22,14 @@ from model_packaging.package.package_item import CHUNK, GeneratedItem, Item, Loc
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
 ARCHIVES = (".tar.gz", ".tgz")
+LINKED = 64 << 20  # bytes: a tokenizer is smaller
 
 
 def write_folder(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: ByteProgress) -> None:
-    """Writes a package. Local files are hard-linked if possible, so that 140 GB of weights are not written again.
+    """Writes a package. Large local files are hard-linked if possible, so that 140 GB of weights are not written again.
 
-    So a later change of a file in place changes both (`verify` notices that).
+    So a later change of such a file in place changes both (`verify` notices that). A configuration that somebody edits
+    is copied.
 
     :raises SettingError: the target exists, or the disk is too small.
     """
@@ -68,7 +70,7 @@ def require_absent(target: Path) -> None:
 
 
 def _place(item: Item, place: Path) -> None:
-    if isinstance(item.origin, LocalFile):
+    if isinstance(item.origin, LocalFile) and item.size >= LINKED:
         try:
             os.link(item.origin.path, place)
             return

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import sample_model
 from handler.errors import SettingError
 from model_packaging.compilation import local_compile as here
 from model_packaging.compilation.compile_job import CompileJob, machines, members
@@ -291,14 +292,20 @@ def test_names_differ_by_content_and_fit() -> None:
     assert len(one) <= 63
 
 
-def test_the_command_shows_the_job_first(tmp_path: Path) -> None:
-    words = ["compile", "s3://b/m", "--store", "s3://b/s", "--on", "ml.trn2.48xlarge", "--image", "i", "--role", ROLE]
-    result = command.run(*words, "--dry-run")
-    assert result.exit_code == 0, result.output
-    assert (
-        json.loads(result.stdout)["create_training_job"]["AlgorithmSpecification"]["ContainerArguments"][-1]
-        == "s3://b/m"
-    )
+def test_the_command_shows_the_job_first_unless_it_would_fail(s3: Any, bucket: str, tmp_path: Path) -> None:
+    model = f"s3://{bucket}/m"
+    assert command.run("push", sample_model.path(), model).exit_code == 0
+    words = ["compile", model, "--store", "s3://b/s", "--on", "ml.trn1.32xlarge", "--image", "i", "--role", ROLE]
+    settings = tmp_path / "settings.env"
+    for length, status in (("512", 0), ("-9", 1)):
+        settings.write_text(f"SM_VLLM_MAX_MODEL_LEN={length}\nSM_VLLM_MAX_NUM_SEQS=4\n")
+        result = command.run(*words, "--env-file", settings, "--dry-run")
+        assert result.exit_code == status, result.output
+        if status:
+            assert "SM_VLLM_MAX_MODEL_LEN" in result.stderr
+        else:
+            job = json.loads(result.stdout)["create_training_job"]
+            assert job["AlgorithmSpecification"]["ContainerArguments"][-1] == model
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,13 @@ def test_a_folder_becomes_a_package(model: Path, tmp_path: Path) -> None:
     assert run("verify", tmp_path / "out").exit_code == 0
 
 
+def test_an_edited_package_leaves_the_model_as_it_was(model: Path, tmp_path: Path) -> None:
+    before = (model / "config.json").read_text()
+    told("pack", model, "--to", tmp_path / "out")
+    (tmp_path / "out" / "config.json").open("a").write(" ")
+    assert (model / "config.json").read_text() == before
+
+
 def test_weights_without_safetensors_are_taken(model: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
     assert told("pack", model, "--to", tmp_path / "out")["excluded"] == {}

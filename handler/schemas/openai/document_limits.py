@@ -18,8 +18,7 @@ TEXTS: Final = ("input", "documents", "queries", "items", "text_1", "text_2", "d
 
 
 def check_items(document: Mapping[str, Any], conversation: str) -> None:
-    """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s, and for 2 s
-    if they are wrong.
+    """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s.
 
     :param conversation: the field with the conversation.
     :raises InvalidField: there are more than `MAX_ITEMS` messages, or items in one or in a document to pool, or more
