@@ -52,8 +52,12 @@ def body_parser(service: Service, request: Request) -> Parse:
 
 @lru_cache(maxsize=64)
 def accepted_types(header: str) -> tuple[str, ...]:
-    """The media types of an `Accept` header, the preferred one first. Cached: clients send the same few."""
-    return tuple(kind for kind, _ in parse_accept_header(header, MIMEAccept))
+    """The media types of an `Accept` header without their parameters, the preferred one first; not those of quality 0.
+
+    Cached: clients send the same few.
+    """
+    kinds = parse_accept_header(header, MIMEAccept)
+    return tuple(kind.partition(";")[0].strip().lower() for kind, quality in kinds if quality)
 
 
 def route_parser(path: Route | MessagesRoute) -> ParserOf:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
@@ -28,10 +31,19 @@ def load_adapters(
     if engine.facts.adapters is None:
         return
     directory = config.scratch / "adapters"
-    fetched = dict(moved)
-    adapters = engine.with_adapters(
-        directory, config.max_adapters, lambda source: bring(fetched.get(source, source), config)
-    )
+    fetched, copies = dict(moved), threading.Lock()
+
+    @contextmanager
+    def brought(source: str) -> Iterator[Path]:
+        """What is downloaded later is deleted once it is copied. Another load of the same files may come first."""
+        place = fetched.get(source, source)
+        found = bring(place, config)
+        with copies:
+            yield found if found.is_dir() else bring(place, config)
+            if place.startswith("s3://"):
+                shutil.rmtree(found, ignore_errors=True)
+
+    adapters = engine.with_adapters(directory, config.max_adapters, brought)
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
     stage("load adapters")
     if plan.line == "cpu":

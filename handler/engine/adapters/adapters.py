@@ -8,7 +8,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ LOAD_SECONDS = 300.0
 # request has ended in this process, because stop strings are found here. Without the files the core would end with a
 # FileNotFoundError.
 KEPT_SECONDS = 60.0
-# Fetches an adapter from its source, and returns its directory.
-Bring = Callable[[str], Path]
+# Fetches an adapter from its source. Its directory may be gone after the `with` block.
+Bring = Callable[[str], AbstractContextManager[Path]]
 
 
 @dataclass(slots=True)
@@ -224,7 +224,8 @@ class Adapters:
     def _load(self, name: str, source: str, pinned: bool) -> Adapter:
         identity = next(self._identities)
         path = self._directory / str(identity)
-        copy_checked(name, self._bring(source), path, self._max_rank, self.modules)
+        with self._bring(source) as directory:
+            copy_checked(name, directory, path, self._max_rank, self.modules)
         # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
         request = self._engine.lora_request(identity, f"{name}#{identity}", str(path))
         try:

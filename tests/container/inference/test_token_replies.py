@@ -121,6 +121,20 @@ def test_an_error_midway_is_a_last_event_and_no_end_mark(
     assert b"[DONE]" not in data
 
 
+@pytest.mark.parametrize(
+    ("accept", "framing"),
+    [
+        ("text/event-stream; charset=utf-8", "text/event-stream"),  # as a reply of this container has it
+        ("Text/Event-Stream", "text/event-stream"),
+        ("application/jsonlines;q=0.5, text/event-stream;q=0", "application/jsonlines"),
+    ],
+)
+@pytest.mark.parametrize("body", [{"prompt": "a|b"}, {"inputs": "a|b"}])
+def test_the_framing_is_the_accepted_one(client: Client, body: dict[str, str], accept: str, framing: str) -> None:
+    reply = client.post("/invocations", json={**body, "stream": True}, headers={"Accept": accept})
+    assert (reply.status_code, reply.mimetype) == (200, framing)
+
+
 @pytest.mark.parametrize("read", [True, False])
 def test_closing_early_cancels(client: Client, engine: ScriptedEngine, service: Service, read: bool) -> None:
     reply = client.post("/v1/completions", json={"prompt": "a|<hold>", "stream": True}, buffered=False)

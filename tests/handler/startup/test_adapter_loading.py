@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,8 +65,11 @@ def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, mon
     source, config, brought = "s3://bucket/sql", EndpointConfig(scratch=tmp_path), list[Path]()
 
     def load(adapters: Adapters, name: str, source: str) -> None:
-        brought.append(engine.bring(source))
+        with engine.bring(source) as directory:
+            brought.append(directory)
 
+    latest = tmp_path / "latest"
+    latest.mkdir()
     monkeypatch.setattr(adapter_loading, "download", lambda uri, config, field, *, latest: tmp_path / "latest")
     monkeypatch.setattr(adapter_loading, "model_modules", lambda model: None)
     monkeypatch.setattr(Adapters, "load_empty", lambda *arguments: None)
@@ -72,8 +77,9 @@ def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, mon
     engine, moved = ScriptedEngine(), {source: str(tmp_path)}
     config = replace(config, lora_modules={"sql": source})
     load_adapters(engine, EnginePlan("cpu", {"model": "m"}), config, moved, lambda stage: None)  # type: ignore[arg-type]
-    brought.append(engine.bring(source))
-    assert brought == [tmp_path, tmp_path / "latest"]
+    load(engine.adapters, "sql", source)
+    assert brought == [tmp_path, latest]
+    assert not latest.exists(), "a download is deleted when it has been copied, and what the start has fetched is not"
 
 
 class RecordingVllm:
@@ -108,7 +114,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_pin_is_reported_and_never_reaches_vllm(tmp_path: Path, vllm: Any) -> None:
     """A batch of other adapters than the pinned ones would end the engine. An update without `pin` keeps it."""
-    adapters = Adapters(vllm, vllm, ("model",), tmp_path, 8, Path)
+    adapters = Adapters(vllm, vllm, ("model",), tmp_path, 8, lambda source: nullcontext(Path(source)))
     assert all(adapters.load(name, f"/{name}", pin=True).pinned for name in ("a", "b", "c"))
     assert adapters.load("a", "/newer", replace=True).pinned
     assert not adapters.load("a", "/newer", pin=False).pinned
@@ -118,11 +124,12 @@ def test_a_pin_is_reported_and_never_reaches_vllm(tmp_path: Path, vllm: Any) -> 
 def test_a_download_keeps_nobody_from_changing_another_adapter(tmp_path: Path, vllm: Any) -> None:
     begun, done = threading.Event(), threading.Event()
 
-    def bring(source: str) -> Path:
+    @contextmanager
+    def bring(source: str) -> Iterator[Path]:
         if source == "s3://bucket/slow":
             begun.set()
             assert done.wait(WITHIN)
-        return Path(source)
+        yield Path(source)
 
     adapters = Adapters(vllm, vllm, ("model",), tmp_path, 2, bring)
     adapters.load("a", "/a")
@@ -143,10 +150,11 @@ def test_a_download_keeps_nobody_from_changing_another_adapter(tmp_path: Path, v
 def test_an_adapter_is_unloaded_although_it_still_loads(tmp_path: Path, vllm: Any) -> None:
     begun, done = threading.Event(), threading.Event()
 
-    def bring(source: str) -> Path:
+    @contextmanager
+    def bring(source: str) -> Iterator[Path]:
         begun.set()
         assert done.wait(WITHIN)
-        return Path(source)
+        yield Path(source)
 
     adapters = Adapters(vllm, vllm, ("model",), tmp_path, 2, bring)
     with ThreadPoolExecutor(2) as pool:
