@@ -37,7 +37,7 @@ def examine(
         config = named(load(environ, fetch=fetch, model=model), instance, line)
     except SettingError as error:
         return rejected_settings(error)
-    examination = examine_config(config)
+    examination = examine_config(config, environ)
     hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
     refused = [*environment_problems(environ)] if hosted else []
     for problem in (*refused, *tracing_settings.problems(environ, isolated=config.network_isolation)):
@@ -68,7 +68,7 @@ def require_startable(environ: Mapping[str, str]) -> None:
 
     :raises SettingErrors: it would not. The error has every finding.
     """
-    findings = with_files(examine_config(load(environ))).findings
+    findings = with_files(examine_config(load(environ), environ)).findings
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
         raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])

@@ -13,9 +13,12 @@ import argparse
 import ast
 import inspect
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import patch
 
 TABLES = Path(__file__).parents[1] / "handler" / "config" / "vllm_arguments"
 # What Python and vLLM call their converters (vllm/engine/arg_utils.py, 0.16.0), by what they accept.
@@ -47,7 +50,7 @@ def installed() -> dict[str, Any]:
     engine_parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(add_help=False))
     engine = {action.dest: _described(action) for action in engine_parser._actions}
     server = {action.dest for action in make_arg_parser(FlexibleArgumentParser(add_help=False))._actions}
-    return {**_table(vllm.__version__, engine, sorted(server - set(engine))), **_registered()}
+    return {**_table(vllm.__version__, engine, sorted(server - set(engine))), **_registered(), **_variables()}
 
 
 def _registered() -> dict[str, list[str]]:
@@ -99,6 +102,47 @@ def _registered() -> dict[str, list[str]]:
         "load_formats": sorted(model_loader._LOAD_FORMAT_TO_MODEL_LOADER),
         "tokenizer_modes": sorted(modes),
     }
+
+
+def _variables() -> dict[str, Any]:
+    """The forms of vLLM's own environment variables: `int`, `float`, or the words that it knows.
+
+    Only of versions whose core reads all of them at each start. Words that may have capitals are there in both.
+    """
+    import logging
+
+    from vllm import envs
+
+    if not hasattr(envs, "enable_envs_cache"):
+        return {}
+    forms = {name: _form(name, read) for name, read in envs.environment_variables.items() if name.startswith("VLLM_")}
+    levels = [level for level in logging.getLevelNamesMapping() if level.isupper()]
+    forms["VLLM_LOGGING_LEVEL"] = [*levels, *map(str.lower, levels)]  # vLLM's logging is set up with its capitals
+    return {"variables": {name: form for name, form in sorted(forms.items()) if form}}
+
+
+def _form(name: str, read: Callable[[], object]) -> str | list[str]:
+    """How a variable's value must be. Empty if it may be any text, or a list."""
+
+    def refusal(text: str) -> str:
+        with patch.dict(os.environ, {name: text}):
+            try:
+                read()
+            except Exception as error:
+                return str(error)
+        return ""
+
+    refused = refusal("x")
+    if not refused or not refusal("{}"):
+        return ""
+    for form, text in (("float", "1.5"), ("int", "7")):
+        if not refusal(text):
+            return form
+    words = re.findall(r"'([^']*)'", refused.partition("Valid options:")[2])
+    spelled = [
+        each for word in words for each in dict.fromkeys((word, word.lower(), word.upper())) if not refusal(each)
+    ]
+    return [] if len(words) > 1 and not refusal(",".join(words)) else spelled
 
 
 def from_source(source: str, version: str) -> dict[str, Any]:

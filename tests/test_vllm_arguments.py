@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from handler.config import vllm_variables
 from handler.config.problems import BadValue
-from handler.config.vllm_argument_table import TABLES, known, server_arguments, versions
+from handler.config.vllm_argument_table import TABLES, known, server_arguments, variable_forms, versions
 from handler.config.vllm_verdicts import VERDICTS
 from requirements.vllm_arguments import from_source, text
 
@@ -41,6 +42,47 @@ def test_the_table_of_the_installed_vllm_is_up_to_date() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.rpartition("|")[2] == file.read_text()
+
+
+@pytest.mark.skipif(not variable_forms(installed_version() or ""), reason="needs a vLLM whose core reads all variables")
+@pytest.mark.engine
+def test_the_installed_vllm_reads_the_variables_that_are_not_refused_and_no_others() -> None:
+    script = (
+        "import json, os, sys; from vllm import envs\n"
+        "def reads(name, text):\n"
+        "    os.environ[name] = text\n"
+        "    try: envs.environment_variables[name]()\n"
+        "    except Exception: return False\n"
+        "    finally: del os.environ[name]\n"
+        "    return True\n"
+        "texts, names = json.loads(sys.argv[1]), json.loads(sys.argv[2])\n"
+        "print('|' + json.dumps([[name, text, reads(name, text)] for name in names for text in texts]))"
+    )
+    version = installed_version() or ""
+    forms = {name: form for name, form in variable_forms(version).items() if name != "VLLM_LOGGING_LEVEL"}
+    words = {word for form in forms.values() if isinstance(form, list) for word in form}
+    texts = ["10m", "true", "7", "-1", " 7 ", "0.5", "1_0", "nan", *words]
+    command = [sys.executable, "-c", script, json.dumps(texts), json.dumps([*forms])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    for name, value, reads in json.loads(done.stdout.rpartition("|")[2]):
+        assert reads is not any(vllm_variables.problems({name: value}, version)), (name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fix"),
+    [
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "10m", "a whole number"),
+        ("VLLM_LOG_STATS_INTERVAL", "5s", "a number"),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "thread", "spawn, fork"),
+        ("VLLM_LOGGING_LEVEL", "loud", "debug"),
+    ],
+)
+def test_a_variable_that_ends_vllm_is_refused_with_what_it_may_be(name: str, text: str, fix: str) -> None:
+    for version in ("0.16.0", "0.24.0", "0.29.0", "0.32.0"):
+        error, *others = vllm_variables.problems({name: text, "VLLM_PORT": " ", "VLLM_UNKNOWN": "x"}, version)
+        assert (error.setting, others) == (name, [])
+        assert fix in error.fix
+    assert not [*vllm_variables.problems({"VLLM_LOGGING_LEVEL": "Debug"}, "0.29.0")]
 
 
 @pytest.mark.skipif(not (VERDICTS / f"{installed_version()}.json").is_file(), reason="needs a vLLM with verdicts")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -129,6 +129,11 @@ def registered_names(version: str, kind: str) -> tuple[str, ...]:
         `tokenizer_modes`.
     """
     return next((tuple(table.get(kind, ())) for name, table in _tables() if name == version), ())
+
+
+def variable_forms(version: str) -> Mapping[str, str | Sequence[str]]:
+    """vLLM's environment variables that take a number (`int`, `float`) or one of some words only. Empty before 0.16."""
+    return next((table.get("variables", {}) for name, table in _tables() if name == version), {})
 
 
 @lru_cache(maxsize=1)

@@ -62,7 +62,7 @@ def checked_plan(config: EndpointConfig) -> EnginePlan:
 
     :raises SettingErrors: the configuration cannot work. The error has every finding.
     """
-    examination = examine_config(config, build=None)
+    examination = examine_config(config, current_environment(), build=None)
     if examination.vllm is not None:
         logger.info("%s", examination.vllm)
     for finding in examination.findings:

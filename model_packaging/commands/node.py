@@ -36,7 +36,7 @@ def command(rank: int, dry_run: bool) -> None:
         problem = "this command runs nodes of vLLM (nnodes), and none of the fork's"
         fix = "Start the fork's other ranks with its own launcher (examples/neuron/multi_node)."
         raise SettingError(config.source("nodes").name or "nodes", problem, fix)
-    examination = examine_config(config)
+    examination = examine_config(config, os.environ)
     if examination.plan is None or examination.failed:
         refuse(examination, False)
     plan = examination.plan

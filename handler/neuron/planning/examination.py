@@ -5,7 +5,7 @@ It reads the model's JSON files and headers. Nothing is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -60,8 +60,13 @@ class Examination:
         return {"findings": findings, "memory": self.memory, "vllm": asdict(self.vllm) if self.vllm else None}
 
 
-def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
-    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked. `build` is as in `make_plan`."""
+def examine_config(
+    config: EndpointConfig, environ: Mapping[str, str] | None = None, *, build: NeuronConfigBuilder | None = construct
+) -> Examination:
+    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked. `build` is as in `make_plan`.
+
+    :param environ: the container's environment, of which vLLM reads its own variables.
+    """
     from handler.neuron.planning.start_needs import refused_settings
 
     known = secrets(config)
@@ -69,7 +74,7 @@ def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None 
         examination = _examined(config, build) if config.engine != "none" else _without_engine(config)
     except SettingError as error:
         examination = rejected_settings(error)
-    refused = (_invalid(error) for error in refused_settings(config, examination.plan))
+    refused = (_invalid(error) for error in refused_settings(config, examination.plan, environ or {}))
     findings = by_severity((*config_findings(config), *examination.findings, *refused))
     return replace(examination, findings=tuple(masked(finding, known) for finding in findings))
 

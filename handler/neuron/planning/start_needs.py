@@ -9,17 +9,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from handler.config import vllm_variables
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.start_rules import refused
 from handler.config.values import shown
 from handler.errors import SettingError
 from handler.neuron.checkpoint.model_facts import ModelFacts, stored_quantization
+from handler.neuron.checks.start_values import NUMERIC
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.lines.optimum_neuron import NAME as OPTIMUM
+from handler.neuron.planning.vllm_versions import version_of
 
 # Setting -> value -> the module that vLLM imports for it. Sources: vLLM 0.16 to 0.32, model_executor/model_loader,
 # v1/executor/ray_utils.py and distributed/kv_transfer/kv_connector/v1.
@@ -37,6 +41,7 @@ MODULES: Final[Mapping[str, Mapping[str, str]]] = {
     "quantization": {"bitsandbytes": "bitsandbytes"},
     "distributed_executor_backend": {"ray": "ray"},
     "data_parallel_backend": {"ray": "ray"},
+    "prefix_caching_hash_algo": {"xxhash": "xxhash", "xxhash_cbor": "xxhash"},
     "kv_transfer_config.kv_connector": {
         "LMCacheConnectorV1": "lmcache",
         "LMCacheMPConnector": "lmcache",
@@ -133,14 +138,20 @@ def _is_module(name: str) -> bool:
     return spec is not None
 
 
-def refused_settings(config: EndpointConfig, plan: EnginePlan | None) -> Iterator[SettingError]:
-    """What the start refuses of the settings that no plan holds.
+def refused_settings(
+    config: EndpointConfig, plan: EnginePlan | None, environ: Mapping[str, str]
+) -> Iterator[SettingError]:
+    """What the start refuses of the settings that no plan holds, and of the variables that vLLM reads.
 
     :param plan: None if there is no engine, or if nothing was planned. Then it is not known what a line uses.
     """
+    version = version_of(plan.line, installed_versions()) if plan else None
+    if plan and version:
+        checked = {name: value for name, value in plan.env.items() if name not in NUMERIC}
+        yield from vllm_variables.problems({**environ, **checked}, version)
     line = plan.line if plan else OPTIMUM
     loads = line not in (CPU.name, OPTIMUM) and not line.endswith(SUFFIX)
-    return refused(config, engine=config.engine != "none", artifacts=loads, store=line != OPTIMUM)
+    yield from refused(config, engine=config.engine != "none", artifacts=loads, store=line != OPTIMUM)
 
 
 def _matches(directory: str, *patterns: str) -> Iterator[Path]:
