@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from handler.config import tracing_settings
 from handler.config.config_rows import secrets, without_secrets
@@ -15,6 +16,7 @@ from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
+from handler.custom_code.code_source import SCRIPT_DIRECTORY, check_code
 from handler.errors import SettingError
 from handler.neuron.checks.check_context import HOSTED
 from handler.neuron.engine_plan import EnginePlan
@@ -40,9 +42,22 @@ def examine(
     examination = examine_config(config, environ)
     hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
     refused = [*environment_problems(environ)] if hosted else []
-    for problem in (*refused, *tracing_settings.problems(environ, isolated=config.network_isolation)):
+    if hosted and config.port != EndpointConfig().port:
+        why = f"SageMaker sends its requests to port {EndpointConfig().port}, not {config.port}"
+        refused.append(SettingError(config.setting("port"), why, "Leave it out."))
+    traces = tracing_settings.problems(environ, isolated=config.network_isolation)
+    for problem in (*refused, *traces, *_code_problems(config, environ)):
         examination = replace(examination, findings=(*rejected_settings(problem).findings, *examination.findings))
     return replace(examination, plan=_masked_plan(examination.plan, secrets(config)))
+
+
+def _code_problems(config: EndpointConfig, environ: Mapping[str, str]) -> Iterator[SettingError]:
+    """What the start would refuse of the code in a model's directory. A variable names a place in the container."""
+    if Path(config.model).is_dir() and not environ.get(SCRIPT_DIRECTORY):
+        try:
+            check_code(config, config.model, environ)
+        except SettingError as error:
+            yield error
 
 
 def named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
@@ -68,7 +83,9 @@ def require_startable(environ: Mapping[str, str]) -> None:
 
     :raises SettingErrors: it would not. The error has every finding.
     """
-    findings = with_files(examine_config(load(environ), environ)).findings
+    config = load(environ)
+    findings = with_files(examine_config(config, environ)).findings
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    if errors:
-        raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])
+    found = [SettingError(error.setting, error.why, error.fix) for error in errors]
+    if problems := [*found, *_code_problems(config, environ)]:
+        raise SettingErrors(problems)

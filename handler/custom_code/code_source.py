@@ -43,6 +43,12 @@ HANDLER_VARIABLES: Final = (
 HANDLER_FUNCTIONS: Final = frozenset({"custom_sagemaker_ping_handler", "custom_sagemaker_invocation_handler"})
 
 
+NO_ENGINE: Final = (
+    "without an engine, the model needs code of its own",
+    "Put code/inference.py into the model and leave ENDPOINT_CUSTOM_CODE on, or do not set ENDPOINT_ENGINE.",
+)
+
+
 class CodeKind(Enum):
     """The interface of custom code: hooks of SageMaker's toolkits, LMI's handle, or the decorators of `STANDARDS`."""
 
@@ -97,6 +103,24 @@ def find_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str
     if hooks is not None:
         raise SettingError(HANDLE_FILE, "the model also has code/inference.py", "Keep one of the two.")
     return CodeSource(model_dir, handle, CodeKind.HANDLE)
+
+
+def check_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str]) -> None:
+    """Checks a local model's custom code before it is deployed. Nothing is run or installed.
+
+    :raises SettingError: as `find_code`; a module is not Python; without an engine there is no code.
+    """
+    source = find_code(config, model_path, environ)
+    if source is None and config.engine == "none":
+        raise SettingError(config.setting("engine"), *NO_ENGINE)
+    for file in {part.file for part in (source, source and source.hooks) if part}:
+        try:
+            ast.parse(file.read_bytes() if file.is_file() else b"")
+        except SyntaxError as error:
+            name = str(file.relative_to(model_path)) if file.is_relative_to(model_path) else str(file)
+            raise SettingError(name, f"line {error.lineno} is not Python ({error.msg})", "Correct it.") from None
+        except (ValueError, OSError, RecursionError, MemoryError):
+            continue  # its import says why
 
 
 def _decorated(model_dir: Path, hooks: CodeSource | None, environ: Mapping[str, str]) -> CodeSource | None:

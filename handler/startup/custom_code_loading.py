@@ -8,7 +8,7 @@ from pathlib import Path
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code import requirements
 from handler.custom_code.code_contract import CustomCode
-from handler.custom_code.code_source import CodeKind, CodeSource, find_code
+from handler.custom_code.code_source import NO_ENGINE, CodeKind, CodeSource, find_code
 from handler.custom_code.engine_model import EngineModel
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, SettingError
@@ -45,10 +45,7 @@ def prepared_code(state: ServingState, model: Model) -> CodeSource | None:
     source = find_code(config, model.path) if local else None
     if source is None:
         if config.engine == "none":
-            fix = (
-                "Put code/inference.py into the model and leave ENDPOINT_CUSTOM_CODE on, or do not set ENDPOINT_ENGINE."
-            )
-            raise SettingError("ENDPOINT_ENGINE", "without an engine, the model needs code of its own", fix)
+            raise SettingError(config.setting("engine"), *NO_ENGINE)
         return None
     for file in source.requirements:
         state.lifecycle.stage(f"install {file.name}")

@@ -104,3 +104,13 @@ def test_files_are_examined_for_the_planned_line_also_without_a_plan(environ: di
     assert unnamed.line == line
     assert unnamed.findings == named.findings
     assert not any("of vLLM 0.16.0" in finding.why for finding in unnamed.findings)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"ENDPOINT_PORT": "9000"}, {"SAGEMAKER_BIND_TO_PORT": "9000"}, {"SAGEMAKER_PROGRAM": "predict.py"}],
+    ids=lambda environ: next(iter(environ)),
+)
+def test_what_only_the_container_would_refuse_is_an_error_of_its_variable(environ: dict[str, str]) -> None:
+    found = examine(environ, MODEL, instance="ml.trn1.32xlarge", line=None)
+    assert [one.setting for one in found.findings if one.severity is Severity.ERROR] == [*environ]

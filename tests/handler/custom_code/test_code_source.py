@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.custom_code.code_source import CodeKind, find_code
+from handler.custom_code.code_source import CodeKind, check_code, find_code
 from handler.custom_code.module_loader import load_module
 from handler.errors import SettingError
 
@@ -99,3 +99,25 @@ def test_the_dependencies_of_an_archive_that_the_sdk_has_repacked(
     source = find_code(EndpointConfig(), str(tmp_path), {})
     assert source is not None
     assert load_module(source.file).ANSWER == 42
+
+
+@pytest.mark.parametrize(
+    ("files", "environ", "engine", "setting"),
+    [
+        ({}, {"SAGEMAKER_PROGRAM": "predict.py"}, "vllm", "SAGEMAKER_PROGRAM"),
+        ({}, {"CUSTOM_SCRIPT_FILENAME": "x.py"}, "vllm", "CUSTOM_SCRIPT_FILENAME"),
+        ({"model_py": HANDLE, "code__inference_py": BOMB}, {}, "vllm", "model.py"),
+        ({"code__inference_py": "def predict_fn(data model):\n"}, {}, "vllm", "code/inference.py"),
+        ({}, {}, "none", "engine"),
+    ],
+)
+def test_code_that_the_start_would_refuse_is_refused_before(
+    tmp_path: Path, files: dict[str, str], environ: dict[str, str], engine: str, setting: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        check_code(EndpointConfig(engine=engine), put(tmp_path, **files), environ)
+    assert caught.value.setting == setting
+
+
+def test_sound_code_passes_and_is_not_run(tmp_path: Path) -> None:
+    check_code(EndpointConfig(engine="none"), put(tmp_path, code__inference_py=BOMB), {})
