@@ -92,7 +92,7 @@ class EndpointConfig:
     on_miss: str = model_data(
         "compile", "what a start does if the store has no artifacts for it", choices=("compile", "fail", "wait")
     )
-    artifact_deadline: float = owners(3300.0, "longest time that a start waits for artifacts")
+    artifact_deadline: float = owners(3300.0, "longest time that a start waits for artifacts", bounds=(1, 86400))
     artifact_lease: float = owners(
         60.0, "lease of a compile: after this time without renewal another instance may compile", bounds=(2, 3600)
     )

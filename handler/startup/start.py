@@ -237,8 +237,8 @@ def starts_without_model(config: EndpointConfig) -> bool:
         return False
     line = config.line or installed_line(installed_versions())
     if line != "cpu":
-        problem = f"there is no model in {directory}, and the line {line} serves one model with adapters"
-        raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Set ENDPOINT_MODEL and ENDPOINT_ENABLE_LORA=true.")
+        problem = f"there is no model in {directory}, and the line {line} serves one model"
+        raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Remove it, and set ENDPOINT_MODEL.")
     return True
 
 

@@ -26,6 +26,7 @@ from handler.artifacts.lease.acquisition import OnMiss
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.artifacts.store.object_names import KINDS
+from handler.config.dialects import container_variables
 from handler.errors import EndpointError, SettingError
 from handler.json_value import json_object
 from handler.processes import free_port
@@ -56,9 +57,12 @@ class CompiledArtifacts:
 def child_environment(settings: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """Returns this process's environment without its endpoint settings, plus the given variables.
 
-    Another endpoint's settings on this machine must not have an effect.
+    Another endpoint's settings on this machine must not have an effect. Tokens are no settings of one.
     """
-    return {**{name: value for name, value in own.items() if not name.startswith(SETTINGS)}, **settings}
+    others = {name for name, field in container_variables.FIELDS.items() if field != "hf_token"}
+    dropped = others | container_variables.ARGUMENTS.keys()
+    kept = {name: value for name, value in own.items() if not name.startswith(SETTINGS) and name not in dropped}
+    return {**kept, **settings}
 
 
 def compile_here(

@@ -87,12 +87,9 @@ def test_a_jobs_failure_is_told_to_sagemaker(tmp_path: Path) -> None:
 
 
 def test_settings_of_this_machine_do_not_decide() -> None:
-    own = {"ENDPOINT_BLOCK_SIZE": "1", "SM_VLLM_SEED": "1", "PATH": "/bin", "AWS_PROFILE": "x"}
-    assert here.child_environment({"ENDPOINT_MODEL": "m"}, own) == {
-        "PATH": "/bin",
-        "AWS_PROFILE": "x",
-        "ENDPOINT_MODEL": "m",
-    }
+    other = {"ENDPOINT_BLOCK_SIZE": "1", "SM_VLLM_SEED": "1", "TENSOR_PARALLEL_DEGREE": "8", "LORA_ADAPTERS": "a=/x"}
+    kept = {"PATH": "/bin", "AWS_PROFILE": "x", "HF_TOKEN": "hf_x"}
+    assert here.child_environment({"ENDPOINT_MODEL": "m"}, {**other, **kept}) == {**kept, "ENDPOINT_MODEL": "m"}
 
 
 def test_ctrl_c_stops_the_container_in_good_order(tmp_path: Path) -> None:

@@ -114,3 +114,35 @@ def test_files_are_examined_for_the_planned_line_also_without_a_plan(environ: di
 def test_what_only_the_container_would_refuse_is_an_error_of_its_variable(environ: dict[str, str]) -> None:
     found = examine(environ, MODEL, instance="ml.trn1.32xlarge", line=None)
     assert [one.setting for one in found.findings if one.severity is Severity.ERROR] == [*environ]
+
+
+@pytest.mark.parametrize(
+    ("line", "environ"),
+    [
+        ("cpu", {"ENDPOINT_SCRATCH": "s3://b/x"}),
+        ("cpu", {"ENDPOINT_SCRATCH": "~/x"}),
+        ("nxdi-0.16", {"ENDPOINT_BATCH_STORE": "file:///opt/ml/model/b"}),
+        ("nxdi-0.16", {"ENDPOINT_ARTIFACT_DEADLINE": "-5"}),
+        ("cpu", {"ENDPOINT_LORA_MODULES": '{"a": "org/adapter"}', "ENDPOINT_ENABLE_LORA": "true"}),
+        ("nxdi-0.16", {"SM_VLLM_PIPELINE_PARALLEL_SIZE": "0"}),
+        ("fork-0.9.1", {"SM_VLLM_PIPELINE_PARALLEL_SIZE": "-1"}),
+        ("cpu", {"SM_VLLM_DATA_PARALLEL_SIZE": "-1"}),
+    ],
+    ids=str,
+)
+def test_places_and_counts_with_which_no_start_works(line: str, environ: dict[str, str]) -> None:
+    instance = None if line == "cpu" else "ml.trn1.32xlarge"
+    found = examine({"SM_VLLM_MAX_MODEL_LEN": "512", **environ}, MODEL, instance=instance, line=line)
+    assert {one.setting for one in found.findings if one.severity is Severity.ERROR} & {
+        *environ,
+        *(name.lower().removeprefix("endpoint_").removeprefix("sm_vllm_") for name in environ),
+    }
+
+
+@pytest.mark.parametrize("line", ["cpu", "nxdi-0.16", "native-0.29", "native-0.24", "fork-0.9.1", "optimum"])
+def test_no_small_number_in_any_argument_ends_a_check(line: str) -> None:
+    instance = {"cpu": None, "native-0.29": "ml.trn2.48xlarge", "native-0.24": "ml.trn2.48xlarge"}
+    for name, argument in known().items():
+        for text in ("0", "-1") if argument.kind in ("int", "float") else ():
+            environ = {"SM_VLLM_MAX_MODEL_LEN": "512", f"SM_VLLM_{name.upper()}": text}
+            assert examine(environ, MODEL, instance=instance.get(line, "ml.trn1.32xlarge"), line=line).findings

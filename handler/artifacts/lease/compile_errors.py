@@ -86,8 +86,9 @@ class AcquireTimedOut(ArtifactError):
 
     def __init__(self, waited: float, doing: str) -> None:
         super().__init__(
-            f"No compiled artifacts after {waited:,.0f} s, {doing}. Give the start more time (SageMaker: "
-            "ContainerStartupHealthCheckTimeoutInSeconds), or publish the artifacts before the endpoint is created."
+            f"No compiled artifacts after {waited:,.0f} s, {doing}. Give the start more time "
+            "(ENDPOINT_ARTIFACT_DEADLINE, and SageMaker's ContainerStartupHealthCheckTimeoutInSeconds), or publish "
+            "the artifacts before the endpoint is created."
         )
 
 

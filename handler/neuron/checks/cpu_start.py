@@ -160,7 +160,7 @@ def _one_sequence(context: CheckContext) -> str | None:
     text = text_part(facts.config)
     if text.get("sliding_window") and text.get("use_sliding_window") is not False:
         return None  # such layers keep less
-    ranks = context.number("tensor_parallel_size") * context.number("pipeline_parallel_size")
+    ranks = max(1, context.number("tensor_parallel_size") * context.number("pipeline_parallel_size"))
     needed, length = sequence_bytes(draft, facts) / ranks / GIB, sequence_length(draft, facts)
     why = f"one sequence of {length} tokens takes {needed:.1f} GiB of each rank's cache, and it has {space}"
     return why if needed > int(space) else None

@@ -119,12 +119,12 @@ def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:
 
 
 def adapters(context: CheckContext) -> Iterator[Finding]:
-    """Adapters are compiled into the graph, so they must be files on the machine before the compile."""
-    if not context.nxd or not context.line.has(Feature.LORA):
+    """Adapters are files on the machine: NxD Inference compiles them into the graph, and on a CPU they are copied."""
+    if not context.line.has(Feature.LORA):
         return
     for name, where in context.config.lora_modules.items():
         if from_hub(where):
-            why = f"adapter '{name[:60]}' is at '{where[:100]}', but the compile needs adapters as local files"
+            why = f"adapter '{name[:60]}' is at '{where[:100]}', and nothing fetches adapters from the hub"
             yield error("lora-not-local", "lora_modules", why, "Give the full path of a directory, or an s3:// URI.")
 
 
@@ -188,6 +188,11 @@ def written_places(context: CheckContext) -> Iterator[Finding]:
     places = {name: env[name] for name in WRITTEN if name in env} | {context.setting("scratch"): str(config.scratch)}
     where = "below the model's directory, which is read-only on SageMaker"
     fix = "Give a directory elsewhere, as in /tmp/neuron-endpoint, or remove it."
+    if config.batch_store and not config.batch_store.startswith("s3://"):
+        places[context.setting("batch_store")] = config.batch_store.removeprefix("file://")
+    if str(config.scratch).startswith(("~", "s3:/", "file:/")):
+        why = f"{str(config.scratch)[:120]} is no path: a start would make a directory of that name where it runs"
+        yield error("no-path", context.setting("scratch"), why, "Give a directory's full path, as in /tmp/scratch.")
     for setting, place in places.items():
         if _below_model(place, config.model):
             yield error("read-only-place", setting, f"{place[:120]} is {where}: a start cannot write there", fix)

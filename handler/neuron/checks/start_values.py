@@ -28,6 +28,11 @@ POSITIVE: Final = (
     "max_lora_rank",
     "nodes",
 )
+# Arguments of vLLM whose product is the number of processes. Not every version refuses 0; PyTorch does when they meet.
+DEGREES: Final = (
+    *("pipeline_parallel_size", "data_parallel_size", "nnodes"),
+    *("decode_context_parallel_size", "prefill_context_parallel_size"),
+)
 # vLLM with transformers 4, which reads rope_scaling before hf_overrides set an object.
 TRANSFORMERS_4: Final = ("0.13.", "0.16.")
 ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
@@ -53,8 +58,8 @@ LARGEST_SEED: Final = 2**32 - 1  # numpy.random.seed, which vLLM's set_random_se
 
 def positive(context: CheckContext) -> Iterator[Finding]:
     """Counts and lengths below 1, and a seed that is none."""
-    for name in POSITIVE:
-        value = getattr(context.config, name)
+    counts = {name: getattr(context.config, name) for name in POSITIVE}
+    for name, value in {**counts, **{name: context.draft.number(name) for name in DEGREES}}.items():
         if value is not None and value < 1:
             yield error("not-positive", name, f"{value} is below 1", "Give 1 or more, or remove it.")
     sequences = context.config.max_num_seqs
