@@ -127,6 +127,7 @@ def test_what_only_the_container_would_refuse_is_an_error_of_its_variable(enviro
         ("nxdi-0.16", {"SM_VLLM_PIPELINE_PARALLEL_SIZE": "0"}),
         ("fork-0.9.1", {"SM_VLLM_PIPELINE_PARALLEL_SIZE": "-1"}),
         ("cpu", {"SM_VLLM_DATA_PARALLEL_SIZE": "-1"}),
+        ("cpu", {"SM_VLLM_MODEL_LOADER_EXTRA_CONFIG": '{"concurrency": 16}'}),
     ],
     ids=str,
 )

@@ -15,6 +15,7 @@ from handler.config.finding import Finding, Severity
 from handler.config.start_rules import refused
 from handler.config.values import shown
 from handler.errors import SettingError
+from handler.json_value import mapping
 from handler.neuron.checkpoint.model_facts import ModelFacts, stored_quantization
 from handler.neuron.checks.start_values import NUMERIC
 from handler.neuron.engine_plan import EnginePlan
@@ -73,6 +74,8 @@ FILES: Final[Mapping[str, str]] = {
     "pt": "*.pt",
     "safetensors": "*.safetensors",
 }
+# What the loader of these formats takes (the last since 0.24).
+LOADER_KEYS: Final = ("enable_multithread_load", "num_threads", "enable_weights_track")
 
 
 def start_needs(
@@ -102,6 +105,12 @@ def start_needs(
         why = f"no package is installed that brings the IO processor {str(plugin)[:60]}"
         fix = "Install it, or remove this."
         yield Finding("package-missing", Severity.ERROR, config.setting("io_processor_plugin"), why, fix)
+    loader, extra = str(plan.engine_args.get("load_format") or "auto").lower(), "model_loader_extra_config"
+    keys = mapping(plan.engine_args.get(extra)).keys() - LOADER_KEYS if loader in {"auto", "hf", *FILES} else ()
+    if keys:
+        why = f"the loader of load_format {loader} has no {', '.join(sorted(keys))[:80]}, and ends"
+        fix = f"Give {', '.join(LOADER_KEYS)}, or set the load_format that reads it."
+        yield Finding("loader-key", Severity.ERROR, config.setting(extra), why, fix)
     pattern = FILES.get(str(plan.engine_args.get("load_format")).lower())
     if pattern is None or facts is None or not facts.local or next(_matches(facts.where, pattern, "*.pt"), None):
         return
