@@ -225,6 +225,9 @@ def _freeze_garbage_collector() -> None:
     gc.set_threshold(*YOUNG, FULL)
 
 
+ONE_MODEL = "Set ENDPOINT_MODEL. ENDPOINT_ENABLE_LORA=true adds adapters, on a line that has them."
+
+
 def starts_without_model(config: EndpointConfig) -> bool:
     """Whether this is a multi-model endpoint that SageMaker starts without a model. POST /models loads its models.
 
@@ -238,7 +241,7 @@ def starts_without_model(config: EndpointConfig) -> bool:
     line = config.line or installed_line(installed_versions())
     if line != "cpu":
         problem = f"there is no model in {directory}, and the line {line} serves one model"
-        raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Remove it, and set ENDPOINT_MODEL.")
+        raise SettingError("SAGEMAKER_MULTI_MODEL", problem, ONE_MODEL)
     return True
 
 

@@ -300,7 +300,12 @@ def test_a_mistake_has_its_exit_status_and_says_what_was_meant(words: tuple[str,
 
 
 def test_without_an_engine_nothing_is_checked_and_that_is_said(tmp_path: Path) -> None:
-    result = run("check", "--env-file", env_file(tmp_path, ENDPOINT_ENGINE="none"), "--json", MODEL)
+    model = tmp_path / "model"
+    (model / "code").mkdir(parents=True)
+    words = ["check", "--env-file", env_file(tmp_path, ENDPOINT_ENGINE="none"), "--json", model]
+    assert run(*words).exit_code == 1  # nothing would answer
+    (model / "code" / "inference.py").write_text("def predict_fn(data, model):\n    return data\n")
+    result = run(*words)
     assert findings(result)["not-checked"]["setting"] == "ENDPOINT_ENGINE"
     assert result.exit_code == 5
 
