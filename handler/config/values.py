@@ -77,6 +77,8 @@ def to_str(value: Json) -> str:
         return text
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    if isinstance(value, str):
+        raise BadValue("it is empty", "Give a value, or remove it")
     raise BadValue(f"{shown(value)} is not a text", "Put it in quotes")
 
 

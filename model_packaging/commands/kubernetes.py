@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
     from model_packaging.kubernetes.workload import Workload
 
+TMP = "/tmp"  # noqa: S108  # the only place where the pod may write
+
 
 @click.command("kubernetes")
 @click.argument("name")
@@ -149,11 +151,13 @@ def _require_fit(config: EndpointConfig, options: Mapping[str, Any]) -> None:
     if config.port != PORT:
         problem = f"the manifests have port {PORT}, not {config.port}"
         raise SettingError(config.source("port").name, problem, "Leave it out.")
-    places = {"scratch": str(config.scratch), "batch_store": (config.batch_store or "/tmp").removeprefix("file://")}  # noqa: S108
-    for field, place in places.items() if options["kind"] != "hyperpod_endpoint" else ():
-        if not place.startswith("s3://") and not Path(place).is_relative_to("/tmp"):  # noqa: S108
+    for field in ("scratch", "batch_store", "artifact_store") if options["kind"] != "hyperpod_endpoint" else ():
+        place = str(getattr(config, field) or TMP).removeprefix("file://")
+        if not place.startswith("s3://") and not Path(place).is_relative_to(TMP):
             problem = f"{place} is read-only in the pod"
-            raise SettingError(config.source(field).name, problem, "Leave it out, or name a place below /tmp.")
+            raise SettingError(
+                config.source(field).name, problem, f"Name a place below {TMP}, or for a store one in S3."
+            )
 
 
 def _examined(variables: Mapping[str, str], document: str | None, instance: str | None, nodes: int) -> Any:

@@ -57,7 +57,8 @@ def command(
         elif diagnosis:
             click.echo("\n".join(diagnosis.lines()))
         else:
-            click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
+            of_time = "" if local else f" of the last {since} minutes"
+            click.echo(f"None of the known symptoms is in the {len(lines)} lines{of_time}.")
         return
     if timeline:
         steps = last_start([line.text for line in lines])

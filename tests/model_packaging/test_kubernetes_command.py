@@ -77,7 +77,10 @@ def test_a_start_that_compiles_has_more_time(s3: Any, bucket: str) -> None:
     assert "ENDPOINT_COMPILED_ARTIFACTS" not in environment(ahead)
 
 
-@pytest.mark.parametrize("setting", ["ENDPOINT_SCRATCH=/data", "ENDPOINT_BATCH_STORE=file:///data/b"])
+@pytest.mark.parametrize(
+    "setting",
+    ["ENDPOINT_SCRATCH=/data", "ENDPOINT_BATCH_STORE=file:///data/b", "ENDPOINT_ARTIFACT_STORE=file:///data/a"],
+)
 def test_what_is_written_is_where_the_pod_may_write(setting: str) -> None:
     refused = run("kubernetes", "chat", "org/name", "--cpu", *IMAGE, "--startup-seconds", "60", "--set", setting)
     assert (refused.exit_code, f"{setting.partition('=')[0]}: /data" in refused.stderr) == (1, True), refused.output

@@ -67,7 +67,7 @@ def problems(config: EndpointConfig) -> Iterator[SettingError]:
 
 def is_remote(place: str, *, hub: bool) -> bool:
     """Whether a location is not on this machine. With `hub` a name that is not a path is a model id of the hub."""
-    if place.startswith(REMOTE):
+    if place.lower().startswith(REMOTE):
         return True
     return hub and not place.startswith(("/", "./", "../", "file://")) and not exists(Path(place))
 

@@ -303,7 +303,7 @@ PAIRS: Final = (
     Pair("swap-space", "swap_space", _swap_space, "Lower it, or remove it: Neuron does not swap."),
     Pair("memory-share", "gpu_memory_utilization", _memory_share, "Give a value above 0, at most 1, or remove it."),
     Pair("metrics-of-speculation", "per_request_spec_decode_metrics", _speculation_metrics),
-    Pair("speculation-length", "speculative_config.method", _speculation_length, "Add it."),
+    Pair("speculation-length", "speculative_config.method", _speculation_length, "Set SM_VLLM_SPEC_TOKENS."),
     Pair("prompt-lookup", "speculative_config.prompt_lookup_min", _prompt_lookup, "Lower it, or remove it."),
     Pair("adapters-in-memory", "max_cpu_loras", _adapters_in_memory, "Raise it, lower max_loras, or remove it."),
     Pair("optimization-level", "optimization_level", _optimization_level, "Give one of them, or remove it."),
