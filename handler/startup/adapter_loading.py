@@ -39,9 +39,11 @@ def load_adapters(
         place = fetched.get(source, source)
         found = bring(place, config)
         with copies:
-            yield found if found.is_dir() else bring(place, config)
-            if place.startswith("s3://"):
-                shutil.rmtree(found, ignore_errors=True)
+            try:
+                yield found if found.is_dir() else bring(place, config)
+            finally:
+                if place.startswith("s3://"):
+                    shutil.rmtree(found, ignore_errors=True)
 
     adapters = engine.with_adapters(directory, config.max_adapters, brought)
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
