@@ -33,7 +33,7 @@ def check_items(document: Mapping[str, Any], conversation: str) -> None:
     _check_number(conversation, parts, MAX_PARTS)
 
 
-def items_with_parts(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def items_with_parts(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The messages of a chat, the items of a response, and the documents to pool, with their places."""
     for field in ("messages", "query", *TEXTS):
         value = document.get(field)
@@ -125,15 +125,13 @@ def fill_arguments(document: Mapping[str, Any]) -> None:
 
 def _calls(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The calls in the messages of a chat and in the input of a response, with their places."""
-    for name in ("messages", "input"):
-        items = document.get(name)
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            calls = item.get("tool_calls") if isinstance(item, dict) else None
-            for number, call in enumerate(calls if isinstance(calls, list) else ()):
-                if isinstance(call, dict) and isinstance(call.get("function"), dict):
-                    yield f"{name}[{index}].tool_calls[{number}].function", call["function"]
-            if isinstance(item, dict) and item.get("type") == "function_call":
-                yield f"{name}[{index}]", item
+    for where, item in items_with_parts(document):
+        calls = item.get("tool_calls")
+        for number, call in enumerate(calls if isinstance(calls, list) else ()):
+            if isinstance(call, dict) and isinstance(call.get("function"), dict):
+                yield f"{where}.tool_calls[{number}].function", call["function"]
+        if item.get("type") == "function_call":
+            yield where, item
 
 
 JSON_MODE: Final = {"type": "json_schema", "name": "object", "schema": {"type": "object"}}

@@ -80,6 +80,10 @@ def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, mon
     load(engine.adapters, "sql", source)
     assert brought == [tmp_path, latest]
     assert not latest.exists(), "a download is deleted when it has been copied, and what the start has fetched is not"
+    latest.mkdir()
+    with pytest.raises(ValueError, match="refused"), engine.bring(source):
+        raise ValueError("refused")
+    assert not latest.exists()
 
 
 class RecordingVllm:
