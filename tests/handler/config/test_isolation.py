@@ -23,6 +23,7 @@ def nothing(location: str) -> bytes | None:
         ("ENDPOINT_MODEL", "s3://bucket/model"),
         ("ENDPOINT_MODEL", "org/name"),
         ("ENDPOINT_ARTIFACT_STORE", "s3://bucket/store"),
+        ("ENDPOINT_ARTIFACT_STORE", "S3://bucket/store"),
         ("NEURON_COMPILED_ARTIFACTS", "s3://bucket/compiled"),
         ("ENDPOINT_ARTIFACT_SIGNING_KEY", "arn:aws:kms:us-east-1:1:key/a"),
         ("ENDPOINT_SPECULATIVE_MODEL", "org/draft"),
