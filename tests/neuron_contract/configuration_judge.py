@@ -24,6 +24,16 @@ DRAFT = "/opt/draft"
 # Packages that are not on this machine, which is none of the configuration.
 NO_RAY, NO_ARCTIC = "Failed to import Ray", "Arctic Inference is required"
 PLUGIN = os.environ.get("NEURON_STAND_IN", "").partition("-")[0]
+# vLLM's configuration takes these below 1, and its start does not: no executor, or no shape, for such a world.
+DEGREES = ("pipeline_parallel_size", "prefill_context_parallel_size", "decode_context_parallel_size")
+
+
+def world_error(config: Any) -> str | None:
+    """What vLLM raises as it starts workers, after its configuration (executor/abstract.py, parallel_state.py)."""
+    for name in DEGREES:
+        if getattr(config.parallel_config, name, 1) < 1:
+            return f"{name} is {getattr(config.parallel_config, name)}"
+    return None
 
 
 def plugin_error(job: dict[str, Any], config: Any) -> str | None:
@@ -108,7 +118,7 @@ def answer(questions: Questions, job: dict[str, Any]) -> str | None:
             os.environ.pop(name, None)
         if str(error).startswith(NO_ARCTIC):
             return None
-        return error if config is None else plugin_error(job, config)
+        return error if config is None else world_error(config) or plugin_error(job, config)
 
 
 def main() -> None:
