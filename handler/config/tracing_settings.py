@@ -77,7 +77,12 @@ def protocol(environ: Mapping[str, str]) -> str:
 def unreachable(environ: Mapping[str, str]) -> str | None:
     """The name of the variable with a collector that a container without a network does not reach."""
     name = enabled_by(environ)
-    return None if name is None or url_parts(environ[name]).hostname in LOOPBACK else name
+    return None if name is None or is_local(environ[name]) else name
+
+
+def is_local(collector: str) -> bool:
+    """Whether a collector is on this machine. An exporter over gRPC takes an address without a scheme."""
+    return url_parts(collector if "://" in collector else f"//{collector}").hostname in LOOPBACK
 
 
 def problems(environ: Mapping[str, str], *, isolated: bool) -> Iterator[SettingError]:

@@ -12,6 +12,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.model_file_rules import values_in
 from handler.config.problems import BadValue
+from handler.config.tracing_settings import is_local
 from handler.config.values import to_bool
 from handler.errors import SettingError
 from handler.regular_files import exists
@@ -57,6 +58,10 @@ def problems(config: EndpointConfig) -> Iterator[SettingError]:
         for path, inner in values_in(getattr(config, field) or {}):
             if path not in places and str(inner).startswith(("s3://", "hf://")):
                 yield problem(str(config.sources.get(f"{field}.{path.partition('.')[0]}") or field), str(inner))
+    collector = config.engine_args.get("otlp_traces_endpoint")
+    if isinstance(collector, str) and not is_local(collector):
+        setting, why = config.setting("otlp_traces_endpoint"), f"'{collector[:200]}' cannot be reached"
+        yield SettingError(setting, f"{why}, and {VARIABLE} is set", "Send traces to this machine, or remove it.")
     if config.requirements == "download":
         setting, fix = config.setting("requirements"), "Put wheels into requirements/ beside it, and leave this out."
         yield SettingError(setting, f"nothing can be downloaded with network isolation ({VARIABLE})", fix)

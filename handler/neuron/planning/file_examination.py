@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,8 @@ from handler.regular_files import exists
 TRANSFORMERS_5 = (0, 24)
 HUB_SECONDS = 5
 MISTRAL = "params.json"
-
+# Files of a tokenizer in Mistral's own format (mistral-common 1.13, tokens/tokenizers/utils.py).
+MISTRAL_TOKENS: Final = re.compile(r"tekken\.json|[^.]+\.model(\.v\d+(m\d+)?)?")
 
 # Keys of config.json that are read before `hf_overrides` are applied, or whose other values vLLM reads too.
 READ: Final = ("model_type", "dtype", "torch_dtype", "auto_map", "quantization_config")
@@ -226,6 +228,10 @@ def _of_text(
     template, named = configured_template(config, files), config.engine_args.get("tokenizer")
     if config.engine_args.get("skip_tokenizer_init") is True:
         return
+    mistral = str(config.engine_args.get("tokenizer_mode")).lower() == "mistral"
+    if named is None and mistral:
+        yield from _of_mistral(config, files) if complete else ()
+        return
     if named is None:
         yield from rules.text_findings(files, document, loader, template, complete=complete)
         return
@@ -233,12 +239,22 @@ def _of_text(
     if not exists(directory) and isinstance(files, LocalFiles) and str(named).startswith(f"{MOUNT}/"):
         directory = files.directory / str(named).removeprefix(f"{MOUNT}/")
     if directory.is_absolute() and exists(directory) and directory.is_dir():
-        own = read_json(there := LocalFiles(directory, str(named)), "config.json") or {}
+        there = LocalFiles(directory, str(named))
+        if mistral:
+            yield from _of_mistral(config, there)
+            return
+        own = read_json(there, "config.json") or {}
         document = {**document, **{key: own.get(key) for key in ("model_type", "tokenizer_class")}}
         for finding in rules.text_findings(there, document, loader, template, complete=True):
             yield replace(finding, setting=setting, why=f"{finding.setting}: {finding.why}")
     elif not str(named).startswith("/") or exists(directory):  # `_of_paths` has said that nothing is there
         yield rules.not_checked(setting, f"the tokenizer and its chat template, which are in {str(named)[:200]}")
+
+
+def _of_mistral(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
+    if not any(MISTRAL_TOKENS.fullmatch(name) for name in files.listing()):
+        why = "there is no tekken.json and no tokenizer.model, which mistral reads"
+        yield rules.error(config.setting("tokenizer_mode"), why, "Remove it.")
 
 
 def _of_length(config: EndpointConfig, length: int) -> Iterator[Finding]:

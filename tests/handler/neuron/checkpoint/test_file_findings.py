@@ -326,6 +326,22 @@ def test_mistrals_own_format_needs_its_own_file(model: Path) -> None:
     assert setting not in check(model, **{setting: "mistral"})[1]
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_mistrals_tokenizer_needs_its_own_file(model: Path, tmp_path: Path, elsewhere: bool) -> None:
+    setting, place = "SM_VLLM_TOKENIZER_MODE", model
+    variables = {setting: "mistral"}
+    if elsewhere:
+        place = Path(shutil.copytree(sample_model.path(), tmp_path / "other"))
+        variables["SM_VLLM_TOKENIZER"] = str(place)
+    status, findings = check(model, **variables)
+    assert status == 1 and "tekken.json" in findings[setting]["why"]
+    (place / "tokenizer.json").unlink()
+    for name in ("tekken.json", "tokenizer.model.v3", "tokenizer.model"):
+        (place / name).write_text("x")
+        assert check(model, **variables)[0] == 0, name
+        (place / name).unlink()
+
+
 def test_defaults_of_the_endpoint_that_requests_would_fail_of(model: Path) -> None:
     status, findings = check(model, SM_VLLM_OVERRIDE_GENERATION_CONFIG='{"temperature": "x"}')
     assert status == 1
