@@ -432,6 +432,7 @@ def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> N
         ({"name": "x" * 49}, "NAME"),
         ({"environment": {"A": "x" * 1025}}, "A"),
         ({"environment": {f"A{i}": "x" for i in range(101)}}, "--env-file"),
+        ({"environment": {"MY-NAME": "x"}}, "MY-NAME"),
         ({"environment": {f"A{i}": "x" * 1000 for i in range(40)}}, "--env-file"),
         ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
         ({"scaling": ScalingRequest(3, 2, 1.0)}, "--min"),

@@ -25,7 +25,10 @@ DRAFT = "/opt/draft"
 NO_RAY, NO_ARCTIC = "Failed to import Ray", "Arctic Inference is required"
 PLUGIN = os.environ.get("NEURON_STAND_IN", "").partition("-")[0]
 # vLLM's configuration takes these below 1, and its start does not: no executor, or no shape, for such a world.
-DEGREES = ("pipeline_parallel_size", "prefill_context_parallel_size", "decode_context_parallel_size")
+DEGREES = (
+    *("pipeline_parallel_size", "data_parallel_size_local"),
+    *("prefill_context_parallel_size", "decode_context_parallel_size"),
+)
 
 
 def world_error(config: Any) -> str | None:

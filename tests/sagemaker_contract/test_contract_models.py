@@ -239,6 +239,7 @@ FACTS: Mapping[str, Callable[[], tuple[object, object]]] = {
     ),
     "volume": lambda: (bounds(member("ProductionVariant", "VolumeSizeInGB"))[1], limits.LARGEST_VOLUME),
     "variables": lambda: (bounds(shape("EnvironmentMap"))[1], request.MOST_VARIABLES),
+    "name of a variable": lambda: (shape("EnvironmentKey").metadata["pattern"], request.VARIABLE.pattern),
     "value of a variable": lambda: (bounds(shape("EnvironmentValue"))[1], request.LONGEST_VALUE),
     "variables of a training job": lambda: (
         (bounds(shape("TrainingEnvironmentMap"))[1], bounds(shape("TrainingEnvironmentValue"))[1]),

@@ -17,6 +17,7 @@ NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,47}")
 MOST_CONCURRENT = 1000  # MaxConcurrentInvocationsPerInstance in the API reference
 # The container's environment, as CreateModel takes it (API reference, ContainerDefinition).
 MOST_VARIABLES, LONGEST_VALUE, LARGEST_ENVIRONMENT = 100, 1024, 32 * 1024
+VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ def environment_problems(environment: Mapping[str, str]) -> Iterator[SettingErro
     if len(environment) > MOST_VARIABLES:
         yield SettingError("--env-file", f"SageMaker takes {MOST_VARIABLES} variables, not {len(environment)}", fix)
     for name, value in environment.items():
+        if not VARIABLE.fullmatch(name):
+            yield SettingError(name[:100], "SageMaker takes no variable of this name", "Give letters, digits and _.")
         if len(value.encode()) > LONGEST_VALUE:
             yield SettingError(name, f"SageMaker takes {LONGEST_VALUE} bytes a value, not {len(value.encode())}", fix)
     whole = sum(len(name.encode()) + len(value.encode()) for name, value in environment.items())

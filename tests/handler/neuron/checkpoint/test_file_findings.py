@@ -334,7 +334,8 @@ def test_mistrals_tokenizer_needs_its_own_file(model: Path, tmp_path: Path, else
         place = Path(shutil.copytree(sample_model.path(), tmp_path / "other"))
         variables["SM_VLLM_TOKENIZER"] = str(place)
     status, findings = check(model, **variables)
-    assert status == 1 and "tekken.json" in findings[setting]["why"]
+    assert status == 1
+    assert "tekken.json" in findings[setting]["why"]
     (place / "tokenizer.json").unlink()
     for name in ("tekken.json", "tokenizer.model.v3", "tokenizer.model"):
         (place / name).write_text("x")
