@@ -88,8 +88,9 @@ PLUGIN: Final = {"reasoning_parser_plugin": "text"}
 # Objects that need some keys before vLLM reads the others, and the class of those that are only typed as objects.
 CONTENT: Final[Mapping[str, dict[str, Any]]] = {
     "speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2},
+    "watermark_config": {"key": 1},
 }
-CLASSES: Final = {"speculative_config": "SpeculativeConfig"}
+CLASSES: Final = {"speculative_config": "SpeculativeConfig", "watermark_config": "WatermarkConfig"}
 COMPANIONS: Final[tuple[dict[str, Any], ...]] = (
     {EXPERTS: True},
     {EXPERTS: True, "enable_expert_parallel": True, "tensor_parallel_size": 2},
@@ -357,6 +358,10 @@ class Questions:
                     break
         return found
 
+    def required(self, name: str) -> list[str]:
+        """The key without which vLLM rejects an object."""
+        return re.findall(r"^(\w+): Field required", self.error({name: {}}) or "")
+
     def nested(self, name: str, cls: Any, wrap: Any, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
         """The keys of an object, and the verdicts on their values."""
         outer = name.split(".")[0]
@@ -374,7 +379,8 @@ class Questions:
             if inner is not None and depth < 2 and outer not in CLASSES:
                 yield from self.nested(f"{name}.{key}", inner, wrapped, depth + 1)
             values = [*EVERY, *dict.fromkeys(words(annotation))]
-            if key not in CONTENT.get(outer, ()) and not key.startswith(("target_", "draft_model_config")):
+            tried = key not in CONTENT.get(outer, ()) or key in self.required(outer)
+            if tried and not key.startswith(("target_", "draft_model_config")):
                 found = self.verdicts(f"{name}.{key}", values, wrapped)
                 if found:
                     yield f"{name}.{key}", found
@@ -457,6 +463,8 @@ def ask(line: str, only: str = "") -> dict[str, Any]:
         elif known()[name].kind == "json" and name not in LEFT_OUT:
             row = questions.verdicts(f"{name}.*", [*EVERY], lambda value: {"unknown_key": value})
             table.update({f"{name}.*": row} if row else {})
+        required = questions.required(name)
+        verdicts |= {"required": required} if required else {}
         if verdicts:
             table[name] = {**verdicts, **table.get(name, {})}
         asked[name] = table
@@ -488,7 +496,7 @@ def general(table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         rejected = {key: why for key, why in row.get("rejected", {}).items() if holds(name, key, why, row)}
         row = {**row, "rejected": rejected, "needs": {k: v for k, v in row.get("needs", {}).items() if k in rejected}}
         row = {key: value for key, value in row.items() if value}
-        if row.keys() & {"rejected", "keys"}:
+        if row.keys() & {"rejected", "keys", "required"}:
             kept[name] = row
     return kept
 

@@ -99,7 +99,7 @@ def secrets(config: EndpointConfig) -> tuple[str, ...]:
 
 def without_secrets(value: Json, known: tuple[str, ...], name: str = "") -> Json:
     """The value with every secret in it masked, at any depth: those that are known, and those by a name or form."""
-    if value and isinstance(value, (str, list, dict)) and has_secret_name(name):
+    if value and not isinstance(value, (bool, float)) and has_secret_name(name):
         return MASK
     if isinstance(value, str):
         return mask(value, known)

@@ -16,7 +16,7 @@ SHORTEST: Final = 4
 # MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets. OTEL_EXPORTER_OTLP_HEADERS holds API keys.
 SECRET_NAMES: Final = re.compile(
     r"(?:^|_)TOKEN$|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNATURE"
-    r"|AUTHORIZATION|(?:^|_)(?:AUTH|PW)$|OTLP(?:_\w+)?_HEADERS$"
+    r"|AUTHORIZATION|^KEY$|(?:^|_)(?:AUTH|PW)$|OTLP(?:_\w+)?_HEADERS$"
 )
 # The tokens of a tokenizer: pad_token, classifier_from_token, image_start_token.
 TEXT_TOKENS: Final = re.compile(
@@ -32,7 +32,7 @@ PARAMETER: Final = re.compile(
 # As in a header: Authorization: Bearer ...
 BEARER: Final = re.compile(r"(?i)\b(bearer\s+)(?=[^\s\"',]*[0-9])[\w.~+/=-]{8,}")
 # A member of an object in a value that is the text of one, or the beginning of one: {"MY_TOKEN": "..."}
-MEMBER: Final = re.compile(r'("((?:[^"\\]|\\.){0,100})"\s*:\s*)("(?:[^"\\]|\\.)+"?|\[[^\]]+\]?)')
+MEMBER: Final = re.compile(r'("((?:[^"\\]|\\.){0,100})"\s*:\s*)("(?:[^"\\]|\\.)+"?|\[[^\]]+\]?|-?\d{8,})')
 # A path, an address or a word. What else is given in place of one may be settings, with a token in them.
 LOCATION: Final = re.compile(r"(?:\.{0,2}/|[a-z\d]+://).*|[^\s=:]+")
 
@@ -55,7 +55,13 @@ def without_credentials(text: str) -> str:
     """The text with what is a secret by its form masked: credentials in an address, and JSON members with its names."""
     for form in (ADDRESS, PARAMETER, BEARER):
         text = form.sub(rf"\1{MASK}", text)
-    return MEMBER.sub(lambda match: f'{match[1]}"{MASK}"' if has_secret_name(match[2]) else match[0], text)
+    return MEMBER.sub(_masked_member, text)
+
+
+def _masked_member(match: re.Match[str]) -> str:
+    if has_secret_name(match[2]):
+        return f'{match[1]}"{MASK}"'
+    return f"{match[1]}{MEMBER.sub(_masked_member, match[3])}" if match[3].startswith("[") else match[0]
 
 
 def secrets_in(value: object, name: str = "") -> Iterator[str]:
@@ -66,6 +72,8 @@ def secrets_in(value: object, name: str = "") -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from secrets_in(item, name)
+    elif isinstance(value, int) and has_secret_name(name):
+        yield from filter(_is_recognisable, [str(value)])
     elif isinstance(value, str):
         if has_secret_name(name) and _is_recognisable(value.strip()):
             yield value.strip()

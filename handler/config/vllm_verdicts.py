@@ -76,7 +76,8 @@ def rejections(version: str, platform: str, arguments: Mapping[str, Json]) -> It
 
 def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Rejection]:
     """What a table says of one argument or key: `rejected` has messages by value or class, `needs` companions by the
-    same, `words` the texts that are accepted if others are not, and `keys` those of an object that takes no others."""
+    same, `words` the texts that are accepted if others are not, and `keys` those of an object that takes no others.
+    Without those that are `required` an object is rejected."""
     verdicts = table.get(name, {})
     if value is None:
         return
@@ -90,6 +91,9 @@ def _of_value(table: Mapping[str, Any], name: str, value: Json) -> Iterator[Reje
             yield Rejection(name, value, why, needs, tuple(map(str, verdicts.get("words", ()))))
             return
     allowed = verdicts.get("keys", ())
+    for key in verdicts.get("required", ()):
+        if isinstance(value, dict) and key not in value:
+            yield Rejection(f"{name}.{key}", None, f"{name} needs {key}")
     for key, item in value.items() if isinstance(value, dict) else ():
         if allowed and key not in allowed:
             yield Rejection(f"{name}.{key}", item, f"{name} has no key {key[:40]}", (), tuple(allowed))

@@ -159,7 +159,7 @@ UNASKED = frozenset(
     (
         *("model", "tokenizer", "hf_config_path", "trust_remote_code", "additional_config", "hf_overrides"),
         *("worker_cls", "worker_extension_cls", "logits_processors", "scheduler_cls", "reasoning_parser_plugin"),
-        *("enable_lora", "lora_modules", "hf_token", "revision", "code_revision", "tokenizer_revision"),
+        *("spec_model", "enable_lora", "lora_modules", "hf_token", "revision", "code_revision", "tokenizer_revision"),
         *("nnodes", "node_rank", "numa_bind", "numa_bind_nodes", "numa_bind_cpus", "headless"),
         *("data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port"),
         *("data_parallel_size_local", "data_parallel_rank"),  # with engines that other hosts have
@@ -259,7 +259,7 @@ def _value(chosen: random.Random, version: str, name: str) -> Any:
     elif kind == "json":
         keys = _tables(version).get(name, {}).get("keys", ())
         key = chosen.choice(keys) if keys and chosen.random() < 0.85 else "misspelled"
-        value = {key: chosen.choice((True, False, *NUMBERS, *TEXTS))}
+        value = {key: chosen.choice((True, False, *NUMBERS, *TEXTS))} if chosen.random() < 0.9 else {}
     else:
         value = chosen.choice(TEXTS)
     return [value] if argument.kind == "list" else value

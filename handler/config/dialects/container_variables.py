@@ -97,8 +97,8 @@ REJECTED: Final = dict.fromkeys(
     "Put rope_scaling into config.json. NxD Inference reads no SM_VLLM_HF_OVERRIDES, other lines do.",
 ) | {
     "KV_CACHE_DTYPE": "Set SM_VLLM_KV_CACHE_DTYPE, or ENDPOINT_KV_CACHE_QUANT on the lines of NxD Inference.",
-    "WATERMARK_GAMMA": "Remove it: vLLM has no watermarks.",
-    "WATERMARK_DELTA": "Remove it: vLLM has no watermarks.",
+    "WATERMARK_GAMMA": "Remove it: vLLM has no such watermarks.",
+    "WATERMARK_DELTA": "Remove it: vLLM has no such watermarks.",
 }
 # Prefix -> the software that reads what begins with it.
 FAMILIES: Final[Mapping[str, str]] = {

@@ -23,6 +23,8 @@ LATER: Final = ("0.29.0", "0.32.0")
 WHEN_LOADED: Final = "when the model is loaded"
 # Models that vLLM does not compute in float16 (vllm/config/model.py, 0.16 to 0.32; plamo2 until 0.24).
 WITHOUT_FLOAT16: Final = ("gemma2", "gemma3", "gemma3_text", "glm4")
+# The classes with layers that look up n-grams, and the key with their numbers (vllm/config/engram.py, 0.32).
+ENGRAM: Final = {"DeepseekV41ForCausalLM": "engram_layer_ids", "Qwen4ExpFor": "ple_layer_ids"}
 EXECUTOR: Final = "distributed_executor_backend"
 
 
@@ -287,6 +289,14 @@ def _skipped_layers(context: CheckContext) -> str | None:
     return f"with {dtype}, vLLM {context.vllm} takes numbers of layers only, not {shown(wrong[0])}" if wrong else None
 
 
+def _engram(context: CheckContext) -> str | None:
+    if "engram_config" not in context.draft.args or context.facts is None:
+        return None
+    text, kinds = text_part(context.facts.config), context.facts.architectures
+    layers = any(text.get(key) and kind.startswith(start) for kind in kinds for start, key in ENGRAM.items())
+    return None if layers else "the model has no layers of this kind (engram_layer_ids or ple_layer_ids)"
+
+
 def _float16(context: CheckContext) -> str | None:
     kind, asked = context.facts.model_type if context.facts else "", context.draft.args.get("dtype")
     refused = (*WITHOUT_FLOAT16, *(("plamo2",) if context.vllm in ("0.16.0", "0.24.0") else ()))
@@ -327,6 +337,7 @@ PAIRS: Final = (
     Pair("max-logprobs", "max_logprobs", _max_logprobs, "Give -1 or more, or remove it."),
     Pair("active-sequences", "max_num_active_seqs", _active_sequences, "Lower it, or raise max_num_seqs."),
     Pair("fast-prefill", "kv_sharing_fast_prefill", _fast_prefill),  # vllm/config/vllm.py
+    Pair("engram-layers", "engram_config", _engram),
     Pair("dtype-of-model", "dtype", _float16, "Use bfloat16 or float32."),
     Pair("long-prefill", "long_prefill_token_threshold", _long_prefill, "Lower it, or remove it."),
 )

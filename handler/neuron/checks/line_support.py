@@ -98,6 +98,8 @@ def rejected_by_vllm(context: CheckContext) -> Iterator[Finding]:
         accepted = ", ".join(rejection.accepted[:12])
         fix = f"Did you mean {near[0]}?" if near else f"Use {accepted}, or remove it." if accepted else "Remove it."
         fix = f"Remove it, or set {needs} with it." if needs else fix
+        if rejection.value is None:  # a key that is not there
+            why, fix = f"vLLM {version} starts only with it: {rejection.why}", f"Give it, or remove {name}."
         yield error("rejected-by-vllm", f"{context.setting(name)}{dot}{key}", why, fix)
 
 

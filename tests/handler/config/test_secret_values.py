@@ -24,6 +24,7 @@ from tests.model_packaging.command import run
 
 PASSWORD = "s3cret@password"
 TOKEN = "abcdefgh12345"
+DIGITS = "81726354"
 ADDRESSES = (f"http://user:{PASSWORD}@host:4317", f"https://host/file?X-Amz-Signature={TOKEN}&part=1")
 VARIABLES: tuple[Json, ...] = (
     {"MY_TOKEN": TOKEN, "OTHER": "plain"},
@@ -31,6 +32,8 @@ VARIABLES: tuple[Json, ...] = (
     {"api_keys": [TOKEN]},
     {"proxy": [f"see {ADDRESSES[0]}"]},
     {"headers": {"Authorization": f"Basic {TOKEN}"}, "auth": f"x {TOKEN}", "header": f"X-Mine: Bearer {TOKEN}"},
+    {"key": TOKEN},
+    {"key": int(DIGITS), "outer": [{"api_key": -int(DIGITS)}]},
     dict.fromkeys(("passwd", "redis_pw", "sslPassphrase", "privateKey", "apiKey"), TOKEN),
 )
 HELD = (*ADDRESSES, *VARIABLES)
@@ -55,7 +58,7 @@ def outputs(environ: Mapping[str, str], document: bytes | None = None) -> Iterat
 
 
 def public(text: str) -> bool:
-    return PASSWORD not in text and "s3cret" not in text and TOKEN not in text
+    return not any(secret in text for secret in (PASSWORD, "s3cret", TOKEN, DIGITS))
 
 
 @pytest.mark.parametrize("name", NAMES)

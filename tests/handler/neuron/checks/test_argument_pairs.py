@@ -72,6 +72,10 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("cpu-block", version, {"block_size": block}) for version, block in ((CPU, 8), ("0.24.0", 24), (LATER, 16))],
     *[("mamba-mode", version, {"mamba_cache_mode": "align"}) for version in VERSIONS],
     *[("cpu-kv-offloading", version, {"kv_offloading_size": 0.5}) for version in VERSIONS],
+    ("engram-layers", NEWEST, {"engram_config": {}}),
+    ("engram-layers", NEWEST, {"engram_config": {"cpu_offload": True}}),
+    ("rejected-by-vllm", NEWEST, {"watermark_config": {}}),
+    ("rejected-by-vllm", NEWEST, {"watermark_config": {"key": 1, "misspelled": 1}}),
     *[("kv-events-address", version, publishing("5557")) for version in (*VERSIONS, NEWEST)],
     *[("kv-events-address", version, publishing("tcp://*:5557", replay_endpoint="5558")) for version in VERSIONS],
     *[("prompt-lookup", LATER, speculating("ngram", prompt_lookup_max=longest)) for longest in (0, -9)],
@@ -119,6 +123,7 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("first-node", version, {"nnodes": 2, "tensor_parallel_size": 2}) for version in (CPU, LATER)],
 ]
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
+    (NEWEST, {"watermark_config": {"key": 1}}),
     *[(version, ENGINES) for version in (CPU, LATER)],
     *[(version, {**ENGINES, "data_parallel_size_local": local}) for version in (CPU, LATER) for local in (0, 1)],
     (LATER, {"data_parallel_size": 4, "data_parallel_size_local": 2, "master_addr": "10.0.0.4"}),
@@ -269,3 +274,15 @@ def test_a_degree_of_context_parallelism_divides_the_heads_of_a_kv_head(
 ) -> None:
     result = outcome(line, facts=llama(heads=heads, kv_heads=kv_heads), engine_args=context(degree, ranks))
     assert ("decode-context-parallel" in {finding.code for finding in result.errors}) is not starts
+
+
+def test_layers_that_look_up_n_grams_can_be_configured() -> None:
+    facts = llama(architectures=("DeepseekV41ForCausalLM",), config={"engram_layer_ids": [1]})
+    made = outcome("cpu", facts=facts, installed={"vllm": NEWEST}, engine_args={"engram_config": {"cpu_offload": True}})
+    assert "engram-layers" not in {finding.code for finding in made.findings}
+
+
+def test_what_an_object_needs_is_named_with_what_to_do() -> None:
+    made = outcome("cpu", facts=llama(), installed={"vllm": NEWEST}, engine_args={"watermark_config": {"alpha": 0.5}})
+    (finding,) = made.errors
+    assert (finding.setting, finding.fix) == ("watermark_config.key", "Give it, or remove watermark_config.")
