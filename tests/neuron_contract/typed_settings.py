@@ -161,7 +161,7 @@ UNASKED = frozenset(
         *("worker_cls", "worker_extension_cls", "logits_processors", "scheduler_cls", "reasoning_parser_plugin"),
         *("spec_model", "enable_lora", "lora_modules", "hf_token", "revision", "code_revision", "tokenizer_revision"),
         *("nnodes", "node_rank", "numa_bind", "numa_bind_nodes", "numa_bind_cpus", "headless"),
-        *("data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port"),
+        *("data_parallel_address", "data_parallel_rpc_port", "master_addr", "master_port", "pylogging_config_file"),
         *("data_parallel_size_local", "data_parallel_rank"),  # with engines that other hosts have
     )
 )
@@ -257,7 +257,7 @@ def _value(chosen: random.Random, version: str, name: str) -> Any:
             chosen.choice(NUMBERS) if kind == "int" or chosen.random() < 0.5 else chosen.choice((0.1, 0.5, 0.95, 1.5))
         )
     elif kind == "json":
-        keys = _tables(version).get(name, {}).get("keys", ())
+        keys = [key for key in _tables(version).get(name, {}).get("keys", ()) if key not in UNASKED]
         key = chosen.choice(keys) if keys and chosen.random() < 0.85 else "misspelled"
         value = {key: chosen.choice((True, False, *NUMBERS, *TEXTS))} if chosen.random() < 0.9 else {}
     else:

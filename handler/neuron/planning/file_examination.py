@@ -41,6 +41,7 @@ from handler.regular_files import exists
 # The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
 TRANSFORMERS_5 = (0, 24)
 HUB_SECONDS = 5
+LOGGING_FILE: Final = "pylogging_config_file"
 MISTRAL = "params.json"
 # Files of a tokenizer in Mistral's own format (mistral-common 1.13, tokens/tokenizers/utils.py).
 MISTRAL_TOKENS: Final = re.compile(r"tekken\.json|[^.]+\.model(\.v\d+(m\d+)?)?")
@@ -187,16 +188,21 @@ def _of_paths(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Findin
 
 
 def _of_plugins(config: EndpointConfig, files: CheckpointFiles) -> Iterator[Finding]:
-    """Files of parsers, which vLLM passes over if they are not there. It takes another name for an installed module."""
-    for name in PLUGINS:
-        path = getattr(config, name, None) or config.engine_args.get(name)
-        if not isinstance(path, str) or not path.endswith(".py") or exists(Path(path)):
+    """Files of parsers, which vLLM passes over if they are not there. It takes another name for an installed module.
+    Without that of its logging, vLLM 0.32 does not start."""
+    named = {config.setting(name): getattr(config, name, None) or config.engine_args.get(name) for name in PLUGINS}
+    paths = {setting: path for setting, path in named.items() if isinstance(path, str) and path.endswith(".py")}
+    logging_file = mapping(config.engine_args.get("logging_config")).get(LOGGING_FILE)
+    if isinstance(logging_file, str):
+        paths[f"{config.setting('logging_config')}.{LOGGING_FILE}"] = logging_file
+    for setting, path in paths.items():
+        if exists(Path(path)):
             continue
         mounted, absolute = path.startswith(f"{MOUNT}/") and isinstance(files, LocalFiles), path.startswith("/")
-        beside = mounted or (name == "tool_parser_plugin" and not absolute)
+        beside = mounted or (setting == config.setting("tool_parser_plugin") and not absolute)
         if not beside or files.read(path.removeprefix(f"{MOUNT}/")) is None:
             why, sure = f"there is no file '{path[:200]}'", mounted or not absolute or config.instance is None
-            setting, fix = config.setting(name), "Give the path of a file, or remove it."
+            fix = "Give the path of a file, or remove it."
             yield rules.error(setting, why, fix) if sure else rules.not_checked(setting, why)
 
 

@@ -284,6 +284,13 @@ def test_the_file_of_a_parser_must_be_there(model: Path, variable: str) -> None:
     assert missing("mine.py") == ("" if variable == "ENDPOINT_TOOL_PARSER_PLUGIN" else "model-files")
 
 
+def test_the_file_of_vllms_logging_must_be_there(model: Path) -> None:
+    setting = "SM_VLLM_LOGGING_CONFIG"
+    for path, missing in (("auto", True), ("/opt/ml/model/log.json", True), (str(model / "config.json"), False)):
+        findings = check(model, **{setting: json.dumps({"pylogging_config_file": path})})[1]
+        assert (f"{setting}.pylogging_config_file" in findings) is missing
+
+
 @pytest.mark.parametrize("name", ["org/name", "s3://bucket/prefix", "/nothing", "/" + "x" * 300])
 def test_a_tokenizer_elsewhere_is_not_checked(model: Path, name: str) -> None:
     status, findings = check(model, SM_VLLM_TOKENIZER=name)
