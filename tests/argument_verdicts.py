@@ -64,7 +64,7 @@ LEFT_OUT: Final = frozenset(
 # vLLM's messages on a key's own value, whatever is beside it.
 OF_VALUE: Final = re.compile(
     r"Input should|Input is not|Unexpected keyword|invalid parse_dataclass|Expected a string|Invalid syntax"
-    r"|\.literal\[|not a valid argument|only applicable when"
+    r"|\.literal\[|not a valid argument|only applicable when|cannot be 0"
 )
 # The texts that are right, where no error of the parser lists them: vLLM's own check does, or vLLM's registry.
 WORDS: Final = {"data_parallel_backend": ["mp", "ray"], "config_format": ["auto", "hf", "mistral"]}

@@ -9,6 +9,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.config.values import shown
+from handler.config.vllm_verdicts import tried_class
 from handler.json_value import Json, mapping, whole_number
 from handler.neuron.checkpoint.model_facts import text_part
 from handler.neuron.checks.check_context import CheckContext, error
@@ -217,6 +218,13 @@ def _routed_experts(context: CheckContext) -> str | None:
     return f"it does not go with {above[0]}" if above else None
 
 
+def _auxiliary_outputs(context: CheckContext) -> str | None:
+    asked = tried_class(context.draft.nested("aux_output_config").get("enable_return_routed_experts"))
+    if asked.removeprefix("text:") not in ("true", "1") or context.draft.env.get("VLLM_USE_V2_MODEL_RUNNER"):
+        return None
+    return "it needs the second model runner, which vLLM does not choose without Triton"  # vllm/config/vllm.py, 0.32
+
+
 def _class_names(context: CheckContext) -> str | None:
     for value in context.draft.nested("model_class_overrides").values():
         if isinstance(value, str) and value.count(":") != 1:
@@ -329,6 +337,12 @@ PAIRS: Final = (
         "redundant-experts", "eplb_config.num_redundant_experts", _redundant_experts, "Set enable_eplb, or remove it."
     ),
     Pair("routed-experts", "enable_return_routed_experts", _routed_experts),
+    Pair(
+        "auxiliary-outputs",
+        "aux_output_config.enable_return_routed_experts",
+        _auxiliary_outputs,
+        "Set VLLM_USE_V2_MODEL_RUNNER=1 with it, or remove it.",
+    ),
     Pair("class-names", "model_class_overrides", _class_names, "Give module:class."),
     Pair("async-scheduling-alone", "async_scheduling", _asynchronous, "Remove one of the two."),
     Pair("offloaded-layers", "offload_num_in_group", _offloaded_layers, "Raise offload_group_size, or remove it."),

@@ -55,6 +55,10 @@ def publishing(address: str, **keys: Any) -> dict[str, Any]:
     return {"kv_events_config": {"enable_kv_cache_events": True, "endpoint": address, **keys}}
 
 
+def auxiliary(asked: Json) -> dict[str, Any]:
+    return {"aux_output_config": {"enable_return_routed_experts": asked}}
+
+
 ENGINES: dict[str, Any] = {"data_parallel_size": 2, "data_parallel_address": "10.0.0.4"}
 TURBO_QUANT: dict[str, Any] = {"kv_cache_dtype": "turboquant_4bit_nc"}
 
@@ -73,6 +77,8 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
     *[("mamba-mode", version, {"mamba_cache_mode": "align"}) for version in VERSIONS],
     *[("cpu-kv-offloading", version, {"kv_offloading_size": 0.5}) for version in VERSIONS],
     ("engram-layers", NEWEST, {"engram_config": {}}),
+    *[("auxiliary-outputs", NEWEST, auxiliary(asked)) for asked in (True, 1, "yes")],
+    *[("rejected-by-vllm", version, {"pooler_config": {"logit_sigma": 0}}) for version in (LATER, NEWEST)],
     ("engram-layers", NEWEST, {"engram_config": {"cpu_offload": True}}),
     ("rejected-by-vllm", NEWEST, {"watermark_config": {}}),
     ("rejected-by-vllm", NEWEST, {"watermark_config": {"key": 1, "misspelled": 1}}),
@@ -124,6 +130,8 @@ REJECTED: list[tuple[str, str, dict[str, Any]]] = [
 ]
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     (NEWEST, {"watermark_config": {"key": 1}}),
+    (NEWEST, auxiliary(False)),
+    (NEWEST, {"pooler_config": {"logit_sigma": 0.5}}),
     *[(version, ENGINES) for version in (CPU, LATER)],
     *[(version, {**ENGINES, "data_parallel_size_local": local}) for version in (CPU, LATER) for local in (0, 1)],
     (LATER, {"data_parallel_size": 4, "data_parallel_size_local": 2, "master_addr": "10.0.0.4"}),
