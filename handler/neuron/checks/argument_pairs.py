@@ -220,7 +220,7 @@ def _routed_experts(context: CheckContext) -> str | None:
 
 def _auxiliary_outputs(context: CheckContext) -> str | None:
     asked = tried_class(context.draft.nested("aux_output_config").get("enable_return_routed_experts"))
-    if asked.removeprefix("text:") not in ("true", "1") or context.draft.env.get("VLLM_USE_V2_MODEL_RUNNER"):
+    if asked.removeprefix("text:") not in ("true", "1") or context.draft.env.get("VLLM_USE_V2_MODEL_RUNNER") == "1":
         return None
     return "it needs the second model runner, which vLLM does not choose without Triton"  # vllm/config/vllm.py, 0.32
 
