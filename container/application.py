@@ -18,6 +18,7 @@ from container.http.exchange import Exchange, send_pieces
 from container.inference import inference_routes as inference
 from container.inference.custom_code_reply import CodePing, answer_with_code, code_for
 from container.inference.pipeline import Pipeline
+from container.inference.session_requests import close_unseen
 from container.openapi import document as openapi
 from container.requests import custom_attributes
 from container.requests.error_responses import error_reply, unexpected
@@ -111,12 +112,15 @@ class RequestRouter:
         code = code_for(service, exchange.method, exchange.path)
         if code is not None and exchange.path.rstrip("/") == PING[1] and ping_reply(service)[0] != 200:
             code = None
-        if code is not None and await answer_with_code(service, code, exchange, self._code_threads, self._pings):
-            return
-        if route is not None:
-            await route.answer(exchange)
-        else:
-            await self._answer_by_flask(exchange)
+        try:
+            if code is not None and await answer_with_code(service, code, exchange, self._code_threads, self._pings):
+                return
+            if route is not None:
+                await route.answer(exchange)
+            else:
+                await self._answer_by_flask(exchange)
+        finally:
+            close_unseen(service, exchange)
 
     async def _answer_by_flask(self, exchange: Exchange) -> None:
         loop = asyncio.get_running_loop()

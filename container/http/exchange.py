@@ -18,7 +18,7 @@ from container.http.reply_head import Header, reply_head
 from container.http.request_parser import RequestHead
 from container.recovery.request_channel import RequestNote
 from container.requests.error_responses import error_reply
-from container.requests.request_record import KEY, RequestRecord
+from container.requests.request_record import HANDED_OVER, KEY, RequestRecord
 from handler.errors import EndpointError
 
 CLIENT_CLOSED = "the client closed the connection"
@@ -202,14 +202,17 @@ class Exchange:
 
     def hand_over(self) -> None:
         """Closes this process's end of the connection. The next serving process answers the request."""
-        self.record.status = 503
+        self.record.status, self.record.end = 503, HANDED_OVER
         self.open, self.finished = False, True
         self.connection.transport.abort()
         self.connection.reply_written(self, whole=False)
 
-    def become(self, protocol: OtherProtocol) -> None:
-        """Gives the connection to another protocol, which the client has asked for."""
-        self.record.status = 101
+    def become(self, protocol: OtherProtocol, status: int) -> None:
+        """Gives the connection to another protocol, which the client has asked for.
+
+        :param status: of the answer to the handshake.
+        """
+        self.record.status = status
         self.finished = True
         self.connection.become(protocol)
 

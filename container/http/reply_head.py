@@ -29,9 +29,12 @@ def reply_head(status: int, headers: Iterable[Header], *, keep_alive: bool, chun
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def closing_reply(error: EndpointError) -> bytes:
-    """The bytes of an error's reply after which the connection is closed."""
-    status, headers, body = error_reply(error)
+def closing_reply(error: EndpointError, path: str = "") -> bytes:
+    """The bytes of an error's reply after which the connection is closed.
+
+    :param path: of the request, if it is known.
+    """
+    status, headers, body = error_reply(error, path)
     return reply_head(status, (*headers, ("Content-Length", str(len(body)))), keep_alive=False, chunked=False) + body
 
 

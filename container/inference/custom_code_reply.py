@@ -116,7 +116,6 @@ async def answer_with_code(
             whole = requires_content_length(service.config)
             await _send(exchange, outcome, context, threads, whole=whole)
         except EndpointError:
-            close_unseen(service, exchange)
             code_ended(service, exchange, errors)
             raise
         code_ended(service, exchange, errors)

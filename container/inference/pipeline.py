@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from container.http.exchange import Exchange
+from container.http.exchange import CLIENT_CLOSED, Exchange
 from container.inference.body_parsers import ParserOf, requested_model, with_model
 from container.inference.session_requests import close_unseen, manage_session, session_headers
 from container.inference.sinks import CallSink, Client, CollectingSink, EventSink, WholeSink
@@ -99,9 +99,6 @@ class Pipeline:
             exchange.headers.extend(session_headers(service, session).items())
             exchange.headers.extend(record.ignored_header)
             await self._run(exchange, engine, call, limit, size)
-        except EndpointError:
-            close_unseen(service, exchange)
-            raise
         finally:
             admission.leave()
 
@@ -181,15 +178,17 @@ class Pipeline:
         """
         sink.running = await self.threads.run(size, call.request, engine, sink)
         client.left = sink.client_left
-        if client.open:
-            try:
+        try:
+            if client.open:
                 sink.running.begin(limit.remaining(), limit.error())
                 await sink.ended
-            except BaseException:
-                sink.running.cancel()
-                raise
-            finally:  # each refers to the other
-                client.left = sink.running = None
+            else:
+                sink.left_reason = CLIENT_CLOSED
+        except BaseException:
+            sink.running.cancel()
+            raise
+        finally:  # each refers to the other
+            client.left = sink.running = None
         record_outcome(record, call, sink)
 
     def _failed(self, exchange: Exchange, error: EndpointError, limit: Deadline) -> None:
@@ -236,6 +235,7 @@ def record_outcome(record: RequestRecord, call: AnyCall, sink: CallSink) -> None
     inner, tokens = unframed(call), sink.tokens
     if tokens is not None and isinstance(inner, ServedCall | MultipleCall):  # these have counted their own tokens
         record.prompt_tokens, record.output_tokens = inner.tokens.prompt, inner.tokens.output
+        record.end = inner.tokens.finish if sink.finish is not None else None
     elif tokens is not None:
         record.output_tokens = tokens
     if sink.error is not None:

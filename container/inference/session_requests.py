@@ -81,11 +81,13 @@ def manage_session_of_code(service: Service, exchange: Exchange, identity: str |
 
 
 def close_unseen(service: Service, exchange: Exchange) -> None:
-    """Closes the session that a request has opened. Call when it ends in an error.
+    """Closes the session that a request has opened, unless its client has the reply. Call before an error is sent, and
+    at the end.
 
     Of an error, InvokeEndpoint passes on no headers, so its client does not learn the session's id.
     """
-    for header in [header for header in exchange.headers if header[0] == NEW_HEADER and not exchange.sent]:
+    seen = exchange.sent or (exchange.finished and exchange.open)
+    for header in [header for header in exchange.headers if header[0] == NEW_HEADER and not seen]:
         exchange.headers.remove(header)
         with suppress(SessionNotFound):  # it has expired
             sessions_of(service).close(header[1].partition(";")[0])
@@ -104,4 +106,5 @@ def sessions_of(service: Service, field: str = HEADER) -> Sessions:
 
 
 def _reply(exchange: Exchange, document: dict[str, str], header: Header) -> None:
-    exchange.send(200, (header, ("Content-Type", "application/json")), encode(document))
+    exchange.headers.append(header)
+    exchange.send(200, (("Content-Type", "application/json"),), encode(document))

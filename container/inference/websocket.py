@@ -26,6 +26,7 @@ from wsproto.events import (
     Message,
     Ping,
     Pong,
+    RejectConnection,
     Request,
     TextMessage,
 )
@@ -82,19 +83,21 @@ class WebSocket:
         self._leaving: asyncio.TimerHandle | None = None
         self._arriving: asyncio.TimerHandle | None = None
 
-    def begin(self, environ: Mapping[str, Any]) -> None:
-        """Answers the handshake."""
+    def begin(self, environ: Mapping[str, Any]) -> int:
+        """Answers the handshake. Returns the status of the answer."""
         try:
             self._protocol.receive_data(request_bytes(environ))
             for event in self._protocol.events():
                 if isinstance(event, Request):
                     self._write(self._protocol.send(AcceptConnection()))
-        except RemoteProtocolError as error:
-            if error.event_hint is not None:
-                self._write(self._protocol.send(error.event_hint))
+        except (RemoteProtocolError, UnicodeError) as error:  # wsproto decodes some headers as ASCII
+            rejection = getattr(error, "event_hint", None)
+            rejection = rejection if isinstance(rejection, RejectConnection) else RejectConnection(status_code=400)
+            self._write(self._protocol.send(rejection))
             self._end()
-            return
+            return rejection.status_code
         self._timer = self._loop.loop.call_later(PING_SECONDS, self._ping)
+        return 101
 
     def _write(self, data: bytes) -> None:
         self._connection.replies.write(data, bounded=True)

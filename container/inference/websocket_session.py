@@ -43,8 +43,7 @@ class WebSocketSession:
         """Answers the handshake, unless the client has left."""
         if not exchange.open:
             return
-        self._socket.begin(self._environ)
-        exchange.become(self._socket)
+        exchange.become(self._socket, self._socket.begin(self._environ))
 
     async def answer(self, message: bytes) -> None:
         """Answers one message."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -18,6 +18,7 @@ import msgspec
 
 # A body is suspected for WINDOW seconds after a death, and refused for REFUSED seconds after one that convicts it.
 WINDOW = 3600.0
+BUDGET_SECONDS = 3600.0
 REFUSED = 600.0
 LARGEST = 1 << 20
 
@@ -92,6 +93,16 @@ def refusals(presences: Iterable[Presence], now: float) -> dict[str, Refusal]:
 def explained(presences: Iterable[Presence]) -> set[float]:
     """The lives that convicted bodies have ended."""
     return {presence.life for there in _convicted(presences).values() for presence in there}
+
+
+def failures(lives: Sequence[float], presences: Iterable[Presence], now: float) -> int:
+    """How many engines ended within the last hour, without those that convicted bodies have ended.
+
+    :param lives: when each engine was started, in order. The last one ends now.
+    """
+    known = explained(presences)
+    ends = zip(lives, [*lives[1:], now], strict=False)  # before the first engine there are none
+    return sum(end > now - BUDGET_SECONDS and life not in known for life, end in ends)
 
 
 def _convicted(presences: Iterable[Presence]) -> dict[str, list[Presence]]:

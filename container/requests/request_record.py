@@ -24,6 +24,8 @@ INFERENCE_ID = "HTTP_X_AMZN_SAGEMAKER_INFERENCE_ID"
 TRACE_KEYS = ("trace_id", "traceid", "trace-id", "x-amzn-trace-id")
 INFERENCE_KEYS = ("inference_id", "inferenceid", "inference-id")
 MAX_ID = 256
+# The end of a request that the next serving process answers. Nobody got a reply of this one.
+HANDED_OVER = "handed_over"
 MAX_ATTRIBUTES = 1024
 # The reply's header with the fields of the body that have no effect.
 IGNORED_HEADER = "X-Endpoint-Ignored-Fields"

@@ -19,7 +19,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
-from container.recovery.death_log import WINDOW, DeathLog, explained
+from container.recovery.death_log import WINDOW, DeathLog, failures
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.server.acceptor_process import BACKLOG, AcceptorProcess
@@ -32,7 +32,6 @@ from handler.errors import Draining
 
 # A worker whose main loop is silent this long is replaced. Importing torch holds the interpreter for seconds.
 HEARTBEAT = 120
-BUDGET_SECONDS = 3600.0
 IN_MEMORY = "/dev/shm"  # noqa: S108
 # What /ping answers until another serving process has taken the place of one that has ended.
 RESTARTING = (503, b'{"status":"starting","stage":"start serving process","stage_seconds":0.0,"seconds":0.0}')
@@ -100,9 +99,8 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         return self.service
 
     def _may_start(self, now: float) -> bool:
-        """Whether the budget allows another start. Engines that a body has ended do not count."""
-        counted = set(self._starts) - explained(self._deaths.read())
-        return sum(at > now - BUDGET_SECONDS for at in counted) <= self.config.engine_restarts
+        """Whether another engine may take the place of the one that ends now."""
+        return failures(self._starts, self._deaths.read(), now) <= self.config.engine_restarts
 
     def _pre_fork(self, arbiter: Any, worker: Any) -> None:
         """Counts the starts of serving processes. Called in the master before each start.
@@ -110,14 +108,13 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         :raises HaltServer: the engine failed more often within the hour than the budget allows.
         """
         now = time.monotonic()
-        may_start = self._may_start(now)
+        if (count := failures(self._starts, self._deaths.read(), now)) > self.config.engine_restarts:
+            raise HaltServer(f"The engine failed {count} times within an hour.", 1)
         self.restarted = bool(self._starts)
-        self._starts = [at for at in self._starts if at > now - BUDGET_SECONDS] + [now]
-        if not may_start:
-            raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)
+        self._starts.append(now)
         self._deaths.forget(now - WINDOW)
         self.acceptor.start()
-        if len(self._starts) > 1:
+        if self.restarted:
             reason = last_words(self.acceptor.state.read()[1]).get("reason", KILLED)
             self._last_failure = {"reason": reason, "at": time.time()}
             self.acceptor.state.write(*RESTARTING)

@@ -79,7 +79,8 @@ class HeldRequests:
 def refuse(handed: HandedRequest, error: EndpointError) -> None:
     """Answers a request with an error, and closes its connection: all of it was read."""
     with handed.connection as connection, suppress(OSError):
-        connection.send(closing_reply(error), socket.MSG_DONTWAIT)
+        target = handed.request.split(b" ", 2)[1].decode("latin-1")
+        connection.send(closing_reply(error, target.partition("?")[0]), socket.MSG_DONTWAIT)
 
 
 def client_left(connection: socket.socket) -> bool:

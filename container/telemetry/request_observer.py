@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
-from container.requests.request_record import POLLED, RequestRecord
+from container.requests.request_record import HANDED_OVER, POLLED, RequestRecord
 from container.telemetry.embedded_metrics import EmbeddedMetrics
 from container.telemetry.event_log import event, logs_requests
 from container.telemetry.request_metrics import RequestMetrics, end_of
@@ -81,12 +81,13 @@ class RequestObserver:
         """The request is valid and about to run. Its body is logged only if the settings say so."""
         record.assign_id()
         if self._thread is not None and self._logs:
-            self._thread.submit(_reported, partial(self._log_start, record, body))
+            start = body[:MAX_LOGGED_BODY] if self._prompts else None  # the whole would outlive the request's bound
+            self._thread.submit(_reported, partial(self._log_start, record, start))
 
-    def _log_start(self, record: RequestRecord, body: bytes) -> None:
+    def _log_start(self, record: RequestRecord, body: bytes | None) -> None:
         fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}
-        if self._prompts:
-            fields["body"] = body[:MAX_LOGGED_BODY].decode("utf-8", "replace")
+        if body is not None:
+            fields["body"] = body.decode("utf-8", "replace")
         event(logger, "request_start", f"{record.request_id} {record.route}", fields)
 
     def _padded(self, record: RequestRecord) -> tuple[PaddedTokens, ...]:
@@ -105,6 +106,7 @@ class RequestObserver:
 
     def ended(self, record: RequestRecord) -> None:
         """The reply's last byte was sent."""
+        record.body = b""
         if self._thread is None:
             self._ended(record, record.seconds())
         else:
@@ -125,7 +127,7 @@ class RequestObserver:
         self._metrics.observe(record, seconds)
         padded = self._padded(record)
         self._metrics.observe_padding(padded)
-        if self.emf is not None and record.method == "POST":
+        if self.emf is not None and record.method == "POST" and record.end != HANDED_OVER:
             self.emf.observe(record, seconds)
         keeps = self.recent.maxlen and record.method == "POST"
         if record.route in POLLED or not (self._logs or keeps):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
-from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
+from handler.errors import ClientError, Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
 from handler.schemas.anthropic.message_reply import error_body
 from handler.schemas.dispatch import Parse
 from handler.schemas.framing import body_size, ignored_fields, reply_size
@@ -22,6 +22,8 @@ from handler.schemas.reply import AnyCall, RunningCall
 
 # Each line has a reply, an empty one too: 3 MiB of empty lines would be 519 MiB of replies.
 MAX_LINES = 16_384
+# Bytes of the replies to all lines together: a line may ask for 20 MB of log probabilities.
+MAX_REPLY_BYTES = 256 << 20
 
 
 def lines_of(body: bytes, *, bounded: bool) -> list[bytes]:
@@ -71,6 +73,7 @@ class Batch:
     ignored: dict[str, None] = field(default_factory=dict)
     _ended: asyncio.Queue[LineSink | None] = field(default_factory=asyncio.Queue)
     _running: dict[int, RunningCall] = field(default_factory=dict)
+    _bytes: int = 0
 
     def leave(self, reason: str) -> None:
         """Ends the batch because the client has disconnected."""
@@ -103,6 +106,8 @@ class Batch:
     async def _begin(self, index: int, line: bytes) -> None:
         if not self.left():
             raise self.late
+        if self._bytes > MAX_REPLY_BYTES:
+            raise self._too_large()
         size = body_size(line, self.engine)
         sink, request, ignored = await self.run_sized(size, self._request, index, line)
         self.ignored.update(dict.fromkeys(ignored))
@@ -111,10 +116,14 @@ class Batch:
 
     def _request(self, index: int, line: bytes) -> tuple[LineSink, RunningCall, tuple[str, ...]]:
         call = self.parse(decode(line), self.engine)
-        if call.stream:
-            raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
-        sink = LineSink(index, call, self._ended.put_nowait)
-        return sink, call.request(self.engine, sink), ignored_fields(call)
+        try:
+            if call.stream:
+                raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
+            sink = LineSink(index, call, self._ended.put_nowait)
+            return sink, call.request(self.engine, sink), ignored_fields(call)
+        except EndpointError as error:
+            error.of_message = error.of_message or call.reply.of_message
+            raise
 
     async def _take(self, replies: list[bytes]) -> bool:
         line = await self._ended.get()
@@ -123,11 +132,17 @@ class Batch:
         del self._running[line.index]
         if isinstance(line.error, EngineFailed | Draining):
             raise line.error
-        if line.error is None:
-            replies[line.index] = await self.run_sized(line.size, line.reply.whole, *line.output)
-        else:
-            replies[line.index] = _error(line.error, of_message=line.reply.of_message)
+        error = line.error
+        if error is None:
+            reply: bytes = await self.run_sized(line.size, line.reply.whole, *line.output)
+            self._bytes += len(reply)
+            error = self._too_large() if self._bytes > MAX_REPLY_BYTES else None
+        replies[line.index] = reply if error is None else _error(error, of_message=line.reply.of_message)
         return True
+
+    def _too_large(self) -> EndpointError:
+        problem = f"The replies to the lines of this body have more than {MAX_REPLY_BYTES >> 20} MiB together."
+        return ClientError(f"{problem} Send fewer lines in each body, or ask for fewer log probabilities.")
 
 
 def _error(error: EndpointError, *, of_message: bool = False) -> bytes:

@@ -76,6 +76,7 @@ class RunningGenerations:
     def push(self, place: int, output: Output) -> None:
         self.outputs[place] = output
         self.tokens.output += len(output[1])
+        self.tokens.ended(output[2])
         self.waiting -= 1
         if self.waiting == 0 and not self.ended:
             self.ended, self.requests = True, ()

@@ -566,6 +566,21 @@ def test_a_trace_id_leads_from_the_reply_to_the_log(clean: ServeProcess) -> None
     assert "nobody reads this" not in clean.log
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_log_has_the_finish_reason_of_vllms_way_too(clean: ServeProcess, stream: bool) -> None:
+    inference = f"inference-end-{stream}"
+    body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2, "ignore_eos": True, "logprobs": True}
+    headers = {"X-Amzn-SageMaker-Inference-Id": inference}
+    assert clean.client.post("/invocations", json={**body, "stream": stream}, headers=headers).status_code == 200
+
+    def told() -> list[dict[str, Any]]:
+        lines = clean.log.rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and inference in line]
+
+    clean.until(lambda: len(told()) == 2, 5)
+    assert [line.get("end") for line in told()] == [None, "length"]
+
+
 def test_the_bare_models_requests_stay_its_own_on_vllms_way_too(clean: ServeProcess) -> None:
     """Requests for the adapter and for the bare model in one batch; `logprobs` are its serving classes'."""
     hello = by_name("hello")

@@ -85,10 +85,17 @@ class TokenCounts:
 
     :ivar prompt: the tokens of all its prompts.
     :ivar output: the tokens of all its sequences, including those made before a client disconnected.
+    :ivar finish: the finish reason of its sequences; `length` if one of them has it.
     """
 
     prompt: int = 0
     output: int = 0
+    finish: str | None = None
+
+    def ended(self, finish_reason: str | None) -> None:
+        """A sequence has ended; None: it has not."""
+        if finish_reason is not None and self.finish != "length":
+            self.finish = finish_reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,21 @@ def test_only_a_transform_job_has_any_number_of_lines(service: Service, monkeypa
     assert [json.loads(reply)["choices"][0]["text"] for reply in answered.data.splitlines()] == ["a", "b", "c", "d"]
 
 
+def test_the_replies_to_all_lines_have_a_bound(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = len(post(client, [line("a")]).data)
+    monkeypatch.setattr(batch, "MAX_REPLY_BYTES", 3 * first)
+    answered = replies(post(client, [line("a") for _ in range(9)]))
+    assert answered[:2] == ["a", "a"]
+    assert answered[-1] == "invalid_request"
+
+
+def test_an_error_of_a_message_has_the_form_of_its_api(client: Client) -> None:
+    message = {"anthropic_version": "x", "messages": [{"role": "user", "content": "a"}]}
+    for fields in ({"max_tokens": 5, "stream": True}, {"max_tokens": 10_000_000}):
+        (error,) = post(client, [json.dumps({**message, **fields})]).data.splitlines()
+        assert json.loads(error)["type"] == "error"
+
+
 def test_no_more_lines_are_in_the_engine_than_it_has_slots(client: Client, engine: ScriptedEngine) -> None:
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(post, client, [line("<gate:all>|a")] * (SLOTS * 3))

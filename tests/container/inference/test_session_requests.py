@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 
 import pytest
 from werkzeug.test import Client, TestResponse
 
 from container.service import Service
-from tests.container.http_client import http_client
+from tests.container.http_client import connections_of, http_client
+from tests.container.raw_http import request
 from tests.container.scripted_engine import ScriptedEngine
 from tests.handler.waiting import eventually
 
@@ -79,6 +81,27 @@ def test_a_question_that_is_refused_begins_none(client: Client, open_service: Se
         assert reply.status_code == 400
         assert NEW not in reply.headers
     assert open_service.sessions is not None
+    assert len(open_service.sessions) == 0
+
+
+@pytest.mark.parametrize("lines", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_session_whose_client_leaves_before_the_reply_is_closed(
+    open_service: Service, engine: ScriptedEngine, stream: bool, lines: bool
+) -> None:
+    assert open_service.sessions is not None
+    kind = "application/jsonlines" if lines else "application/json"
+    body = {"prompt": "<hold>", **({} if lines else {"stream": stream})}
+    sent = request("/invocations", body, headers=f"{SESSION}: NEW_SESSION\r\n").replace(
+        b"application/json", kind.encode()
+    )
+    server, client = socket.socketpair()
+    with client:
+        open_service.loop.call(connections_of(open_service).take, server)
+        client.sendall(sent)
+        eventually(lambda: engine.begun == 1)
+        assert len(open_service.sessions) == 1
+    eventually(lambda: open_service.admission.count == 0)
     assert len(open_service.sessions) == 0
 
 

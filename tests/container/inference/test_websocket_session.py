@@ -213,6 +213,22 @@ def test_a_request_that_is_no_handshake_is_told_so(server: Server) -> None:
         assert connection.head().status in (400, 426)
 
 
+@pytest.mark.parametrize("header", ["Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions", "Host"])
+def test_a_handshake_that_is_none_is_the_clients_fault_in_the_metrics_too(server: Server, header: str) -> None:
+    def refused() -> float:
+        metrics = httpx.get(f"http://127.0.0.1:{server.port}/metrics", trust_env=False).text
+        found = [line for line in metrics.splitlines() if f'requests_total{{route="{PATH}",status="400"}}' in line]
+        return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+    before = refused()
+    with server.connect() as connection:
+        own = HANDSHAKE.replace(b"Host: x", b"Host: \xe9") if header == "Host" else HANDSHAKE
+        extra = b"" if header == "Host" else header.encode() + b": \xe9\r\n"
+        connection.send(own.removesuffix(b"\r\n") + extra + b"\r\n")
+        assert connection.head().status == 400
+    eventually(lambda: refused() == before + 1)
+
+
 def test_idle_connections_hold_neither_a_place_nor_a_thread(server: Server) -> None:
     with ExitStack() as held:
         clients = [held.enter_context(opened(server)) for _ in range(THREADS + PLACES)]

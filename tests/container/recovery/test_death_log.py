@@ -7,7 +7,17 @@ import time
 import pytest
 
 from container.recovery import death_log
-from container.recovery.death_log import REFUSED, WINDOW, DeathLog, Presence, digest_of, explained, refusals, suspects
+from container.recovery.death_log import (
+    REFUSED,
+    WINDOW,
+    DeathLog,
+    Presence,
+    digest_of,
+    explained,
+    failures,
+    refusals,
+    suspects,
+)
 from container.recovery.recovery import Recovery, fields_of
 from container.requests.request_record import RequestRecord
 from handler.errors import BodyQuarantined
@@ -39,6 +49,23 @@ def test_the_deaths_that_a_convicted_body_explains_are_those_at_which_it_was_the
     presences = [there(1, NOW - 90), there(2, NOW - 9, alone=True), bystander]
     assert explained(presences) == {1, 2}
     assert explained([there(1, NOW - 90), bystander]) == set()
+
+
+@pytest.mark.parametrize(
+    ("lives", "explained_by", "count"),
+    [
+        ([], [], 0),
+        ([NOW - 60], [], 1),
+        ([NOW - 9000], [], 1),  # it served for long, and ends now
+        ([NOW - 9000, NOW - 4000, NOW - 20], [], 2),  # the first one ended more than an hour ago
+        ([NOW - 9000, NOW - 3000, NOW - 2000, NOW - 20], [], 4),
+        ([NOW - 90, NOW - 20], [there(NOW - 90, NOW - 20, alone=True)], 1),
+    ],
+)
+def test_a_failure_counts_for_an_hour_from_the_end_of_its_engine(
+    lives: list[float], explained_by: list[Presence], count: int
+) -> None:
+    assert failures(lives, explained_by, NOW) == count
 
 
 def test_whoever_was_there_is_suspected_until_it_has_been_tried() -> None:

@@ -18,6 +18,8 @@ from container.server.held_requests import HeldRequests
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 
+REQUEST = b"POST /v1/messages?beta=true HTTP/1.1\r\n\r\n"
+
 
 class Waiting:
     """One request that waits in a process that starts."""
@@ -42,12 +44,14 @@ class Waiting:
     def refusal(self) -> str:
         """The code of the error that the client got."""
         _, body = self.client.recv(4096).split(b"\r\n\r\n")
-        return str(json.loads(body)["error"]["code"])
+        document = json.loads(body)
+        assert document["type"] == "error", "as the Messages API has it"
+        return str(document["error"]["code"])
 
     def hand_over(self) -> socket.socket:
         server, client = socket.socketpair()
         with server:
-            self.channel.send(server.fileno(), b"POST", RequestNote("an-id", 0.0, self.deadline))
+            self.channel.send(server.fileno(), REQUEST, RequestNote("an-id", 0.0, self.deadline))
         return client
 
     def ended(self) -> bool:
@@ -67,7 +71,7 @@ def test_it_waits_while_the_engine_starts_and_is_run_once_the_engine_is_ready(wa
     assert not waiting.ended()
     waiting.service.lifecycle.ready()
     waiting.held.look()
-    assert [handed.request for handed in waiting.run] == [b"POST"]
+    assert [handed.request for handed in waiting.run] == [REQUEST]
     assert waiting.service.admission.count == 0, "who answers it counts it again, or it is refused before"
     waiting.held.look()
     assert len(waiting.run) == 1
@@ -92,7 +96,7 @@ def test_if_another_engine_follows_it_waits_for_that_one(waiting: Waiting) -> No
     handed = waiting.channel.receive()
     assert handed is not None
     with handed.connection:
-        assert (handed.request, handed.note) == (b"POST", RequestNote("an-id", 0.0, waiting.deadline))
+        assert (handed.request, handed.note) == (REQUEST, RequestNote("an-id", 0.0, waiting.deadline))
         handed.connection.sendall(b"the reply")
         assert waiting.client.recv(100) == b"the reply"
 

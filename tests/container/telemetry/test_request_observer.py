@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from werkzeug.test import Client
 
 import container.server.worker
-from container.requests.request_record import RequestRecord
+from container.requests.request_record import HANDED_OVER, RequestRecord
 from container.serve import Timeline
 from container.server.worker import EngineWorker
 from container.service import Service
@@ -99,6 +99,8 @@ def test_a_stream_tells_its_first_token_and_those_after_it(client: Client, log: 
         ("/invocations", {**CHAT, "temperature": "hot"}, "/invocations", 400, "InvalidField"),
         ("/v1/completions", {"prompt": "a|<fail>"}, "/v1/completions", 500, "GenerationFailed"),
         ("/v1/completions", {"prompt": "a|<length>"}, "/v1/completions", 200, "length"),
+        ("/invocations", {"inputs": ["a|<length>", "b"]}, "/invocations", 200, "length"),
+        ("/invocations", {"inputs": ["a", "b"]}, "/invocations", 200, "stop"),
         ("/v1/completions", {"prompt": "a|<fail>", "stream": True}, "/v1/completions", 200, "GenerationFailed"),
         ("/secret/path", CHAT, "(none)", 404, "RouteNotFound"),
     ],
@@ -297,6 +299,9 @@ def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
     post(client, "/invocations", {**CHAT, "temperature": "hot"})
     post(client, "/v1/completions", {"prompt": "<fail>"})
     client.get("/ping")
+    record = RequestRecord({"REQUEST_METHOD": "POST"})
+    record.status, record.end = 503, HANDED_OVER  # the next process counts it
+    service.observer.ended(record)
     service.observer.close()
     (line,) = written
     found = json.loads(line)

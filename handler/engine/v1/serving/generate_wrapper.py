@@ -88,7 +88,9 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                     first = False
                     if isinstance(output, RequestOutput):
                         # With DELTA each output has only new tokens, with FINAL_ONLY there is one output.
-                        tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
+                        for completion in output.outputs:
+                            tokens.output += len(completion.token_ids)
+                            tokens.ended(completion.finish_reason)
                 if isinstance(output, RequestOutput) and (of_prompt := output.prompt_logprobs or of_prompt):
                     output.prompt_logprobs = of_prompt
                 if constrained and any(rejected(each.finish_reason, each.token_ids) for each in output.outputs):
