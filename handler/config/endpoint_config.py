@@ -81,7 +81,9 @@ class EndpointConfig:
     )
     line: str | None = model_data(None, "the vLLM and Neuron generation (line) to plan for; default: the one installed")
     instance: str | None = model_data(None, "instance type to plan for; default: this machine's")
-    compiled_artifacts: str | None = model_place(None, "artifacts compiled beforehand: a directory or s3:// prefix")
+    compiled_artifacts: str | None = model_place(
+        None, "artifacts compiled beforehand: a directory, an archive or s3://"
+    )
 
     artifact_store: str | None = model_place(
         None, "where the endpoint saves and restores compiled artifacts: s3:// or file://"

@@ -44,7 +44,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--component", is_flag=True, help="Create an inference component, which can scale to zero.")
 @click.option("--min", "minimum", type=click.IntRange(min=0), help="Scale down to so many instances or copies.")
 @click.option("--max", "maximum", type=COUNT, help="Scale up to so many instances or copies.")
-@click.option("--concurrency", type=AMOUNT, help="Scale to so many requests in flight per instance or copy.")
+@click.option("--concurrency", type=AMOUNT, help="Scale to so many requests in flight (async: queued) per instance.")
 @click.option("--routing", default="least-outstanding", show_default=True, help="Route so, or: random, prefix.")
 @click.option("--prefix-bytes", default=4096, show_default=True, help="Compare so many bytes, for prefix routing.")
 @click.option("--prefix-threshold", type=int, help="Route by prefix up to so many in flight. Default: max_num_seqs.")

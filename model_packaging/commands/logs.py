@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import click
 
-from model_packaging.console.options import json_option, local_option, region_option
+from model_packaging.console.options import COUNT, json_option, local_option, region_option
 
 
 @click.command("logs")
 @click.argument("name")
-@click.option("--component", is_flag=True, help="Read the logs of the inference component NAME.")
-@click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Show the last minutes.")
+@click.option("--component", is_flag=True, help="Read the logs of the inference component NAME. Not with --local.")
+@click.option("--since", default=60, show_default=True, type=COUNT, help="Show the last minutes. With --local, all.")
 @click.option("--follow", "-f", is_flag=True, help="Show new lines until Ctrl-C.")
 @click.option("--explain", is_flag=True, help="Show only the cause and fix of a known symptom.")
 @click.option("--timeline", is_flag=True, help="Show only the steps of the last start, as bars.")

@@ -14,7 +14,7 @@ from model_packaging.package.package_item import Item, LocalFile, S3File
 # them if there are none (model_executor/models/adapters.py, _load_dense_weights).
 DENSE = "*_Dense/pytorch_model.bin"
 # The files that are downloaded from a repository. Older weight formats only if it has no safetensors.
-HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken", DENSE)
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken", "LICENSE*", DENSE)
 HUB_OLDER = ("*.bin",)
 # Files of a working folder or a clone that are not part of a model. `.env`, `.netrc` and similar contain secrets.
 NEVER = (".*", "__pycache__", "*.pyc", "*.lock", "*.tmp", "*.incomplete", "endpoint-package.json")
