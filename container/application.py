@@ -121,6 +121,7 @@ class RequestRouter:
                 await self._answer_by_flask(exchange)
         finally:
             close_unseen(service, exchange)
+            exchange.record.body = b""  # the log's thread and EMF keep the record
 
     async def _answer_by_flask(self, exchange: Exchange) -> None:
         loop = asyncio.get_running_loop()

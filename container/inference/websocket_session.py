@@ -60,6 +60,7 @@ class WebSocketSession:
             self._send_error(unexpected(error), record)
         finally:
             taken.release()
+            record.body = b""
             service.observer.ended(record)
             if service.lifecycle.status.state is not ServingStatus.READY:
                 self._socket.close(CloseReason.GOING_AWAY, Draining().message)

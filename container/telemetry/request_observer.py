@@ -106,7 +106,6 @@ class RequestObserver:
 
     def ended(self, record: RequestRecord) -> None:
         """The reply's last byte was sent."""
-        record.body = b""
         if self._thread is None:
             self._ended(record, record.seconds())
         else:

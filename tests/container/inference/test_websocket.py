@@ -46,8 +46,7 @@ class Opened:
 
         async def converse(exchange: Exchange) -> None:
             web = WebSocket(exchange.connection, service.loop, self.budget, answer)
-            web.begin(exchange.head.environ)
-            exchange.become(web)
+            exchange.become(web, web.begin(exchange.head.environ))
             webs.append(web)
 
         self.connections = Connections(service.loop, converse, service.observer, service.bodies)

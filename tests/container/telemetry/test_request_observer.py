@@ -346,6 +346,15 @@ def test_the_process_ends_with_a_line_of_emf_for_its_last_requests(
     assert json.loads(capsys.readouterr().out)["ServerErrors"] == 1
 
 
+def test_a_request_that_has_ended_keeps_no_body(engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record may wait long for whoever reads the log."""
+    service, ended = service_of(engine, emf=True), list[RequestRecord]()
+    monkeypatch.setattr(EmbeddedMetrics, "observe", lambda _, record, seconds: ended.append(record))
+    post(http_client(service), "/v1/completions", {"prompt": "a"})
+    service.observer.close()
+    eventually(lambda: [record.body for record in ended] == [b""])
+
+
 def test_emf_never_has_more_values_than_a_document_may() -> None:
     written: list[str] = []
     emf = EmbeddedMetrics("m", lambda: 0, written.append)
