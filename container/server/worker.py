@@ -61,6 +61,8 @@ class EngineWorker(Worker):  # type: ignore[misc]  # gunicorn is untyped
         super().init_process()
 
     def run(self) -> None:
+        if not self.alive:  # what waits for this process stays for the master, which answers it
+            leave(0)
         service = self.service
         router = RequestRouter(service, self.wsgi)
         self.connections = connections = Connections(service.loop, router.answer, service.observer, service.bodies)

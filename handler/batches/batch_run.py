@@ -94,7 +94,7 @@ class BatchRun:
                     engine.loop.call(call.cancel)
         if status is not None:
             self.finish(status)
-        elif self.batch.resumes and is_draining(self.state) and engine is not None and not engine.dead():
+        elif self.batch.resumes and is_draining(self.state):  # its engine may have been stopped already
             with self.progress.lock:  # it was not the batch's fault
                 self.store.save(msgspec.structs.replace(self.store.batch(self.batch.id), resumes=0))
 
@@ -207,8 +207,8 @@ class BatchRun:
         written: set[str] = set()
         for line in self.store.replies(self.batch.id):
             row = decoded_row(line)
-            if succeeded_row(row) is succeeded and row["custom_id"] not in written:
-                written.add(row["custom_id"])
+            if succeeded_row(row) is succeeded and row.custom_id not in written:
+                written.add(row.custom_id)
                 yield line + b"\n"
 
 

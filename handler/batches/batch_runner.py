@@ -65,36 +65,42 @@ class BatchRunner:
             if identity in self.ended or not is_ready(self.state):
                 continue
             try:
-                batch = self.store.batch(identity)
-            except NothingStored:  # deleted after it was listed, or an object that is no batch
-                continue
-            except RecordDamaged as error:  # the others run
-                logger.error("a batch is left out: %s", error.message)
-                self.ended.add(identity)
-                continue
-            if not batch.status.ended:
-                try:
-                    self._run(batch)
-                except EndpointError as error:  # the store, or this batch's files: the next try may read them
-                    logger.error("batch %s waits: %s", identity, error.message)
-                    continue
-                except Exception as error:  # a fault of ours: this batch has failed, the others run
-                    logger.exception("batch %s has failed unexpectedly", identity)
-                    problem = f"The endpoint could not run this batch ({type(error).__name__}): its log has more."
-                    self._fail(identity, "internal_error", problem)
-                self.progress.counts.pop(identity, None)
-            if self.store.batch(identity).status.ended:
-                self.ended.add(identity)
+                if self._has_ended(identity):
+                    self.ended.add(identity)
+            except EndpointError as error:  # the store, or what this batch has there: the next try may read it
+                logger.error("batch %s waits: %s", identity, error.message)
+
+    def _has_ended(self, identity: str) -> bool:
+        """Runs a batch. Whether it need not be looked at again."""
+        try:
+            batch = self.store.batch(identity)
+        except NothingStored:  # deleted after it was listed, or an object that is no batch
+            return False
+        except RecordDamaged as error:  # the others run
+            logger.error("a batch is left out: %s", error.message)
+            return True
+        if not batch.status.ended:
+            try:
+                self._run(batch)
+            except EndpointError:
+                raise
+            except Exception as error:  # a fault of ours: this batch has failed, the others run
+                logger.exception("batch %s has failed unexpectedly", identity)
+                problem = f"The endpoint could not run this batch ({type(error).__name__}): its log has more."
+                self._fail(identity, "internal_error", problem)
+            self.progress.counts.pop(identity, None)
+        return self.store.batch(identity).status.ended
 
     def _run(self, batch: BatchObject) -> None:
         try:
-            lines = read_lines(b"".join(self.store.content(batch.input_file_id, INPUT)), Route(batch.endpoint))
+            content = b"".join(self.store.content(batch.input_file_id, INPUT))
+            lines = [*read_lines(content, Route(batch.endpoint))]
         except (ClientError, RecordDamaged) as error:  # the file was deleted, or is damaged
             self._fail(batch.id, error.code, error.message)
             return
         resumed = batch.status is not BatchStatus.VALIDATING and batch.id not in self.begun
         rows = [decoded_row(row) for row in self.store.replies(batch.id)]
-        answered = {row["custom_id"]: succeeded_row(row) for row in rows}
+        answered = {row.custom_id: succeeded_row(row) for row in rows}
         run = BatchRun(
             self.state,
             self.store,
@@ -105,7 +111,7 @@ class BatchRunner:
             alone=self.alone,
         )
         resumes = batch.resumes + 1 if resumed and batch.replies_at_resume == len(answered) else 0
-        if resumes >= MAX_RESUMES:
+        if resumes >= MAX_RESUMES and batch.status is not BatchStatus.CANCELLING:
             problem = "The engine ended several times while it ran this batch: run its requests one by one."
             run.finish(BatchStatus.FAILED, batch_errors("engine_failed", problem))
             return

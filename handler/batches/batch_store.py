@@ -122,6 +122,6 @@ class BatchStore:
                 return record
         except NotFound:
             pass
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RecordDamaged(key, str(error)) from error
         raise NothingStored(f"there is no '{identity[:100]}' here", param)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Final
 
 import msgspec
@@ -54,6 +54,7 @@ class Batches:
     def __init__(self, state: ServingState, location: str, *, alone: bool = False) -> None:
         self.store = BatchStore(open_objects(store_uri(location), SETTING))
         self._runner = BatchRunner(state, self.store, alone=alone)
+        self._reading = Lock()  # one input file at a time: its bytes are in no request's budget
 
     def start(self) -> None:
         """Starts the thread. Call in the process that owns the engine."""
@@ -82,7 +83,9 @@ class Batches:
             raise UnsupportedField("output_expires_after", KEPT)
         _check_metadata(fields.metadata)
         endpoint = Route(fields.endpoint)
-        lines = read_lines(b"".join(self.store.content(fields.input_file_id, INPUT)), endpoint)
+        with self._reading:
+            content = b"".join(self.store.content(fields.input_file_id, INPUT))
+            total = sum(1 for _ in read_lines(content, endpoint))
         now = int(time.time())
         batch = BatchObject(
             id=new_id(BATCH_PREFIX),
@@ -91,7 +94,7 @@ class Batches:
             completion_window=WINDOW,
             created_at=now,
             expires_at=now + WINDOW_SECONDS,
-            request_counts=RequestCounts(total=len(lines)),
+            request_counts=RequestCounts(total=total),
             metadata=fields.metadata,
         )
         self.store.save(batch)

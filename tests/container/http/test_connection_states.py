@@ -116,7 +116,7 @@ def test_frames_that_come_before_the_handshake_is_answered_are_not_lost(
     connection.data_received(b"a" * (READ_AHEAD + 1))
     assert not transport.reading, "what waits is bounded"
     protocol = Frames()
-    owner.begun[0].become(protocol)
+    owner.begun[0].become(protocol, 101)
     owner.turn()
     assert transport.reading
     connection.data_received(b"last")
@@ -139,7 +139,7 @@ def test_a_long_read_is_handled_in_several_turns_of_the_loop_and_nothing_of_it_i
 ) -> None:
     connection.data_received(HANDSHAKE)
     protocol = Frames()
-    owner.begun[0].become(protocol)
+    owner.begun[0].become(protocol, 101)
     monkeypatch.setattr(read_buffer, "LONGEST_TURN", 1e-9)
     sent = bytes(range(256)) * 100
     connection.data_received(sent)

@@ -128,7 +128,9 @@ def test_a_batch_has_failed_after_stalls_and_goes_on_after_drains(
             state.lifecycle.fail("the engine made no progress")
         else:
             state.lifecycle.drain()
+            state.engine.is_dead = True  # nothing waits for the batch before it ends the core
         running.join(WITHIN)
+        state.engine.is_dead = False
         eventually(lambda: state.unfinished() == 0)
         state.lifecycle = Lifecycle()
         state.lifecycle.ready()
@@ -193,9 +195,17 @@ def test_one_that_waits_behind_another_is_cancelled_at_once(batches: Batches, st
     assert batches.get(second.id) == cancelled
 
 
-def test_one_that_cannot_be_read_holds_up_no_other(batches: Batches, state: ServingState, tmp_path: Path) -> None:
-    damaged = create(batches, "a")
-    (tmp_path / "batches" / damaged.id / "batch.json").write_bytes(b"{")
+@pytest.mark.parametrize("content", [b"{", b'{"id": "\xff"}', None])
+def test_one_that_cannot_be_read_holds_up_no_other(
+    batches: Batches, state: ServingState, tmp_path: Path, content: bytes | None
+) -> None:
+    record = tmp_path / "batches" / create(batches, "a").id / "batch.json"
+    if content is None:
+        record.unlink()
+        record.mkdir()
+        (record / "batch.json").touch()
+    else:
+        record.write_bytes(content)
     assert ran(batches, state, create(batches, "b")).status is BatchStatus.COMPLETED
 
 
