@@ -103,7 +103,13 @@ class Commands(click.Group):
 def status_of(run: Callable[[], Any]) -> int:
     """Runs a command and returns its exit status. An error is printed to standard error in a line or two."""
     from handler.errors import EndpointError, SettingError
-    from handler.storage.storage_errors import AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable
+    from handler.storage.storage_errors import (
+        AccessDenied,
+        BucketMissing,
+        CredentialsRefused,
+        StoreUnavailable,
+        StoreUnusable,
+    )
 
     try:
         code = run()
@@ -117,7 +123,7 @@ def status_of(run: Callable[[], Any]) -> int:
         click.echo(f"Error: {error.message}", err=True)
         if isinstance(error, SettingError) and error.setting.startswith("--"):
             return USAGE
-        service = (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)
+        service = (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable, StoreUnusable)
         return SERVICE if isinstance(error, service) else FAILED
     except Exception as error:
         message, status = _aws_message(error), SERVICE  # some of botocore's errors are an OSError, too

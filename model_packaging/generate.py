@@ -71,7 +71,8 @@ def batch_lines(text: bytes) -> tuple[bytes, Route]:
     endpoint = next((url for url in ROUTES if url == _url(first)), Route.COMPLETIONS)
     content = b"\n".join(rows)
     try:
-        read_lines(content, endpoint)
+        for _ in read_lines(content, endpoint):  # the first one that cannot be used is an error
+            pass
     except InvalidField as error:
         raise click.BadParameter(error.problem, param_hint="--prompts") from None
     return content, endpoint
@@ -139,7 +140,7 @@ def _answer(
                     show(description="answer", completed=counts.completed + counts.failed, total=counts.total)
             finally:
                 state.lifecycle.drain()
-                replies = {decoded_row(row)["custom_id"]: row for row in batches.store.replies(batch.id)}
+                replies = {decoded_row(row).custom_id: row for row in batches.store.replies(batch.id)}
                 rows = {line.custom_id: replies.get(line.custom_id) for line in read_lines(content, endpoint)}
                 output.write_bytes(b"".join(row + b"\n" for row in rows.values() if row is not None))
     finally:

@@ -69,14 +69,18 @@ def download(
     :raises SettingError: there is nothing, or a key would leave the directory.
     :raises StartFailed: S3 denied access or the download failed.
     """
-    target = config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
+    kind = "" if _is_plain(config) else "\0whole"  # other files than a start that leaves some out
+    target = config.scratch / "models" / sha256(f"{uri}{kind}".encode()).hexdigest()[:16]
     return download_prefix(uri, target, setting, progress, latest=latest, unread=left_out_by(config))
 
 
 def left_out_by(config: EndpointConfig) -> Callable[[Collection[str]], Collection[str]]:
     """A function that returns those of a model's files that no download needs."""
-    plain = config.engine != "none" and config.engine_args.get("load_format") in (None, "auto", "safetensors")
-    return second_formats if plain else lambda paths: ()
+    return second_formats if _is_plain(config) else lambda paths: ()
+
+
+def _is_plain(config: EndpointConfig) -> bool:
+    return config.engine != "none" and config.engine_args.get("load_format") in (None, "auto", "safetensors")
 
 
 def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model:

@@ -188,9 +188,9 @@ class NativeBackend(CacheBackend):
 
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         loading = super().to_load(plan, directory)
-        if self.config.on_miss != "fail":
+        if self.config.on_miss == "compile":
             return loading
-        # If a miss must fail, a graph that the entry does not have must not be compiled silently.
+        # If a miss must fail, or wait, a graph that the entry does not have must not be compiled silently.
         return replace(loading, env={**loading.env, **dict.fromkeys(FORBID, "1")})
 
 

@@ -6,6 +6,7 @@ pass; here one unsafe member rejects the whole archive.
 
 from __future__ import annotations
 
+import glob
 import gzip
 import io
 import os
@@ -46,6 +47,8 @@ def unpack(stream: BinaryIO, target: Path, where: str) -> None:
     if target.exists() or target.is_symlink():
         raise UnsafeArchive(where, f"{target} already exists")
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{glob.escape(target.name)}-????????"):  # of a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         _unpack(stream, fresh, where, shutil.disk_usage(target.parent).free)

@@ -17,11 +17,21 @@ from pathlib import Path
 from handler.regular_files import open_regular
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.safe_paths import confined
-from handler.storage.storage_errors import AccessDenied, Conflict, NotFound, StoreUnavailable, TooLarge
+from handler.storage.storage_errors import (
+    AccessDenied,
+    Conflict,
+    NotFound,
+    StoreUnavailable,
+    StoreUnusable,
+    TooLarge,
+)
 
 CHUNK = 1024 * 1024
 # Holds the temporary files and the lock. Listings skip it.
 WORK, LOCK = ".work", "lock"
+
+# Errors that do not pass: no room, and a file system without locks.
+LASTING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP))
 
 
 class DirectoryObjects:
@@ -152,6 +162,8 @@ class DirectoryObjects:
         except OSError as error:
             if isinstance(error, PermissionError) or error.errno == errno.EROFS:
                 raise AccessDenied(where, f"this user to {what} it", error.strerror or "") from error
+            if error.errno in LASTING:
+                raise StoreUnusable(where, error.strerror or "") from error
             raise StoreUnavailable(where, error.strerror or type(error).__name__) from error
 
 

@@ -156,8 +156,6 @@ class _ModelFetch:
             pass
 
     def _run(self, retry: Retry) -> bool:
-        existing = next(parent for parent in self._target.parents if parent.exists())
-        require_space(existing, [file.size for file in self._files if not self._is_whole(file)], 0, SCRATCH)
         self._whole.mkdir(parents=True, exist_ok=True)
         with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
             if not valid and not self._target.is_dir():
@@ -166,7 +164,7 @@ class _ModelFetch:
                 if not self._target.is_dir():
                     self._download(retry)
                     self._whole.rename(self._target)
-            except ArtifactError:
+            except (ArtifactError, SettingError):
                 self._remove()
                 raise
             self._remove()
@@ -182,6 +180,7 @@ class _ModelFetch:
 
         shutil.rmtree(self._incoming, ignore_errors=True)
         missing = [file for file in self._files if not self._is_whole(file)]
+        require_space(self._whole, [file.size for file in missing], 0, SCRATCH)
         for file in missing:
             for directory in (self._incoming, self._whole):
                 (directory / file.path).parent.mkdir(parents=True, exist_ok=True)

@@ -111,6 +111,13 @@ class StoreUnavailable(LocatedError):
     text = "{where} cannot be used now ({problem}): try again, and check the network or the disk."
 
 
+class StoreUnusable(LocatedError):
+    """A directory that no time makes usable: it is full, or its file system has no locks."""
+
+    code = "artifact_store_unusable"
+    text = "{where} cannot be used ({problem}): make room, or use a file system that locks files (flock)."
+
+
 class EmptyRange(StoreUnavailable):
     """The object ends before the range that was asked for."""
 

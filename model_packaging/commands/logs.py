@@ -48,6 +48,9 @@ def command(
     if not lines and (explain or timeline or not follow):
         click.echo(f"No container of {name} has written anything{'' if local else f' in {since} minutes'}.", err=True)
         raise click.exceptions.Exit(1)
+    if isinstance(log, ContainerLog) and log.cut and lines:
+        until = datetime.fromtimestamp(lines[-1].time / 1000, UTC)
+        click.echo(f"Only the lines until {until:%H:%M:%S} were read: give a smaller --since.", err=True)
     if explain:
         diagnosis = diagnose("", [line.text for line in lines])
         if as_json:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from model_packaging.compilation.compile_job import CompileJob, members, prefix
-from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.aws import Aws, create
 from model_packaging.deployment.container_log import ContainerLog
 from model_packaging.deployment.deployment_errors import CompileEnded, StillGoing
 from model_packaging.deployment.diagnosis import diagnose
@@ -33,7 +33,7 @@ def run(
         job = members(spec, datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
         name = str(job["TrainingJobName"])
         tell(f"job {name} on {spec.on} for {spec.target}: starting")
-        aws.sagemaker.create_training_job(**job)
+        create(aws.sagemaker.create_training_job, job)
     else:
         tell(f"job {name}: runs already")
     return _followed(aws, name, tell, pace)

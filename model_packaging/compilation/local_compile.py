@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -157,7 +158,8 @@ def _started(command: tuple[str, ...], environ: Mapping[str, str], log: Path) ->
             command, env=dict(environ), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        yield process
+        with _interrupted_by_signals():
+            yield process
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -166,6 +168,20 @@ def _started(command: tuple[str, ...], environ: Mapping[str, str], log: Path) ->
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """Has the end of the terminal or of the job, which would leave the container on the devices, act as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ping(port: int) -> tuple[int, dict[str, Any]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from handler.errors import SettingError
 from model_packaging.deployment.aws import Aws, create, unless_missing
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG, Resources, rolling
-from model_packaging.deployment.deployment_errors import NotOurs
+from model_packaging.deployment.deployment_errors import DeploymentFailed, NotOurs
 from model_packaging.deployment.removal import Removal
 from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell, WatchedResource
 
 Members = dict[str, Any]
+INSTANCES = "The endpoint's instances run on: `neuron-endpoint delete {name}` ends them."
 
 
 class Application:
@@ -43,6 +45,7 @@ class Application:
         :raises DeploymentFailed: the deployment failed.
         :raises StillGoing: it takes longer than the poll interval's time limit.
         """
+        self._require_names()
         self._once("model", "model", "ModelName", self._wanted.model)
         self._once("endpoint configuration", "endpoint_config", "EndpointConfigName", self._wanted.config)
         for alarm in self._wanted.alarms:
@@ -54,6 +57,16 @@ class Application:
             self._component(self._wanted.component)
         if self._wanted.scaling is not None:
             self._scaling()
+
+    def _require_names(self) -> None:
+        """:raises NotOurs: somebody else has an endpoint or a component of this name. Nothing has been created yet."""
+        name, component = self._wanted.name, self._wanted.component
+        self._described(WatchedResource(self._aws.sagemaker, "endpoint", name), "an endpoint", name)
+        if component is not None:
+            name = component["InferenceComponentName"]
+            self._described(
+                WatchedResource(self._aws.sagemaker, "inference_component", name), "an inference component", name
+            )
 
     def _once(self, kind: str, call: str, name: str, members: Members) -> None:
         sagemaker = self._aws.sagemaker
@@ -73,6 +86,7 @@ class Application:
                 return
         about = self._usable(endpoint, about)
         if about is not None:
+            self._require_kind(about)
             Removal(self._aws, desired.name).remove_outdated(desired, self._tell)
         if about is None:
             self._create(endpoint, desired.endpoint)
@@ -89,6 +103,13 @@ class Application:
             raise self._watch.failed(f"the update of {endpoint.label}", reason)
         if desired.component is None and desired.scaling is None:
             self._set_instances(endpoint, now)
+
+    def _require_kind(self, about: Members) -> None:
+        """:raises SettingError: UpdateEndpoint would refuse it, when its scaling has been ended already."""
+        current = self._aws.sagemaker.describe_endpoint_config(EndpointConfigName=about["EndpointConfigName"])
+        if "AsyncInferenceConfig" in current and "AsyncInferenceConfig" not in self._wanted.config:
+            problem = "the endpoint is asynchronous, which an update cannot change"
+            raise SettingError("--async-output", problem, "Give it, delete the endpoint first, or choose another name.")
 
     def _update(self, about: Members) -> Members:
         """Returns the update. If scaling keeps the number of instances, the update's steps are of that number."""
@@ -124,7 +145,11 @@ class Application:
             self._tell(f"{component.label}: updating")
             self._watch.begin(time.time())
             component.update(**changed, **self._steps(about, changed))
-        now = self._watch.in_service(component)
+        try:
+            now = self._watch.in_service(component)
+        except DeploymentFailed as failure:
+            failure.message += f"\n{INSTANCES.format(name=self._wanted.name)}"
+            raise
         if about is not None and self._changed(now, members):
             # After a rolled back update the component is in service as it was before.
             reason = str(now.get("FailureReason") or "it was rolled back")

@@ -10,7 +10,8 @@ from handler.storage.retry import SERVICES
 Members = dict[str, Any]
 # SageMaker has no error codes for them. Both are a ValidationException and differ only in the message.
 MISSING = ("could not find", "does not exist", "not found", "no scalable target", "cannot find", "no scaling policy")
-PRESENT = ("already exist", "cannot create already existing", "already being used")
+# The last one is of a training job (CreateTrainingJob, ResourceInUse).
+PRESENT = ("already exist", "cannot create already existing", "already being used", "must be unique")
 MISSING_CODES = ("ResourceNotFound", "ResourceNotFoundException", "ObjectNotFoundException", "NoSuchEntity")
 
 

@@ -51,12 +51,14 @@ class ContainerLog:
 
     :param start: milliseconds since the epoch. Older lines are ignored.
     :param prefix: the prefix of the streams to read. The default is all streams.
+    :ivar cut: there was more than PAGES pages of it: the newest lines are missing.
     """
 
     def __init__(self, logs: Any, group: str, start: int = 0, prefix: str = "") -> None:
         self._logs, self.group, self._start = logs, group, start
         self._only = {"logStreamNamePrefix": prefix} if prefix else {}
         self._seen: set[str] = set()
+        self.cut = False
 
     def since(self, moment: int) -> None:
         self._start = max(self._start, moment)
@@ -84,6 +86,7 @@ class ContainerLog:
             if not page.get("nextToken"):
                 return
             token = {"nextToken": page["nextToken"]}
+        self.cut = True
 
 
 def as_text(line: str) -> str:

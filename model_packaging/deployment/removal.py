@@ -47,6 +47,7 @@ class Removal:
         """Deletes the resources, waits until they are deleted, and returns them.
 
         :raises StillGoing: a deletion took longer than the time limit.
+        :raises DeploymentFailed: a deletion failed.
         """
         sagemaker, there = self._aws.sagemaker, self.owned()
         watch = EndpointWatch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or PollInterval())
@@ -61,7 +62,7 @@ class Removal:
                 if watch.settled(resource) is not None:
                     unless_missing(resource.delete)
             for resource in resources:
-                watch.settled(resource)
+                watch.gone(resource)
         for kind, delete, member in (
             ("endpoint configuration", sagemaker.delete_endpoint_config, "EndpointConfigName"),
             ("model", sagemaker.delete_model, "ModelName"),

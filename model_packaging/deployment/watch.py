@@ -15,6 +15,7 @@ from model_packaging.deployment.diagnosis import diagnose
 
 Members = dict[str, Any]
 MOVING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
+LOOKS = 6
 STARTING = ("Creating", "Updating")
 Tell = Callable[[str], None]
 
@@ -82,6 +83,19 @@ class EndpointWatch:
             if waited > self._pace.longest:
                 raise StillGoing(resource.label, now, waited)
             self._pace.sleep(self._pace.poll)
+
+    def gone(self, resource: WatchedResource) -> None:
+        """Waits until the resource is deleted. Directly after the call it may be described as it was before.
+
+        :raises DeploymentFailed: it is not deleted.
+        """
+        about = self.settled(resource)
+        for _ in range(LOOKS):
+            if about is None:
+                return
+            self._pace.sleep(self._pace.poll)
+            about = self.settled(resource)
+        raise self.failed(f"the deletion of {resource.label}", str((about or {}).get("FailureReason", "")))
 
     def in_service(self, resource: WatchedResource) -> Members:
         """Waits until the resource is in service.

@@ -21,7 +21,20 @@ NEVER = (".*", "__pycache__", "*.pyc", "*.lock", "*.tmp", "*.incomplete", "endpo
 CODE = "code"  # the folder of custom code, with whatever that loads
 # The same weights in another format, and training states: a hub has them beside the safetensors.
 MISTRAL = "consolidated*"
-DOUBLE = ("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "original/*", MISTRAL)
+DOUBLE = (
+    "*.bin",
+    "*.pth",
+    "*.pt",
+    "*.h5",
+    "*.msgpack",
+    "*.ot",
+    "*.onnx",
+    "*.gguf",
+    MISTRAL,
+    "original/*",
+    "onnx/*",
+    "openvino/*",
+)
 TRAINING = ("optimizer*", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin", "checkpoint-*/*")
 
 
@@ -33,6 +46,8 @@ def items(source: str, what: str, revision: str | None = None) -> list[Item]:
     :param revision: the revision of a hub repository.
     :raises SettingError: the source does not exist, is empty, or has links that lead out of it.
     """
+    if revision and (source.startswith("s3://") or Path(source).is_dir()):
+        raise SettingError("--revision", f"{source} is no repository of the hub", "Leave it out.")
     if source.startswith("s3://"):
         listed = _of_s3(source, what)
     elif Path(source).is_dir():
@@ -113,6 +128,7 @@ def _reason(path: str, safetensors: bool) -> str:
         return ""
     if any(fnmatchcase(path, pattern) for pattern in TRAINING):
         return "state of a training"
-    if safetensors and any(fnmatchcase(path, pattern) for pattern in DOUBLE):
+    # A draft's or another part's weights, in a folder of its own, may have that format alone.
+    if safetensors and any(fnmatchcase(path, pattern) for pattern in DOUBLE if "/" in pattern or "/" not in path):
         return "the weights again, in another format"
     return ""

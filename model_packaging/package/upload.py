@@ -6,6 +6,7 @@ is not a package. Nothing is uploaded before every file was read and checked for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 FILES_AT_ONCE = 4
 DIGEST = "blake3"
+# The path of an entry of an artifact store.
+STORE = re.compile(r"(?:^|/)manifests/[^/]+/[0-9a-f]+\.json$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,8 @@ def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
     before = _manifest(target)
     others = sorted(set(there) - {item.path for item in items} - {NAME})
     _require_ours(target, manifest, before, others)
+    if target.replace:
+        _require_alone(target, items, others)
     known = {file.path: file.digest for file in before.files} if before else {}
 
     def is_there(file: FileEntry) -> bool:
@@ -167,6 +172,18 @@ def _require_ours(
         names = ", ".join(others[:4])
         problem = f"{target.uri} holds {len(others)} other files ({names}), which SageMaker would load as well"
         raise SettingError("DESTINATION", problem, fix)
+
+
+def _require_alone(target: UploadTarget, items: Sequence[Item], others: Sequence[str]) -> None:
+    """What --replace never deletes: other packages, a store, and what it copies from."""
+    packages = [path for path in others if path.endswith(f"/{NAME}") or STORE.search(path)]
+    if packages:
+        problem = f"{target.uri} holds other packages or a store ({', '.join(packages[:4])})"
+        raise SettingError("DESTINATION", problem, "Give the prefix of the one package that this one replaces.")
+    origins = (item.origin for item in items if isinstance(item.origin, S3File))
+    if others and any(origin.bucket == target.bucket and origin.key.startswith(target.prefix) for origin in origins):
+        fix = "Push to another prefix."
+        raise SettingError("DESTINATION", f"{target.uri} holds the model itself, which would be deleted", fix)
 
 
 def _manifest(target: UploadTarget) -> PackageManifest | None:

@@ -21,10 +21,12 @@ from handler.start_failure import in_one_line
 RAISED = re.compile(
     r"(?m)^.*?((?:(?<![\w.])[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init|EngineCore enc)(\S.*)$"
 )
-# A resource of this machine is exhausted or in use. The same compile may succeed on another machine, or here later.
+# A resource of this machine is exhausted, broken or in use. The same compile may succeed on another machine, or here
+# later. nrt_* are the Neuron runtime's calls.
 EXHAUSTED = re.compile(
     r"\[?F137\]?|forcibly killed|No space left on device|Disk quota exceeded|Cannot allocate memory"
-    r"|Read-only file system|MemoryError|[Aa]ddress already in use"
+    r"|Read-only file system|MemoryError|[Aa]ddress already in use|Too many open files|\bnrt_\w+|Neuron Runtime"
+    r"|Logical Neuron Core|ConnectionError|Connection refused|Max retries exceeded|name resolution"
 )
 # The compiler crashed: status 70, or a signal as `subprocess` or a shell (128 and more) reports it.
 CRASHED = re.compile(

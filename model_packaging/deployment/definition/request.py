@@ -109,6 +109,8 @@ class DeploymentRequest:
                     f"{self.instances} is not within --min {self.scaling.minimum} and --max {self.scaling.maximum}"
                 )
                 raise SettingError("--instances", problem, "Leave it out: scaling starts with --min.")
+        if self.alarm_topic and not self.alarms:
+            raise SettingError("--alarm-topic", "no alarms are created (--no-alarms)", "Leave one of them out.")
         if self.async_output is not None and not self.async_output.startswith("s3://"):
             raise SettingError("--async-output", f"'{self.async_output}' is not in S3", "Write s3://bucket/prefix/.")
         if self.component and self.async_output:

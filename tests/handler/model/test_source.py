@@ -176,6 +176,13 @@ def test_weights_in_a_second_format_stay_in_s3(
     assert {file.name for file in fetched.iterdir()} >= {"config.json", "model.safetensors"}
 
 
+def test_settings_that_need_other_files_fetch_into_another_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "download_prefix", lambda uri, target, *_, **__: target)
+    configs = [EndpointConfig(engine_args=arguments) for arguments in ({}, {"load_format": "npcache"}, {"seed": 1})]
+    plain, other, same = (source.download("s3://b/m", config, "model") for config in configs)
+    assert plain == same != other
+
+
 def test_pickled_weights_without_safetensors_are_fetched() -> None:
     paths = {"config.json", "pytorch_model.bin", "original/params.json", "consolidated.safetensors"}
     assert second_formats(paths) == set()

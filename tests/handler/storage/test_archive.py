@@ -149,6 +149,14 @@ def test_headers_that_would_fill_the_memory_together_are_refused(
     assert "headers of 20,2" in refused(b"".join(members))
 
 
+def test_what_a_killed_process_had_unpacked_is_removed(tmp_path: Path) -> None:
+    left, other = tmp_path / ".fresh-a1b2c3d_", tmp_path / ".fresh-er-a1b2c3d4"
+    for directory in (left, other):
+        directory.mkdir()
+    unpack(io.BytesIO(tar(("a", b"x"))), tmp_path / "fresh", "model.tar.gz")
+    assert {path.name for path in tmp_path.iterdir()} == {"fresh", other.name}
+
+
 def test_more_bytes_than_there_is_room_for_are_refused(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

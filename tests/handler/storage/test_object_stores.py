@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,15 @@ from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectStore
 from handler.storage.open_store import open_objects
 from handler.storage.s3_objects import S3Objects
-from handler.storage.storage_errors import AccessDenied, Conflict, NotFound, StoreUnavailable, TooLarge, UnsafePath
+from handler.storage.storage_errors import (
+    AccessDenied,
+    Conflict,
+    NotFound,
+    StoreUnavailable,
+    StoreUnusable,
+    TooLarge,
+    UnsafePath,
+)
 
 
 def test_what_is_put_is_there(objects: ObjectStore) -> None:
@@ -153,6 +162,15 @@ def test_a_file_system_that_is_read_only_is_not_waited_for(tmp_path: Path, monke
     monkeypatch.setattr(Path, "mkdir", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
     with pytest.raises(AccessDenied, match="Read-only file system"):
         DirectoryObjects(tmp_path).put("a", b"")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENOLCK, errno.ENOSYS])
+def test_a_disk_that_stays_unusable_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, os.strerror(number))))
+    with pytest.raises(StoreUnusable, match=os.strerror(number)):
+        DirectoryObjects(tmp_path).put("a", b"", if_absent=True)
 
 
 def test_objects_in_a_directory_may_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:

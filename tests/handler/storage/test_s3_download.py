@@ -6,12 +6,13 @@ import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import boto3
 import pytest
 
 from handler.errors import SettingError, StartFailed
+from handler.storage import s3_download
 from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
 from handler.storage.transfer.download_directory import NoSpace
@@ -202,7 +203,29 @@ def test_a_model_that_does_not_fit_is_refused_before_a_byte_is_fetched(
         fetch(model_uri, tmp_path / "scratch" / "model")
     assert caught.value.setting == "ENDPOINT_SCRATCH"
     assert "MB" in caught.value.message
-    assert everything_below(tmp_path) == []
+    assert everything_below(tmp_path) == ["scratch"]
+
+
+def test_room_is_counted_without_what_a_killed_download_left(
+    s3: Any, model_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left() -> list[Path]:
+        return [path for path in tmp_path.rglob("*") if path.name == "part"]
+
+    def killed(*_: object, **__: object) -> Never:
+        (directory,) = tmp_path.glob(".model-*.incoming")
+        (directory / "part").touch()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(s3_download.DownloadPool, "download", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fetch(model_uri, tmp_path / "model")
+    assert left()
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 1 << (10 if left() else 40)))
+    fetch(model_uri, tmp_path / "model")
+    assert (tmp_path / "model").is_dir()
 
 
 def test_a_disk_that_fills_up_meanwhile_is_named_with_its_setting(s3: Any, model_uri: str, tmp_path: Path) -> None:

@@ -78,6 +78,11 @@ def test_the_reason_is_the_cores_own() -> None:
         "OSError: [Errno 98] Address already in use",
         "The server socket cannot listen. code: -98, name: EADDRINUSE, message: address already in use",
         "MemoryError: no room",
+        "nrt_init failed with status 1",
+        "Neuron Runtime could not be initialized",
+        "Logical Neuron Core(s) not available - Requested:32 Available:0",
+        "requests.exceptions.ConnectionError: Max retries exceeded with url: /draft",
+        "OSError: [Errno 24] Too many open files",
     ],
 )
 def test_what_this_machine_lacks_is_remembered_for_minutes_and_says_so(words: str) -> None:
