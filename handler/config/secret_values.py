@@ -13,10 +13,11 @@ MASK: Final = "***"
 RECOGNISABLE: Final = 8
 # Shorter values ("1", "yes") are no secrets, and would mask parts of words.
 SHORTEST: Final = 4
-# MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets. OTEL_EXPORTER_OTLP_HEADERS holds API keys.
+# MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets. OTEL_EXPORTER_OTLP_HEADERS holds API keys, and
+# vLLM 0.32's watermark_config the key of the watermark.
 SECRET_NAMES: Final = re.compile(
     r"(?:^|_)TOKEN$|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNATURE"
-    r"|AUTHORIZATION|^KEY$|(?:^|_)(?:AUTH|PW)$|OTLP(?:_\w+)?_HEADERS$"
+    r"|AUTHORIZATION|(?:^|_)(?:AUTH|PW|WATERMARK_CONFIG)$|OTLP(?:_\w+)?_HEADERS$"
 )
 # The tokens of a tokenizer: pad_token, classifier_from_token, image_start_token.
 TEXT_TOKENS: Final = re.compile(

@@ -32,8 +32,7 @@ VARIABLES: tuple[Json, ...] = (
     {"api_keys": [TOKEN]},
     {"proxy": [f"see {ADDRESSES[0]}"]},
     {"headers": {"Authorization": f"Basic {TOKEN}"}, "auth": f"x {TOKEN}", "header": f"X-Mine: Bearer {TOKEN}"},
-    {"key": TOKEN},
-    {"key": int(DIGITS), "outer": [{"api_key": -int(DIGITS)}]},
+    {"my_token": int(DIGITS), "outer": [{"api_key": -int(DIGITS)}]},
     dict.fromkeys(("passwd", "redis_pw", "sslPassphrase", "privateKey", "apiKey"), TOKEN),
 )
 HELD = (*ADDRESSES, *VARIABLES)
@@ -79,6 +78,13 @@ def test_no_key_of_a_document_shows_a_secret_nor_one_that_is_overridden(field: s
             for said in outputs(environ, document):
                 assert public(said), (field, value)
                 assert "another-one" not in said
+
+
+def test_the_key_of_a_watermark_is_a_secret() -> None:
+    key = {"SM_VLLM_WATERMARK_CONFIG": json.dumps({"key": int(DIGITS), "alpha": 0.5})}
+    assert all(map(public, outputs(key)))
+    assert public(json.dumps(shown(key)))
+    assert not is_secret("Key", "team"), "a tag's"
 
 
 def test_a_token_in_quotes_is_told_so_and_not_shown() -> None:
