@@ -327,6 +327,52 @@ def test_what_somebody_else_made_is_not_touched(fake: FakeAws, aws: Aws) -> None
     assert not Removal(aws, "chat").owned()["endpoint"]
 
 
+def test_somebody_elses_component_is_found_before_an_endpoint_is_paid_for(fake: FakeAws, aws: Aws) -> None:
+    fake.sagemaker_CreateModel("m", [], ExecutionRoleArn=ROLE)
+    fake.sagemaker_CreateEndpointConfig("c", [], ProductionVariants=[{"VariantName": "x"}])
+    fake.sagemaker_CreateEndpoint("theirs", "c", [])
+    fake.things["endpoint"]["theirs"]["moves"] = ["InService"]
+    about = {"EndpointName": "theirs", "Specification": {"ModelName": "m"}, "RuntimeConfig": {"CopyCount": 1}}
+    fake.sagemaker_CreateInferenceComponent("chat", [], **about)
+    fake.calls.clear()
+    with pytest.raises(NotOurs, match="component chat without the tag"):
+        deploy(aws, wanted("component"))
+    assert not [operation for _, operation, _ in fake.calls if operation.startswith(("Create", "Put"))]
+
+
+def test_an_update_that_sagemaker_refuses_leaves_the_scaling(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("async"))
+    scaled = {kind: {*fake.things[kind]} for kind in ("target", "policy", "alarm")}
+    with pytest.raises(SettingError, match="asynchronous"):
+        deploy(aws, wanted("plain"))
+    assert {kind: {*fake.things[kind]} for kind in scaled} == scaled
+
+
+def test_a_component_that_fails_says_that_its_instances_run_on(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("component", scaling=None))
+    del fake.things["component"]["chat"]
+    fake.fails = "The container did not start"
+    with pytest.raises(DeploymentFailed) as caught:
+        deploy(aws, wanted("component", scaling=None))
+    assert "`neuron-endpoint delete chat` ends them" in caught.value.message
+
+
+@pytest.mark.parametrize("moves", [["InService", "InService", "Deleting", ""], ["Deleting", "Failed"]])
+def test_a_deletion_is_looked_at_until_it_is_one(
+    fake: FakeAws, aws: Aws, monkeypatch: pytest.MonkeyPatch, moves: list[str]
+) -> None:
+    deploy(aws, wanted("plain"))
+    endpoint = fake.things["endpoint"]["chat"]
+    monkeypatch.setattr(fake, "sagemaker_DeleteEndpoint", lambda EndpointName: endpoint.update(moves=moves) or {})
+    if moves[-1]:
+        with pytest.raises(DeploymentFailed, match="deletion of endpoint chat failed"):
+            remove(aws)
+        assert fake.things["config"]
+    else:
+        remove(aws)
+        assert not fake.things["config"]
+
+
 TEXT_LOG = (
     "[   0.4 s] listening on port 8080; GET /ping shows the stage",
     "INFO something",

@@ -71,6 +71,20 @@ def test_weights_in_mistrals_own_format_are_taken_if_there_are_no_others(model: 
     assert (tmp_path / "out" / "consolidated.safetensors").is_file()
 
 
+def test_a_draft_may_have_weights_in_another_format(model: Path, tmp_path: Path) -> None:
+    for name in ("draft", "onnx"):
+        (model / name).mkdir()
+        (model / name / "pytorch_model.bin").write_bytes(b"weights")
+    assert set(told("pack", model, "--to", tmp_path / "out")["excluded"]) == {"onnx/pytorch_model.bin"}
+    assert (tmp_path / "out" / "draft" / "pytorch_model.bin").is_file()
+
+
+def test_a_folder_has_no_revision(model: Path, tmp_path: Path) -> None:
+    refused = run("pack", model, "--to", tmp_path / "out", "--revision", "main")
+    assert "--revision" in refused.stderr
+    assert refused.exit_code == 2
+
+
 def test_the_dense_layers_of_an_embedding_model_are_taken(model: Path, tmp_path: Path) -> None:
     (model / "2_Dense").mkdir()
     (model / "2_Dense" / "pytorch_model.bin").write_bytes(b"weights")

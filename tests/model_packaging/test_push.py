@@ -80,6 +80,24 @@ def test_another_package_is_not_mixed_in(s3: Any, bucket: str, model: Path) -> N
     assert run("verify", to).exit_code == 0
 
 
+@pytest.mark.parametrize("beside", ["models/two/endpoint-package.json", "models/store/manifests/neuron/ab12.json"])
+def test_replacing_deletes_no_other_package_and_no_store(s3: Any, bucket: str, model: Path, beside: str) -> None:
+    s3.put_object(Bucket=bucket, Key=beside, Body=b"x")
+    refused = run("push", model, f"s3://{bucket}/models", "--replace")
+    assert refused.exit_code == 1
+    assert "other packages or a store" in refused.stderr
+    assert keys(s3, bucket) == {beside}
+
+
+def test_replacing_does_not_delete_its_source(s3: Any, bucket: str, model: Path) -> None:
+    assert run("push", model, f"s3://{bucket}/models/one").exit_code == 0
+    s3.delete_object(Bucket=bucket, Key="models/one/endpoint-package.json")
+    before = keys(s3, bucket)
+    refused = run("push", f"s3://{bucket}/models/one", f"s3://{bucket}/models", "--replace")
+    assert (refused.exit_code, keys(s3, bucket)) == (1, before)
+    assert "the model itself" in refused.stderr
+
+
 def test_a_dry_run_sends_nothing(s3: Any, bucket: str, model: Path) -> None:
     assert "Would upload 3 of 3 files" in run("push", model, f"s3://{bucket}/models/one", "--dry-run").stdout
     assert keys(s3, bucket) == set()
