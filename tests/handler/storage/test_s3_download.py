@@ -12,10 +12,10 @@ import boto3
 import pytest
 
 from handler.errors import SettingError, StartFailed
-from handler.storage import s3_download
 from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
 from handler.storage.transfer.download_directory import NoSpace
+from handler.storage.transfer.download_pool import DownloadPool
 from handler.storage.transfer.transfer_progress import ignore_bytes
 from tests.aws_keys import KEYS
 from tests.handler.artifacts.small_disk import full_disk
@@ -218,7 +218,7 @@ def test_room_is_counted_without_what_a_killed_download_left(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(s3_download.DownloadPool, "download", killed)
+        patch.setattr(DownloadPool, "download", killed)
         with pytest.raises(KeyboardInterrupt):
             fetch(model_uri, tmp_path / "model")
     assert left()
