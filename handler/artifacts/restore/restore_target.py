@@ -124,7 +124,10 @@ class RestoreTarget:
         if self.path.is_dir() and any(self.path.iterdir()):
             self.path.rename(old)
         temporary = self._beside("restored-new")
-        temporary.write_text(json.dumps({"identity": self._contents.identity, "boot": boot_id()}))
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"identity": self._contents.identity, "boot": boot_id()}))
+            file.flush()
+            os.fsync(file.fileno())  # an empty stamp would disown the directory after a crash of the machine
         temporary.replace(self._stamp)
         self.partial.rename(self.path)
         shutil.rmtree(old, ignore_errors=True)
