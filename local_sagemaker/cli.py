@@ -21,6 +21,7 @@ import click
 from handler import processes
 from local_sagemaker.state_directory import DOCKER, ENVIRONMENT, PROCESS, RunningService, Settings, StateDirectory
 
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
 REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
@@ -86,6 +87,9 @@ def up(
     """Start in the background and print the exports to paste. Options that are not given keep their last value."""
     if with_process is not None and not processes.alive(with_process):
         raise click.UsageError(f"there is no process {with_process}")
+    for name in buckets:
+        if not BUCKET.fullmatch(name):
+            raise click.UsageError(f"{name!r} is no name of a bucket")
     if temporary:
         import tempfile
 
@@ -95,6 +99,7 @@ def up(
         raise click.ClickException(
             f"it is already up, at {running.url} (process {running.pid}). Its exports: neuron-endpoint local env"
         )
+    state.claim()
     state.keep_settings(merged(state.settings(), given))
     running = start(state, with_process)
     make_buckets(buckets, running)

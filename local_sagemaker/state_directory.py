@@ -21,8 +21,8 @@ ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 STATUS = "/_local/status"
 ENDING_SECONDS = 3.0
 PROCESS, DOCKER = "process", "docker"
-SETTINGS, RUNNING = "settings.json", "running.json"
-KEPT = ("instances", "logs", "pids", "lock", RUNNING, "s3.log", "service.log", SETTINGS)
+SETTINGS, RUNNING, LOCK = "settings.json", "running.json", "lock"
+KEPT = ("instances", "logs", "pids", LOCK, RUNNING, "s3.log", "service.log", SETTINGS)
 LOOPBACK = "127.0.0.1"
 OF_MOTO = ("S3", "CLOUDWATCH", "APPLICATION_AUTO_SCALING")
 
@@ -98,12 +98,23 @@ class StateDirectory:
         default = os.environ.get(ENVIRONMENT) or home / "neuron-endpoint" / "local-sagemaker"
         return cls(Path(path or default).absolute())
 
+    def claim(self) -> None:
+        """Makes the directory this service's own.
+
+        :raises SettingError: it has files of these names, and no service has made them.
+        """
+        there = [name for name in KEPT if (self.path / name).exists()]
+        if there and LOCK not in there:
+            problem = f"{self.path} has {', '.join(there)}, which no local SageMaker has made"
+            raise SettingError("--state", problem, "Name another directory.")
+        (self.path / LOCK).touch()
+
     def lock(self) -> IO[str]:
         """Locks the directory for as long as the returned file is open.
 
         :raises StateInUse: another service runs on it. The remains of a killed service are waited for.
         """
-        file = (self.path / "lock").open("w")
+        file = (self.path / LOCK).open("w")
         deadline = time.monotonic() + ENDING_SECONDS
         while True:
             try:

@@ -200,6 +200,16 @@ def test_a_file_of_the_state_directory_that_cannot_be_read_is_named(tmp_path: Pa
     assert result.stderr.endswith("Delete it.\n")
 
 
+@pytest.mark.parametrize("option", ["--state", "--bucket"])
+def test_up_takes_no_directory_of_others_and_no_bucket_that_is_none(tmp_path: Path, option: str) -> None:
+    (tmp_path / "settings.json").write_text('{"mine": 1}')
+    more = ["--bucket", "Bad_Name"] if option == "--bucket" else []
+    result = CliRunner().invoke(main, ["local", "up", "--state", str(tmp_path), *more])
+    assert result.exit_code != 0
+    assert {path.name for path in tmp_path.iterdir()} == {"settings.json"}
+    assert (tmp_path / "settings.json").read_text() == '{"mine": 1}'
+
+
 def test_settings_that_cannot_be_read_are_purged(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text("{")
     result = CliRunner().invoke(main, ["local", "down", "--purge", "--state", str(tmp_path)])
