@@ -99,8 +99,9 @@ def up(
         raise click.ClickException(
             f"it is already up, at {running.url} (process {running.pid}). Its exports: neuron-endpoint local env"
         )
+    settings = merged(state.settings(), given)
     state.claim()
-    state.keep_settings(merged(state.settings(), given))
+    state.keep_settings(settings)
     running = start(state, with_process)
     make_buckets(buckets, running)
     print_exports(state, running)
