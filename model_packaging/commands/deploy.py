@@ -60,7 +60,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--startup-seconds", type=click.IntRange(60, 3600), help="Limit a start (s). Default: from the sizes.")
 @click.option("--alarm-topic", metavar="ARN", help="Send the alarms to this SNS topic.")
 @click.option("--no-alarms", is_flag=True, help="Create no CloudWatch alarms.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Put this tag on all that is new (repeatable).")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Put this tag on what is new (repeatable).")
 @click.option("--no-check", is_flag=True, help="Deploy without checking the settings.")
 @click.option("--no-wait", is_flag=True, help="Return at once. Components and scaling then need a second run.")
 @click.option("--template", is_flag=True, help="Print a CloudFormation template, and create nothing.")
