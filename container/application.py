@@ -39,6 +39,7 @@ from handler.custom_code.code_contract import PING
 
 # Threads of Flask's routes. Loading a model or an adapter holds one.
 THREADS = 32
+HEALTH = ("/ping", "/health")
 # More bytes of a body than this are sent in pieces.
 LARGEST_WHOLE = 1 << 20
 
@@ -93,6 +94,7 @@ class RequestRouter:
         self._service, self._app = service, app
         self._routes = inference.InferenceRoutes(service, Pipeline(service))
         self._threads = ThreadPoolExecutor(THREADS, "routes")
+        self._health_thread = ThreadPoolExecutor(1, "health")  # loads of models may hold all others
         # A request to the model's own code holds a thread until its last byte. One more is for /ping.
         self._code_threads = ThreadPoolExecutor(service.config.max_concurrent + 1, "custom-code")
         self._pings = CodePing()
@@ -125,7 +127,8 @@ class RequestRouter:
 
     async def _answer_by_flask(self, exchange: Exchange) -> None:
         loop = asyncio.get_running_loop()
-        response, start, whole = await loop.run_in_executor(self._threads, self._response, exchange)
+        threads = self._health_thread if exchange.path in HEALTH else self._threads
+        response, start, whole = await loop.run_in_executor(threads, self._response, exchange)
         headers = [(name, value) for name, value in response.headers.items() if not is_hop_by_hop_header(name)]
         try:
             if whole:
@@ -136,9 +139,9 @@ class RequestRouter:
                 response.status_code, [header for header in headers if header[0] != "Content-Length"], length
             )
             exchange.write(start)
-            await send_pieces(exchange, response.iter_encoded(), self._threads)
+            await send_pieces(exchange, response.iter_encoded(), threads)
         finally:
-            await loop.run_in_executor(self._threads, response.close)
+            await loop.run_in_executor(threads, response.close)
 
     def _response(self, exchange: Exchange) -> tuple[Response, bytes, bool]:
         """Flask's response, the first bytes of its body, and whether these are all."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from werkzeug.test import Client
 
+from container import application
 from container.server import engine_watchdog as watching
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -431,3 +432,21 @@ def test_a_queue_is_told_of_beside_a_model_that_is_idle(
         assert "endpoint_requests_queued 1.0" in client.get("/metrics").text
         engine.open("go")
         assert {one.result(WITHIN) for one in asked} == {(200, "scripted")}
+
+
+def test_the_health_does_not_wait_behind_loads(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, loaded = list[ThreadPoolExecutor](), threading.Event()
+
+    class Recorded(ThreadPoolExecutor):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            pools.append(self)
+
+    monkeypatch.setattr(application, "ThreadPoolExecutor", Recorded)
+    monkeypatch.setattr(application, "THREADS", 1)
+    client = http_client(service)
+    pools[0].submit(loaded.wait, WITHIN)
+    try:
+        assert client.get("/health").status_code == 200
+    finally:
+        loaded.set()
