@@ -121,8 +121,12 @@ def facts_from(
     model_type = _string(config.get("model_type")) or _string(text.get("model_type")) or "unknown"
     architectures = config.get("architectures")
     tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
-    experts = number(text, "num_local_experts", "num_experts", "n_routed_experts")
-    dense = number(text, "intermediate_size", "n_inner", "ffn_dim")
+    attention, ffn = mapping(text.get("attn_config")), mapping(text.get("ffn_config"))  # of DBRX
+    experts = number(text, "num_local_experts", "num_experts", "n_routed_experts") or number(ffn, "moe_num_experts")
+    dense = number(text, "intermediate_size", "n_inner", "ffn_dim") or number(ffn, "ffn_hidden_size")
+    active = number(text, "num_experts_per_tok", "experts_per_token") or number(ffn, "moe_top_k")
+    longest = number(text, "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len")
+    kv_heads = number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv") or number(attention, "kv_n_heads")
     return ModelFacts(
         where=where,
         local=local,
@@ -134,18 +138,18 @@ def facts_from(
         hidden_size=hidden,
         layers=number(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
         heads=heads,
-        kv_heads=number(text, "num_key_value_heads", "num_kv_heads", "n_head_kv") or heads,
+        kv_heads=kv_heads or heads,
         head_dim=number(text, "head_dim") or (hidden // heads if heads else 0),
         vocab_size=number(text, "vocab_size"),
         intermediate_size=dense,
-        max_position_embeddings=number(text, "max_position_embeddings", "n_positions", "max_sequence_length") or None,
+        max_position_embeddings=longest or None,
         tied_embeddings=tied if isinstance(tied, bool) else model_type in TIED_TYPES,
         torch_dtype=_dtype(text) or _dtype(config),
         parameters=parameters,
         weight_bytes=weight_bytes,
         dtypes=dtypes or {},
         experts=experts,
-        experts_per_token=number(text, "num_experts_per_tok", "experts_per_token") if experts else 0,
+        experts_per_token=active if experts else 0,
         expert_intermediate_size=(number(text, "moe_intermediate_size") or dense) if experts else 0,
     )
 

@@ -116,8 +116,15 @@ def prefill_ranks(context: CheckContext) -> Iterator[Finding]:
         multiple = ranks * max(2, -(-wrong // ranks))
         why = f"a prefill of {wrong} tokens does not divide by the {ranks} ranks of tensor_parallel_size"
         why = f"{why}, with 2 tokens or more for each"
-        where = context.key(typed) if typed else TOKENS if tokens < length else "max_model_len"
-        yield error("prefill-ranks", where, why, f"Use {multiple} tokens, or a lower tensor_parallel_size.")
+        where, divisor = "max_model_len", f"a tensor_parallel_size that divides {wrong}."
+        fix = f"Use {multiple} tokens, or {divisor}"
+        if typed:
+            where = context.key(typed)
+        elif tokens < length:  # a segment has one of five sizes
+            where, fix = TOKENS, f"Use {divisor}"
+        elif wrong != length:  # one of the plugin's own buckets
+            where, fix = context.key(PREFILL_BUCKETS), f"Give multiples of {ranks} up to max_model_len, or {divisor}"
+        yield error("prefill-ranks", where, why, fix)
 
 
 def decode_lengths(context: CheckContext) -> Iterator[Finding]:

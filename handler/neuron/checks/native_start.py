@@ -12,6 +12,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import Json, mapping, whole_numbers
+from handler.neuron.checkpoint.model_facts import stored_quantization
 from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET, compiles_only
 from handler.neuron.lines.blocks import NATIVE_BLOCK
@@ -213,7 +214,7 @@ def variables(context: CheckContext) -> Iterator[Finding]:
         yield error("unknown-backend", "VLLM_NEURON_BACKEND", why, f"Use {' or '.join(BACKENDS)}.")
     for name, least, most in ((CAP_VARIABLE, 0.0, 1.0), (MINIMUM_VARIABLE, -math.inf, math.inf)):
         number = _number(env.get(name, "1"))
-        if number is None or not least < number <= most:
+        if number is None or not math.isfinite(number) or not least < number <= most:
             why = f"'{env[name][:40]}' is not a number{' above 0, and 1 at most' if name == CAP_VARIABLE else ''}"
             yield error("not-a-number", name, why, "Correct it, or remove it.")
     for name in (name for name in CACHES if "://" in env.get(name, "")):
@@ -259,8 +260,8 @@ def quantization(context: CheckContext) -> Iterator[Finding]:
             why = "MXFP4 weights work for gpt-oss on trn3 only; the worker rejects them otherwise"
             yield error("mxfp4", context.key(QUANTIZATION), why, "Remove quantization.")
     overrides = context.draft.args.get("hf_overrides")
-    own = context.facts.config.get("quantization_config") if context.facts else None
-    if not isinstance(own, dict) or (isinstance(overrides, dict) and "quantization_config" in overrides):
+    own = stored_quantization(context.facts.config) if context.facts else None
+    if own is None or (isinstance(overrides, dict) and "quantization_config" in overrides):
         return
     method, setting = own.get("quant_method"), "model"
     if method not in QUANTIZATIONS:

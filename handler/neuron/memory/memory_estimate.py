@@ -145,6 +145,8 @@ def measure(
         all_notes.append(
             f"config.json of {facts.model_type} has no shape: weights are split evenly, the KV cache is not counted"
         )
+    elif not facts.heads:
+        all_notes.append("config.json names no attention heads: the KV cache is not counted")
     weights, cache = weight_bytes(facts, shape), cache_bytes(facts, shape)
     draft_weights = weight_bytes(draft, replace(shape, quantized=False)) if draft else 0
     draft_cache = cache_bytes(draft, shape) if draft else 0

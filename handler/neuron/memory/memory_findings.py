@@ -8,8 +8,7 @@ from typing import Final
 
 from handler.config.finding import Finding, Severity
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_degree, degrees
-from handler.neuron.lines.native.native_lines import PLATFORMS
+from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_degree, degrees, logical_cores
 from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, measure
 from handler.neuron.memory.memory_shape import CAP_VARIABLE
 from handler.neuron.neuron_config.config_values import ConfigValues
@@ -73,8 +72,12 @@ def host_finding(estimate: MemoryEstimate) -> Finding:
         f"{estimate.instance.name} has {estimate.host_available / GIB:.0f} GiB of host memory, but loading and "
         f"sharding the weights is assumed to take twice their size{engines}, {estimate.host_needed / GIB:.0f} GiB"
     )
-    fix = "Compile on a larger instance with save_sharded_checkpoint, and set compiled_artifacts to the result."
-    return Finding("host-memory", Severity.WARNING, "save_sharded_checkpoint", why, fix)
+    if estimate.shape.paged is not None:  # the plugin keeps no shards
+        setting, fix = "instance", "Use one with more host memory, or fewer engines."
+    else:
+        setting = "save_sharded_checkpoint"
+        fix = f"Compile on a larger instance with {setting}, and set compiled_artifacts to the result."
+    return Finding("host-memory", Severity.WARNING, setting, why, fix)
 
 
 def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None, blocks: str) -> str:
@@ -103,10 +106,11 @@ def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str,
     """Changes, from the smallest to the largest loss, each with an estimate that has the changed shape."""
     shape = estimate.shape
     for degree in degrees(estimate.instance, shape.lnc):
-        if degree > shape.degree and _divides(estimate, facts, degree):
+        if degree > shape.degree and _is_possible(estimate, facts, degree):
             yield f"Set tensor_parallel_size to {degree}", _with_degree(estimate, degree)
-    sequences = shape.sequences
-    while sequences > 1:
+    # Prefix caching with one sequence gives wrong output, so `check` refuses it.
+    sequences, least = shape.sequences, 2 if shape.blocks and shape.paged is None else 1
+    while sequences // 2 >= least:
         sequences //= 2
         tokens = shape.cache_tokens * sequences // shape.sequences
         changed = replace(shape, sequences=sequences, cache_tokens=tokens)
@@ -114,21 +118,25 @@ def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str,
     length = shape.length
     while length > 2048:
         length //= 2
-        changed = replace(shape, length=length, context=min(shape.context, length), cache_tokens=length, sequences=1)
-        yield f"Lower max_model_len to {length} and max_num_seqs to 1", replace(estimate, shape=changed)
+        context, tokens = min(shape.context, length), length * least
+        changed = replace(shape, length=length, context=context, cache_tokens=tokens, sequences=least)
+        yield f"Lower max_model_len to {length} and max_num_seqs to {least}", replace(estimate, shape=changed)
     for instance in sorted(INSTANCES, key=lambda other: other.hbm_gib):
-        runs = shape.paged is None or instance.platform in PLATFORMS
+        runs = not shape.platforms or instance.platform in shape.platforms
         if instance.hosting and runs and instance.hbm_gib > estimate.instance.hbm_gib:
             moved = replace(estimate, instance=instance, shape=replace(shape, lnc=instance.lnc[0]))
-            least = default_degree(instance, facts.heads, facts.weight_bytes)
+            lowest = default_degree(instance, facts.heads, facts.weight_bytes)
             for degree in degrees(instance):
-                if degree >= least and _divides(estimate, facts, degree):
+                if degree >= lowest and _is_possible(moved, facts, degree):
                     yield f"Use ml.{instance.name} with tensor_parallel_size {degree}", _with_degree(moved, degree)
 
 
-def _divides(estimate: MemoryEstimate, facts: ModelFacts, degree: int) -> bool:
-    """Whether the model can have the degree: `check` rejects others."""
-    if estimate.shape.paged is not None:
+def _is_possible(estimate: MemoryEstimate, facts: ModelFacts, degree: int) -> bool:
+    """Whether the model and the instance can have the degree: `check` rejects others."""
+    shape = estimate.shape
+    if degree * shape.engines * shape.stages > logical_cores(estimate.instance, shape.lnc):
+        return False
+    if shape.paged is not None:
         return facts.heads % degree == 0
     return mixtral_width(ConfigValues({"tp_degree": degree}, facts.config)) is None
 

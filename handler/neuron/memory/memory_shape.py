@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts, number
 from handler.neuron.hardware.instance_catalogue import GIB, InstanceType, default_degree, default_lnc
 from handler.neuron.lines.blocks import DEFAULT_BLOCK, NATIVE_BLOCK
+from handler.neuron.lines.line_registry import find_line
 from handler.neuron.lines.native.native_lines import conversions
 from handler.neuron.lines.plan_draft import DEFAULT_SEQUENCES, default_length, engines_here
 from handler.neuron.neuron_config.model_rules import generated_buckets
@@ -65,6 +67,7 @@ class MemoryShape:
     :param engines: engines on one host (data parallelism), each of which loads the whole model.
     :param flash_decoding: the ranks of a KV head share a sequence, each with spare tokens.
     :param paged: the native plugin's cache; None on the other lines, whose cache holds all sequences.
+    :param platforms: those that the line runs on. Empty: not known.
     """
 
     degree: int
@@ -90,6 +93,7 @@ class MemoryShape:
     engines: int = 1
     flash_decoding: bool = False
     paged: PagedCache | None = None
+    platforms: tuple[str, ...] = ()
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
@@ -104,7 +108,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
     sequences = max(sequences or DEFAULT_SEQUENCES, 1)
     context = min(number(raw, "max_context_length") or config.max_context_length or length, length)
-    native = (config.line or "").startswith("native")
+    native, line = (config.line or "").startswith("native"), find_line(config.line) if config.line else None
     width = WIDTHS.get((config.dtype or "").removeprefix("torch."), 0.0) or WIDTHS.get(facts.torch_dtype or "", 2.0)
     context_parallel = number(raw, "cp_degree") or 1
     attention_dp = number(raw, "attention_dp_degree") or 1
@@ -135,6 +139,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         engines=engines_here(config.engine_args),
         flash_decoding=raw.get("flash_decoding_enabled") is True,
         paged=_paged_cache(config) if native else None,
+        platforms=line.platforms if line is not None else (),
     )
 
 
@@ -166,9 +171,10 @@ def _paged_cache(config: EndpointConfig) -> PagedCache:
 def _fraction(text: str | None, default: float) -> float:
     """A variable's number. A check reports one that is none."""
     try:
-        return float(text) if text is not None else default
+        value = default if text is None else float(text)
     except ValueError:
         return default
+    return value if math.isfinite(value) else default
 
 
 def _quantized_by_nxd(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.checkpoint.model_facts import ModelFacts, number, text_part
+from handler.neuron.checkpoint.model_facts import ModelFacts, number, stored_quantization, text_part
 from handler.neuron.memory.memory_shape import WIDTHS, MemoryShape
 from handler.neuron.memory.rank_weights import rank_weights, shard_heads, stored_parameters
 from handler.neuron.neuron_config.model_rules import FLASH_DECODING_MODELS
@@ -119,9 +119,10 @@ def _quantized_share(layers: int, shape: MemoryShape, module: str) -> float:
 
 def _parameters(facts: ModelFacts) -> int | None:
     """The number of stored parameters; None if the files do not tell it, as with packed formats (MXFP4)."""
-    packed = facts.config.get("quantization_config") is not None
+    packed = stored_quantization(facts.config) is not None
     if facts.parameters:
-        return None if packed and set(facts.dtypes) - PLAIN_DTYPES else facts.parameters
+        plain = bool(facts.dtypes) and set(facts.dtypes) <= PLAIN_DTYPES
+        return None if packed and not plain else facts.parameters
     if facts.weight_bytes and not packed:
         return int(facts.weight_bytes / WIDTHS.get(facts.torch_dtype or "", 2.0))
     return None

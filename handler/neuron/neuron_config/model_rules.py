@@ -61,7 +61,7 @@ def qkv_kernel_weights(values: ConfigValues) -> BrokenRule | None:
 
 def _kv_heads(values: ConfigValues) -> int:
     text = text_part(values.model)
-    return number(text, "num_key_value_heads", "num_kv_heads", "num_attention_heads")
+    return number(text, "num_key_value_heads", "num_kv_heads") or number(text, "num_attention_heads")
 
 
 def flash_decoding_heads(values: ConfigValues) -> BrokenRule | None:
