@@ -93,13 +93,17 @@ def _workload(name: str, model: str | None, options: Mapping[str, Any]) -> Workl
     document, settings = options["document"] or named, None
     if model:
         variables = {**_graphs(model, options), **variables, "ENDPOINT_MODEL": model}
-    if options["storage_class"] and variables.get("ENDPOINT_ARTIFACT_STORE"):
-        raise SettingError("--store-class", "ENDPOINT_ARTIFACT_STORE names another store", "Leave one of them out.")
     if options["nodes"] > 1 and (twice := [name for name in (NODES, MASTER) if name in variables]):
         raise SettingError("--nodes", f"it sets {twice[0]} itself, on each pod", f"Leave {twice[0]} out.")
     spread = {NODES: str(options["nodes"]), MASTER: "$(LWS_LEADER_ADDRESS)"} if options["nodes"] > 1 else {}
     located = None if instance is None else instance.name
     config, plan, memory = _examined({**variables, **spread}, document, located, options["nodes"])
+    if not model and (graphs := _graphs(config.model, options)):
+        variables = {**graphs, **variables}
+        config, plan, memory = _examined({**variables, **spread}, document, located, options["nodes"])
+    if options["storage_class"] and config.artifact_store:
+        setting = config.setting("artifact_store")
+        raise SettingError("--store-class", f"{setting} names another store", "Leave one of them out.")
     _require_fit(config, options)
     platform = "cpu" if instance is None else instance.platform
     compiles = options["kind"] == "compile_job"

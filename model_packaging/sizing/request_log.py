@@ -144,7 +144,7 @@ def _requests(lines: Iterator[str | bytes], lengths: RequestLengths) -> Iterator
     for line in chain((text,), lines):
         try:
             row = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             lengths.ignored += 1
             continue
         if row.get("event", "") in ENDS:

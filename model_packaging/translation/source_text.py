@@ -43,7 +43,9 @@ DEMO_FIELDS: Final = {
     **{"model_path": "model", "compiled_model_path": "compiled_artifacts", "draft_model_path": "speculative_model"},
     **{"logical_neuron_cores": "logical_nc_config", "target_modules": "lora_target_modules"},
 }
-DOCKER_FLAGS: Final = re.compile(r"-[ditPq]+|--(detach|init|interactive|privileged|publish-all|read-only|rm|tty)")
+DOCKER_FLAGS: Final = re.compile(
+    r"-[ditPq]+|--(detach|init|interactive|privileged|publish-all|read-only|rm|tty|no-healthcheck)"
+)
 # What stands before a command: a variable, or a program that runs another one.
 WRAPPER: Final = re.compile(r"[A-Za-z_]\w*=.*|sudo|env|nohup|time|exec|export|[$!]", re.DOTALL)
 # Files of a shell that set up its programs, and no model.
@@ -90,7 +92,8 @@ def read_text(text: str) -> Iterator[Read]:
         for words in _commands(text):
             # Variables that the text itself sets are replaced, some in a word: they could double with each line.
             texts = (
-                re.sub(r"\$\{?(\w+)\}?", lambda name: shell.get(name[1], name[0]), word, count=16) for word in words
+                re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda name: shell.get(name[1] or name[2], name[0]), word, count=16)
+                for word in words
             )
             yield from _command(deque(texts), shell)
 
@@ -140,6 +143,7 @@ def _container(words: deque[str]) -> Iterator[Read]:
         option, equals, value = words.popleft().partition("=")
         if DOCKER_FLAGS.fullmatch(option):
             continue
+        option = re.sub(r"^-[ditPq]+(?=[A-Za-z])", "-", option)  # -dp 8080:80
         if re.match(r"-\w.", option):  # -eNAME=value
             option, value = option[:2], option[2:] + equals + value
         elif not equals:
@@ -151,7 +155,12 @@ def _container(words: deque[str]) -> Iterator[Read]:
             yield note(Severity.ERROR, f"docker run {option}", *FILE)
         else:
             yield note(Severity.INFO, f"docker run {option}", "it is the container's; a file in it is not read")
-    yield from _options(words, "SM_ON_" if words and "optimum" in words.popleft() else "SM_VLLM_")  # the image
+    image = words.popleft() if words else ""
+    if words and words[0].rpartition("/")[2] in ("bash", "sh"):
+        why = "its command is a shell's, whose text is not read"
+        yield note(Severity.ERROR, "docker run", why, "Translate the text after -c, too.")
+        return
+    yield from _options(words, "SM_ON_" if "optimum" in image else "SM_VLLM_")
 
 
 def _options(words: deque[str], prefix: str) -> Iterator[Read]:

@@ -37,12 +37,13 @@ def test_a_packages_graphs_are_named_by_their_place_in_s3(s3: Any, bucket: str, 
     to = f"s3://{bucket}/{kind}/"
     pushed = run("push", str(sample_model.path()), to, "--artifacts", artifacts)
     assert pushed.exit_code == 0, pushed.output
-    env = environment(run("kubernetes", "chat", to, "--cpu", *IMAGE))
-    assert env["ENDPOINT_MODEL"] == to
-    if kind == "compiled":
-        assert env["ENDPOINT_COMPILED_ARTIFACTS"] == f"{to}compiled/"
-    else:
-        assert env["ENDPOINT_ARTIFACT_STORE"] == f"{to}artifacts"
+    for model in ((to,), ("--set", f"ENDPOINT_MODEL={to}")):
+        env = environment(run("kubernetes", "chat", *model, "--cpu", *IMAGE))
+        assert env["ENDPOINT_MODEL"] == to
+        if kind == "compiled":
+            assert env["ENDPOINT_COMPILED_ARTIFACTS"] == f"{to}compiled/"
+        else:
+            assert env["ENDPOINT_ARTIFACT_STORE"] == f"{to}artifacts"
     # An own store is not replaced by the package's. Options that leave the package's graphs aside are refused.
     mine = ("--set", f"ENDPOINT_ARTIFACT_STORE=s3://{bucket}/mine")
     chosen = environment(run("kubernetes", "chat", to, "--cpu", *mine, *IMAGE))
@@ -54,12 +55,20 @@ def test_a_packages_graphs_are_named_by_their_place_in_s3(s3: Any, bucket: str, 
         assert "has its own graphs" in refused.stderr
 
 
-def test_a_store_beside_the_shared_volume_is_refused_and_the_secret_has_the_namespace(s3: Any, bucket: str) -> None:
+def test_a_store_beside_the_shared_volume_is_refused_and_the_secret_has_the_namespace(
+    s3: Any, bucket: str, tmp_path: Path
+) -> None:
     to = f"s3://{bucket}/plain/"
     assert run("push", str(sample_model.path()), to).exit_code == 0
     words = ("kubernetes", "chat", to, "--cpu", *IMAGE, "--store-class", "efs", "--set", "HF_TOKEN=hf_VerySecret1234")
     refused = run(*words, "--set", f"ENDPOINT_ARTIFACT_STORE=s3://{bucket}/mine")
     assert (refused.exit_code, "--store-class: ENDPOINT_ARTIFACT_STORE" in refused.stderr) == (2, True)
+    document = tmp_path / "endpoint.yaml"
+    document.write_text(f"artifact_store: s3://{bucket}/mine\n")
+    assert "--store-class: artifact_store" in run(*words, "--config", str(document)).stderr
+    plain = run(*words, "--set", "ENDPOINT_STREAM_DEADLINE=1e2", "--set", "AWS_ACCOUNT_ID=089123456789").stdout
+    assert ': "1e2"' in plain
+    assert ': "089123456789"' in plain
     assert "kubectl create secret generic chat --from-literal=HF_TOKEN" in run(*words).stdout
     assert "generic -n ai chat --from-literal=HF_TOKEN" in run(*words, "--namespace", "ai").stdout
 

@@ -140,6 +140,21 @@ FORMS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
         {"a word": "error", "--tp": "error", "--seed": "error"},
     ),
     (
+        "MODEL=/m\nvllm serve $MODEL --served-model-name ${MODEL##*/} --tokenizer ${MODEL}/t",
+        {"model": "/m", "engine_args.tokenizer": "/m/t"},
+        {"MODEL": "info", "--served-model-name": "error"},
+    ),
+    (
+        "docker run -dp 8080:80 --no-healthcheck -e MODEL_ID=org/m IMAGE",
+        {"model": "org/m"},
+        {"docker run -p": "info"},
+    ),
+    (
+        "docker run -e SM_VLLM_MAX_NUM_SEQS=4 IMAGE bash -c 'vllm serve org/m'",
+        {"max_num_seqs": 4},
+        {"docker run": "error"},
+    ),
+    (
         "MODEL=/m  # it\nNEURON_RT_VISIBLE_CORES=0-7 sudo vllm serve $MODEL --tokenizer ${ELSEWHERE} \\\n  -q fp8\n",
         {"model": "/m", "quantization": "fp8", "neuron_env.NEURON_RT_VISIBLE_CORES": "0-7"},
         {"MODEL": "info", "--tokenizer": "error"},

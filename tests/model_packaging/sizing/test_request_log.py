@@ -33,6 +33,8 @@ print(int(peak.split()[1]) // 1024)
 
 
 def test_our_request_log() -> None:
+    nested = '{"a": ' + "[" * 100_000
+    assert read_lengths([*OURS.splitlines(), nested], "ours").ignored == 3
     found = read_lengths(OURS.splitlines(), "ours")
     assert (found.requests, found.ignored) == (2, 2)
     assert found.prompts == {5: 1, 7: 1}

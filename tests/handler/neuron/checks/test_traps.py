@@ -336,6 +336,12 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     (variables(VLLM_NEURON_CPU_MODE="true"), "not-a-number", "VLLM_NEURON_CPU_MODE"),
     (variables(VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION="1.5"), "not-a-number", "VLLM_NEURON_KV_GMU_BUDGET_CAP_FRACTION"),
     (variables(VLLM_NEURON_MIN_KV_BUDGET_GIB="few"), "not-a-number", "VLLM_NEURON_MIN_KV_BUDGET_GIB"),
+    (variables(VLLM_NEURON_MIN_KV_BUDGET_GIB="inf"), "not-a-number", "VLLM_NEURON_MIN_KV_BUDGET_GIB"),
+    (
+        {"facts": llama(config={"compression_config": _compressed(weights={"num_bits": 8})["quantization_config"]})},
+        "checkpoint-quantization",
+        "model",
+    ),
     (
         {
             "facts": llama(architectures=("GptOssForCausalLM",), model_type="gpt_oss", experts=32),

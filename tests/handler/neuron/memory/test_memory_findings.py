@@ -8,6 +8,7 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
+from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import facts_from
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.memory.memory_estimate import estimate
@@ -61,6 +62,32 @@ def test_the_native_plugin_pages_its_cache(degree: int, length: int, sequences: 
         assert "holds 13 sequences of 32768 tokens" in found[1].why
     if length == 131_072 and degree == 2:
         assert "takes 8.00 GiB of KV cache, and it has 6.62" in found[0].why
+
+
+def test_no_fix_is_refused_by_another_rule() -> None:
+    cached = {"line": "nxdi-0.16", "enable_prefix_caching": True, "tensor_parallel_size": 2}
+    found = findings(LLAMA_8B, "inf2.xlarge", max_model_len=32_768, max_num_seqs=2, **cached)[0]
+    assert "max_num_seqs to 1" not in found.fix, "prefix caching with one sequence gives wrong output"
+    one_chip = {"line": "fork-0.9.1-tnx", "max_model_len": 2048, "max_num_seqs": 1}
+    assert "trn2" not in findings(LLAMA_405B, "trn1.32xlarge", **one_chip)[0].fix, "the line does not run there"
+    engines = {"engine_args": {"data_parallel_size": 8}, "tensor_parallel_size": 8, "line": "native-0.29"}
+    many = findings(LLAMA_70B, "trn2.48xlarge", max_model_len=131_072, max_num_seqs=64, **engines)[0]
+    assert "Set tensor_parallel_size" not in many.fix, "all 64 cores are in use"
+
+
+def test_dbrx_names_its_shape_in_parts() -> None:
+    ffn: dict[str, Json] = {"moe_num_experts": 16, "moe_top_k": 4, "ffn_hidden_size": 10752}
+    parts: dict[str, Json] = {"attn_config": {"kv_n_heads": 8}, "ffn_config": ffn}
+    plain: dict[str, Json] = {
+        "model_type": "dbrx",
+        "d_model": 6144,
+        "n_heads": 48,
+        "n_layers": 40,
+        "max_seq_len": 32768,
+    }
+    facts = facts_from({**plain, **parts}, "/models/dbrx", True)
+    assert (facts.heads, facts.kv_heads, facts.experts, facts.experts_per_token) == (48, 8, 16, 4)
+    assert (facts.expert_intermediate_size, facts.longest) == (10752, 32768)
 
 
 def test_what_is_tight_is_a_warning() -> None:
