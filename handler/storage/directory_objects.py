@@ -29,7 +29,6 @@ from handler.storage.storage_errors import (
 CHUNK = 1024 * 1024
 # Holds the temporary files and the lock. Listings skip it.
 WORK, LOCK = ".work", "lock"
-
 # Errors that do not pass: no room, and a file system without locks.
 LASTING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP))
 

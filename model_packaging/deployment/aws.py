@@ -10,8 +10,7 @@ from handler.storage.retry import SERVICES
 Members = dict[str, Any]
 # SageMaker has no error codes for them. Both are a ValidationException and differ only in the message.
 MISSING = ("could not find", "does not exist", "not found", "no scalable target", "cannot find", "no scaling policy")
-# The last one is of a training job (CreateTrainingJob, ResourceInUse).
-PRESENT = ("already exist", "cannot create already existing", "already being used", "must be unique")
+PRESENT = ("already exist", "cannot create already existing", "already being used")
 MISSING_CODES = ("ResourceNotFound", "ResourceNotFoundException", "ObjectNotFoundException", "NoSuchEntity")
 
 

@@ -22,18 +22,8 @@ CODE = "code"  # the folder of custom code, with whatever that loads
 # The same weights in another format, and training states: a hub has them beside the safetensors.
 MISTRAL = "consolidated*"
 DOUBLE = (
-    "*.bin",
-    "*.pth",
-    "*.pt",
-    "*.h5",
-    "*.msgpack",
-    "*.ot",
-    "*.onnx",
-    "*.gguf",
-    MISTRAL,
-    "original/*",
-    "onnx/*",
-    "openvino/*",
+    *("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", MISTRAL),
+    *("original/*", "onnx/*", "openvino/*"),
 )
 TRAINING = ("optimizer*", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin", "checkpoint-*/*")
 

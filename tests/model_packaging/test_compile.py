@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -21,7 +21,7 @@ from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.watch import PollInterval
 from tests.model_packaging import command
-from tests.model_packaging.fake_aws import FakeAws, Switchboard
+from tests.model_packaging.fake_aws import FakeAws, Refusal, Switchboard
 
 ROOT = Path(__file__).parents[2]
 SERVE = (sys.executable, str(Path(__file__).with_name("scripted_serve.py")))
@@ -92,7 +92,8 @@ def test_settings_of_this_machine_do_not_decide() -> None:
     assert here.child_environment({"ENDPOINT_MODEL": "m"}, {**other, **kept}) == {**kept, "ENDPOINT_MODEL": "m"}
 
 
-def test_ctrl_c_stops_the_container_in_good_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_stop_the_container_in_good_order(tmp_path: Path, number: int) -> None:
     code = (
         "import sys; from model_packaging.cli import status_of\n"
         "from model_packaging.compilation.local_compile import compile_here\n"
@@ -108,7 +109,7 @@ def test_ctrl_c_stops_the_container_in_good_order(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "check configuration\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "Interrupted.\n")
     assert (tmp_path / "stopped").read_text() == "in good order"
@@ -239,6 +240,20 @@ def test_an_interrupted_follower_finds_its_job_again(lost: bool) -> None:
             run(aws, job(), lambda text: None, PACE)
         run(aws, job(), lambda text: None, PACE)
         assert len(board.fake.things["job"]) == 1
+
+
+def test_a_job_that_was_asked_for_twice_because_an_answer_was_lost_is_followed(
+    board: Switchboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = board.fake.sagemaker_CreateTrainingJob
+
+    def repeated(**members: Any) -> Never:
+        create(**members)
+        name = "Training job names must be unique within an AWS account and region"
+        raise Refusal("ResourceInUse", f"{name}, and a training job with this name already exists (arn:aws:...)")
+
+    monkeypatch.setattr(board.fake, "sagemaker_CreateTrainingJob", repeated)
+    assert run(Aws(session=board.session), job(), lambda text: None, PACE)["TrainingJobStatus"] == "Completed"
 
 
 def test_what_a_job_has_compiled_is_compiled_again_only_when_asked(board: Switchboard) -> None:

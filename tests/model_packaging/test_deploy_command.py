@@ -20,6 +20,7 @@ from handler.neuron.hardware.instance_catalogue import find
 from handler.storage.storage_errors import AccessDenied
 from model_packaging.cli import COMMANDS
 from model_packaging.deployment import aws as deployment_aws
+from model_packaging.deployment import container_log
 from model_packaging.deployment.definition import instance_size
 from model_packaging.deployment.definition.instance_size import sizes_of
 from model_packaging.deployment.definition.limits import MOST, Sizes, compute
@@ -237,6 +238,15 @@ def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str
     assert found
     assert all(line.startswith(str(tmp_path / "broken.json")) for line in found.splitlines()), found
     assert fake.state() == FakeAws().state()
+
+
+def test_a_log_that_is_longer_than_what_is_read_says_so(fake: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.log = ["one", "two", "three"]
+    assert "Only the lines until" not in run("logs", "chat").stderr
+    monkeypatch.setattr(container_log, "PAGES", 1)
+    result = run("logs", "chat")
+    assert "three" not in result.stdout
+    assert "Only the lines until" in result.stderr
 
 
 def test_logs_and_what_they_mean(fake: FakeAws) -> None:

@@ -110,6 +110,15 @@ def test_an_endpoint_that_must_not_compile_starts_from_the_store_and_records_no_
     assert (guarded.compiled, free.compiled, again.compiled) == ([], [3], [0])
 
 
+@pytest.mark.parametrize(("on_miss", "forbidden"), [("compile", False), ("wait", True), ("fail", True)])
+def test_a_graph_that_an_entry_lacks_is_compiled_only_by_who_may(tmp_path: Path, on_miss: str, forbidden: bool) -> None:
+    maker, user = Machine(tmp_path, "one", "native-0.24"), Machine(tmp_path, "two", "native-0.24", on_miss=on_miss)
+    maker.start(maker.native)
+    seen: list[str | None] = []
+    user.start(lambda plan: seen.append(plan.env.get(FORBID[0])) or ENGINE)  # type: ignore[func-returns-value]  # a list's
+    assert seen == ["1" if forbidden else None]
+
+
 def test_an_entry_of_the_native_plugin_holds_what_its_compile_made_and_nothing_else(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "one", "native-0.24")
     machine.start(machine.native)
