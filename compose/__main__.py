@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,8 @@ def main(url: str, seconds: float) -> None:
         raise click.BadParameter(f"{url} names no host. Write http://127.0.0.1:8080", param_hint="URL")
     if shutil.which("prometheus") is None:
         raise click.ClickException("prometheus is not installed. It is a Debian package: apt-get install prometheus")
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal, too, ends Prometheus
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     end = time.monotonic() + seconds
     missing = queries()
     with tempfile.TemporaryDirectory() as directory, Prometheus(Path(directory), endpoint) as prometheus:

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 from flask import Flask, g, request
 from gunicorn.app.base import BaseApplication
@@ -46,6 +47,11 @@ def read_at_most(limit: int) -> bytes | None:
         return None
     g.body = b"".join(parts)
     return bytes(g.body)
+
+
+def _end_with_terminal(arbiter: Any) -> None:
+    """Has SIGHUP, which a closed terminal sends, end the server. gunicorn would start another worker."""
+    arbiter.handle_hup = arbiter.handle_term
 
 
 class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
@@ -119,6 +125,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyp
             "proc_name": "local_sagemaker",
             "control_socket_disable": True,
             "when_ready": lambda _arbiter: when_ready(),
+            "on_starting": _end_with_terminal,
             **options,
         }
         super().__init__()

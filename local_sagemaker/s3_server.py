@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from handler.urls import url_parts
+from local_sagemaker.local_only import is_foreign
 from local_sagemaker.parent import end_with_parent
 
 HOST = "127.0.0.1"
@@ -67,17 +67,14 @@ class S3Server:
 
 
 class LocalOnly:
-    """A WSGI application in front of moto's server: no CORS, no foreign host or origin, no administration of moto.
+    """A WSGI application in front of moto's server: no CORS, no foreign host or origin, no administration of moto."""
 
-    :param hosts: the values of `Host` that are served; a bucket's name may stand in front.
-    """
-
-    def __init__(self, app: WSGI, hosts: Set[str]) -> None:
+    def __init__(self, app: WSGI) -> None:
         self._app = app
-        self._hosts = hosts
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if self._is_foreign(environ):
+        administers = environ.get("PATH_INFO", "").startswith(ADMINISTRATION)
+        if administers or is_foreign(environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")):
             start_response("403 Forbidden", [("Content-Type", "text/plain"), ("Content-Length", "0")])
             return ()
 
@@ -87,15 +84,6 @@ class LocalOnly:
 
         return self._app(environ, without_cors)
 
-    def _is_foreign(self, environ: dict[str, Any]) -> bool:
-        host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
-        served = host in self._hosts or any(host.endswith(f".{known}") for known in self._hosts)
-        return (
-            not served
-            or environ.get("PATH_INFO", "").startswith(ADMINISTRATION)
-            or (origin is not None and url_parts(origin).netloc != host)
-        )
-
 
 def main(port: int) -> None:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -104,7 +92,7 @@ def main(port: int) -> None:
     end_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # Nothing of it is kept.
     os.environ["MOTO_PORT"] = str(port)
-    guarded = LocalOnly(DomainDispatcherApplication(create_backend_app), {f"{HOST}:{port}", f"localhost:{port}"})
+    guarded = LocalOnly(DomainDispatcherApplication(create_backend_app))
     run_simple(HOST, port, guarded, threaded=True, request_handler=MotoRequestHandler)
 
 

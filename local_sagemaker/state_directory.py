@@ -168,7 +168,9 @@ class StateDirectory:
             **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
             "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
+            # boto3 and the CLI read the one name, the other SDKs the other.
             "AWS_DEFAULT_REGION": self.settings().region,
+            "AWS_REGION": self.settings().region,
             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
             "no_proxy": _without_proxy(),
             ENVIRONMENT: str(self.path),

@@ -34,8 +34,7 @@ def use_local() -> None:
     foreign = ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN")
     for name in [name for name in os.environ if name.startswith(foreign)]:
         del os.environ[name]
-    more = {"AWS_ENDPOINT_URL": running.url, "AWS_REGION": variables["AWS_DEFAULT_REGION"]}
-    os.environ.update({**variables, **more, "AWS_EC2_METADATA_DISABLED": "true"})
+    os.environ.update({**variables, "AWS_ENDPOINT_URL": running.url, "AWS_EC2_METADATA_DISABLED": "true"})
 
 
 class LocalLog:

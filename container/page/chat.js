@@ -166,11 +166,14 @@ async function ask() {
   busy(false);
 }
 
-// A message without a reply is not sent again with the next one. Its text goes back to where it was written.
+// A message without a reply is not sent again with the next one. Its text and its images go back to where they were.
 function takeBack() {
   const { content } = messages.pop();
   lastOf("user")?.remove();
-  if (!byId("prompt").value) byId("prompt").value = typeof content === "string" ? content : content.at(-1).text;
+  const parts = typeof content === "string" ? [{ type: "text", text: content }] : content;
+  if (!byId("prompt").value) byId("prompt").value = parts.at(-1).text;
+  pictures.unshift(...parts.filter((part) => part.type === "image_url").map((part) => part.image_url.url));
+  showPictures();
 }
 
 function regenerate(reply) {

@@ -77,9 +77,12 @@ async function silent() {
 
 async function poll() {
   const now = await json("/page/state").then(({ ok, document }) => (ok ? document : null), () => null);
-  if (now) show(now);
-  else await silent();
-  setTimeout(poll, now ? EVERY : QUIET);
+  try {
+    if (now) show(now);
+    else await silent();
+  } finally {
+    setTimeout(poll, now ? EVERY : QUIET);
+  }
 }
 
 byId("notice-hide").addEventListener("click", () => {

@@ -28,8 +28,9 @@ SAMPLED = Sampling(max_tokens=TOKENS, temperature=0.8, top_p=0.9, top_k=20, igno
 PLAIN_SAMPLED = Sampling(max_tokens=TOKENS, temperature=1.0, ignore_eos=True)
 ROUNDS: tuple[tuple[Sampling, ...], ...] = (
     (GREEDY,),
-    (SAMPLED,),
-    (PLAIN_SAMPLED,),
+    # The sampler sees the same shapes in a prefill and in a decode step.
+    (replace(SAMPLED, max_tokens=1),),
+    (replace(PLAIN_SAMPLED, max_tokens=1),),
     (SAMPLED, SAMPLED, PLAIN_SAMPLED, GREEDY),
 )
 

@@ -77,6 +77,13 @@ class ValidationError(GatewayError):
     code = "ValidationError"
 
 
+class AccessDenied(GatewayError):
+    """The request is a web page's, or for a foreign name. SageMaker itself refuses what is not signed."""
+
+    status = 403
+    code = "AccessDeniedException"
+
+
 class ModelNotReady(GatewayError):
     status = 429
     code = "ModelNotReadyException"

@@ -24,6 +24,7 @@ from local_sagemaker.gateway.event_stream import Cut
 from local_sagemaker.gateway.gateway_errors import Endpoint
 from local_sagemaker.hosting.instances.host_settings import ContainerAddress
 from local_sagemaker.http_server import read_at_most
+from local_sagemaker.local_only import is_foreign
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +182,12 @@ def mount(app: Flask, gateway: Gateway) -> None:
     @app.before_request
     def name_request() -> None:
         g.request_id = str(uuid.uuid4())
+
+    @app.before_request
+    def refuse_pages() -> None:
+        host = request.headers.get("Host", "")
+        if is_foreign(host, request.headers.get("Origin")):
+            raise errors.AccessDenied(f"A web page, or a client of the host {host[:100]!r}, is not served here.")
 
     @app.after_request
     def return_request_id(response: Response) -> Response:

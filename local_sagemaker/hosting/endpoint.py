@@ -32,6 +32,7 @@ class LiveEndpoint:
     :ivar ended: the endpoint is being deleted, or the service ends.
     :ivar deleted: for the last change of each inference component, by name: set if the component was deleted.
     :ivar starting: copies of inference components that do not serve yet.
+    :ivar draining: pools that end after their last request.
     """
 
     def __init__(self, name: str, fleets: Fleets, report: Report) -> None:
@@ -42,6 +43,7 @@ class LiveEndpoint:
         self.sessions = StickySessions()
         self.deleted: dict[str, threading.Event] = {}
         self.starting: list[Pool] = []
+        self.draining: list[Pool] = []
         self.pending: Deployment | None = None
         self.fleets = fleets
         self._report = report
@@ -73,7 +75,8 @@ class LiveEndpoint:
         with self.changed:
             pools = [pool for each in (self.current, self.pending) if each is not None for pool in each.pools()]
             copies = [component.pool for component in self.components.values() if component.pool]
-            return list(dict.fromkeys([*pools, *copies, *self.starting]))
+            self.draining = [pool for pool in self.draining if pool.instances()]
+            return list(dict.fromkeys([*pools, *copies, *self.starting, *self.draining]))
 
     def instances(self) -> list[Instance]:
         return [instance for pool in self.pools() for instance in pool.instances()]
@@ -117,6 +120,7 @@ class LiveEndpoint:
             return
         with self.changed:
             self.current, self.pending = deployment, None
+            self.draining += [] if before is None else before.pools()
             self.changed.notify_all()
         self._report("InService", plan=plan)
         if before is not None:

@@ -26,6 +26,8 @@ LARGEST_OBJECT = 1024**3
 MAX_PAYLOAD_MB = 6
 TIMEOUT_SECONDS = 600.0
 MAX_RETRIES = 3
+# Seconds before another try, doubled each time. No source says how long SageMaker waits.
+PAUSE = 2.0
 LONGEST_REASON = 300
 ENDED_WITHIN = 60.0
 # The guide's spelling for and of a container ("Custom inference code with batch transform"), and CreateTransformJob's.
@@ -171,8 +173,9 @@ class TransformJob:
         config = self._params.get("ModelClientConfig", {})
         tries = 1 + int(config.get("InvocationsMaxRetries", MAX_RETRIES))
         said = ""
-        for _ in range(tries):
-            if self._stopped.is_set():
+        for number in range(tries):
+            pause = PAUSE * 2 ** (number - 1) if number else 0.0
+            if self._stopped.wait(self._fleets.settings.timing.scaled(pause)):
                 raise Cancelled
             instance = self._pick(pool)
             try:

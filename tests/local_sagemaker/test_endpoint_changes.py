@@ -102,6 +102,18 @@ def test_an_update_under_load_fails_no_request(cloud: Cloud, name: str, policy: 
     cloud.delete(name)
 
 
+def test_a_deleted_endpoint_ends_the_fleet_that_still_answers(cloud: Cloud) -> None:
+    versions(cloud, "drained", {}, {})
+    assert cloud.endpoint("drained", "drained-1") == "InService"
+    before = {each["pid"] for each in cloud.instances("drained")}
+    next(cloud.stream("drained", 600, pause=1.0))
+    cloud.sagemaker.update_endpoint(EndpointName="drained", EndpointConfigName="drained-2")
+    assert cloud.settled("drained")["EndpointConfigName"] == "drained-2"
+    assert before & {each["pid"] for each in cloud.instances("drained")}
+    cloud.delete("drained")
+    assert all(gone(pid) for pid in before)
+
+
 def test_an_update_that_does_not_start_is_rolled_back(cloud: Cloud) -> None:
     versions(cloud, "back", {}, {"STUB_EXIT": "1"})
     cloud.endpoint("back", "back-1")

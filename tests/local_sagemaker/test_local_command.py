@@ -32,6 +32,7 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
             "AWS_ACCESS_KEY_ID",
             "AWS_SECRET_ACCESS_KEY",
             "AWS_DEFAULT_REGION",
+            "AWS_REGION",
             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
             "no_proxy",
             "LOCAL_SAGEMAKER_STATE",

@@ -18,7 +18,7 @@ def everything(request: Request) -> Response:
 
 @pytest.fixture
 def client() -> Client:
-    return Client(LocalOnly(everything, {HOST, "localhost:9000"}))
+    return Client(LocalOnly(everything))
 
 
 @pytest.mark.parametrize("host", [HOST, "localhost:9000", "bucket.localhost:9000"])

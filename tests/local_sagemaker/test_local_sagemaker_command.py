@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 
+import httpx
 import pytest
 
 from tests.local_sagemaker.gateway_process import GatewayProcess
@@ -32,7 +33,7 @@ def test_the_printed_snippet_can_be_pasted(container: ScriptedContainer, gateway
     assert subprocess.check_output([sys.executable, "-c", snippet], text=True) == "Hello, too"
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stop_is_clean_and_cuts_what_is_in_flight(container: ScriptedContainer, how: signal.Signals) -> None:
     freed = threading.Event()
 
@@ -48,6 +49,14 @@ def test_a_stop_is_clean_and_cuts_what_is_in_flight(container: ScriptedContainer
     assert next(iter(reply["Body"]))
     assert gateway.stop(how) == 0
     assert freed.wait(5)
+
+
+@pytest.mark.parametrize("given", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
+def test_a_web_page_is_not_answered(
+    container: ScriptedContainer, gateway: GatewayProcess, given: dict[str, str]
+) -> None:
+    reply = httpx.post(f"{gateway.url}/endpoints/sample/invocations", headers=given, content=b"{}")
+    assert (reply.status_code, reply.headers["x-amzn-errortype"]) == (403, "AccessDeniedException")
 
 
 def test_a_taken_port_is_said_plainly() -> None:
