@@ -58,6 +58,17 @@ def test_a_stream_is_counted_and_logged(endpoint: ServeProcess) -> None:
     assert after["endpoint_start_stage_seconds", "start engine"] > 0
 
 
+def test_a_beam_search_counts_as_its_usage_does(endpoint: ServeProcess) -> None:
+    """vLLM generates once for each beam and token, each time with the prompt, and with `length` at the end."""
+    body = {**BODY, "stream": False, "use_beam_search": True, "n": 2, "ignore_eos": False}
+    reply = endpoint.client.post(ROUTE, json=body, headers={"X-Amzn-SageMaker-Inference-Id": "beams"}).json()
+    endpoint.until(lambda: any(line.get("inference_id") == "beams" for line in events(endpoint, "request_end")), 10)
+    (end,) = [line for line in events(endpoint, "request_end") if line.get("inference_id") == "beams"]
+    usage, reasons = reply["usage"], {choice["finish_reason"] for choice in reply["choices"]}
+    assert (end["prompt_tokens"], end["output_tokens"]) == (usage["prompt_tokens"], usage["completion_tokens"])
+    assert end["end"] in reasons
+
+
 # What vLLM's serving classes answer, and the sequences of each.
 FULL: list[tuple[str, dict[str, Any], int]] = [
     (ROUTE, {**BODY, "logprobs": 1}, 1),

@@ -160,7 +160,7 @@ class QueuedRequests:
 
     def _record_stats(self, *arguments: Any, scheduler_stats: Any = None, **named: Any) -> Any:
         """Replaces `StatLoggerManager.record`: in vLLM's metrics, what waits here waits for the engine."""
-        if scheduler_stats is not None:
+        if scheduler_stats is not None and not named.get("engine_idx"):  # of several cores, the first
             scheduler_stats.num_waiting_reqs += self.queue.waiting
         return self._record(*arguments, scheduler_stats=scheduler_stats, **named)
 

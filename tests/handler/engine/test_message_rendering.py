@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from handler.engine.api_routes import PLAIN, Route
 from handler.engine.v1.serving.serving_start import FEW, fill_template_defaults, render_in_threads
 
 
@@ -41,3 +43,23 @@ def test_every_api_has_the_default_arguments_of_the_template() -> None:
     given = {"default_template_kwargs": {"think": False}}
     assert responses._preprocess_chat("hello", default_template_kwargs=None) == ("hello", given)
     assert responses._preprocess_chat("hello") == ("hello", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(None, {"think": False, "a": 1}), ({"think": True}, {"think": True, "a": 1})]
+)
+def test_a_body_with_messages_has_them_on_any_route(given: Any, expected: dict[str, Any]) -> None:
+    """vLLM 0.24 and later give pooling models none."""
+    from handler.engine.v1.serving.serving_classes import VllmServing
+
+    pooling = SimpleNamespace(create_embedding=lambda: None)
+    state: Any = SimpleNamespace(
+        openai_serving_models=SimpleNamespace(), openai_serving_embedding=pooling, serving_embedding=pooling
+    )
+    llm: Any = None
+    traits = replace(PLAIN, tasks=frozenset({"embed"}))
+    serving = VllmServing(llm, state, traits, {"think": False, "a": 1})
+    body = {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": given}
+    prepared = serving.request(Route.EMBEDDINGS, body, {})
+    assert prepared.request.chat_template_kwargs == expected
+    assert not hasattr(serving.request(Route.EMBEDDINGS, {"input": "a"}, {}).request, "chat_template_kwargs")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from handler.engine.api_routes import PLAIN, Route
 from handler.errors import UnsupportedField
@@ -36,6 +36,16 @@ class End(BaseModel):
     response: Response
 
 
+class Event(BaseModel):
+    """Any event of vLLM's: `item` and `response` are read, and not written here."""
+
+    type: str
+    sequence_number: int = 0
+    output_index: int | None = None
+    item: Any = Field(default=None, exclude=True)
+    response: Any = Field(default=None, exclude=True)
+
+
 class Error(BaseModel):
     error: str
 
@@ -58,11 +68,11 @@ async def made(given: list[BaseModel]) -> AsyncIterator[BaseModel]:
         yield event.model_copy()
 
 
-def streamed(given: list[Any], *, fix: bool) -> list[str]:
+def streamed(given: list[Any], *, fix: bool, single_call: bool = False) -> list[str]:
     from handler.engine.v1.serving.response_events import events  # imports vLLM
 
     async def collect() -> list[str]:
-        return [event async for event in events(made(given), fix=fix)]
+        return [event async for event in events(made(given), fix=fix, single_call=single_call)]
 
     return asyncio.run(collect())
 
@@ -145,7 +155,7 @@ def test_no_call_of_a_tool_is_streamed_as_text(
     )
     state: Any = SimpleNamespace(openai_serving_models=SimpleNamespace(), openai_serving_responses=responses)
     llm: Any = None
-    serving, body = VllmServing(llm, state, PLAIN), {"input": "a", "stream": True, **fields}
+    serving, body = VllmServing(llm, state, PLAIN, {}), {"input": "a", "stream": True, **fields}
     monkeypatch.setattr(response_events, "STREAMS_CALLS", False)
     with pytest.raises(UnsupportedField, match="leave 'stream' out") if rejected else nullcontext():
         serving.request(Route.RESPONSES, body, {})
@@ -159,6 +169,24 @@ def test_a_response_without_parallel_calls_has_the_first_one() -> None:
     calls = [SimpleNamespace(type="function_call", call_id=each) for each in "ab"]
     for parallel, kept in ((False, calls[:1]), (True, calls)):
         assert NamedResponse.model_construct(output=[*calls], parallel_tool_calls=parallel).output == kept
+
+
+def test_its_stream_has_no_event_of_the_others() -> None:
+    given = [Event(type="response.created")]
+    for place, kind in enumerate(("message", "function_call", "function_call")):
+        item = {"type": kind, "id": place}
+        given.append(Event(type="response.output_item.added", output_index=place, item=SimpleNamespace(**item)))
+        given.append(Event(type=f"response.{kind}.delta", output_index=place))
+    given.append(Event(type="response.completed", response=SimpleNamespace(status="completed")))
+    for number, event in enumerate(given):
+        event.sequence_number = number
+    frames = streamed(given, fix=True, single_call=True)
+    assert [json.loads(frame.partition("data: ")[2])["sequence_number"] for frame in frames] == list(range(6))
+    kinds = [frame.split()[1].removeprefix("response.") for frame in frames]
+    assert kinds == [
+        *("created", "output_item.added", "message.delta", "output_item.added", "function_call.delta", "completed"),
+    ]
+    assert len(streamed(given, fix=True)) == len(given)
 
 
 def test_an_earlier_conversation_that_vllm_would_drop_is_refused() -> None:

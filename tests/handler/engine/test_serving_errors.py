@@ -6,7 +6,9 @@ import json
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import aiohttp
 import pytest
+from PIL import Image
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from handler.engine.v1.serving import serving_errors
@@ -153,3 +155,22 @@ def test_an_error_of_ours_that_vllm_wraps_comes_out_again() -> None:
 def test_an_error_about_a_form_names_its_field(message: str, field: str | None) -> None:
     info = SimpleNamespace(message=message, param=None, code=400)
     assert serving_errors.from_response(info, dead=False, prompt="file").param == field
+
+
+def test_what_a_library_says_of_media_is_the_clients() -> None:
+    """vLLM 0.16 and 0.24 answer 500 for the status of an image's server, and all for a decompression bomb."""
+    where: Any = SimpleNamespace(real_url=SECRET)
+    said = {status: aiohttp.ClientResponseError(where, (), status=status, message=SECRET) for status in (404, 503)}
+    refused = serving_errors.from_exception(said[404])
+    assert refused is not None
+    assert (refused.status, "404" in refused.message, SECRET in refused.message) == (400, True, False)
+    assert serving_errors.from_exception(said[503]) is None
+    bomb = serving_errors.from_exception(Image.DecompressionBombError(SECRET))
+    assert bomb is not None
+    assert (bomb.status, SECRET in bomb.message) == (400, False)
+
+
+def test_an_error_in_a_transcriptions_stream_names_the_file() -> None:
+    frame = 'data: {"error": {"message": "The context length is 8 tokens", "code": 400}}'
+    error = serving_errors.from_frame(frame, dead=False, prompt="file")
+    assert (type(error), error.param) == (ContextExceeded, "file")

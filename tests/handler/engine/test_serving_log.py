@@ -31,7 +31,7 @@ def log() -> Iterator[io.StringIO]:
         logging.getLogger("vllm").removeHandler(each)
 
 
-@pytest.mark.parametrize("name", [PARSER, "vllm.reasoning.x", "vllm.parser.x"])
+@pytest.mark.parametrize("name", [PARSER, "vllm.reasoning.x", "vllm.parser.x", "vllm.connections"])
 def test_what_a_model_wrote_is_not_in_the_log(log: io.StringIO, name: str) -> None:
     logger = logging.getLogger(name)
     logger.warning("Parsed value '%s' of parameter '%s' is not an integer", WRITTEN, "amount")

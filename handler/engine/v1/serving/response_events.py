@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import BaseModel
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest, ResponsesResponse
 
-from handler.errors import UnsupportedField
+from handler.errors import GenerationFailed, UnsupportedField
 
 STREAMS_CALLS = importlib.util.find_spec("vllm.entrypoints.openai.responses.streaming_events") is not None
 COMPLETED, INCOMPLETE = "response.completed", "response.incomplete"
@@ -44,14 +44,27 @@ def check_tools(request: ResponsesRequest, serving: Any) -> None:
         raise UnsupportedField("tools", fix)
 
 
-async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
+def fail(_error: Exception) -> NoReturn:
+    """Replaces `_convert_generation_error_to_streaming_response` of vLLM's serving object.
+
+    vLLM makes an event of the result, which no type of event fits. The client then gets 400 for its request, whose
+    engine has failed (0.16.0 to 0.32.0, responses/serving.py).
+
+    :raises GenerationFailed: always.
+    """
+    raise GenerationFailed("an internal error")
+
+
+async def events(source: Any, *, fix: bool, single_call: bool = False) -> AsyncIterator[str]:
     """Server-sent events (vllm/entrypoints/openai/responses/api_router.py).
 
     The first two wait for the third. So a request that the engine rejects gets a status, as it does without a stream.
 
     :param fix: whether to fix the indexes. Those of gpt-oss, which vLLM writes with other code, are correct.
+    :param single_call: omit all calls of tools but the first, as `NamedResponse` does. vLLM has them (0.24.0, 0.29.0).
     """
-    items = 0
+    items = calls = omitted = 0
+    omitting = False
     held: list[str] = []
     try:
         async for event in source:
@@ -61,7 +74,15 @@ async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
                 return
             if kind == COMPLETED and event.response.status == "incomplete":
                 kind = event.type = INCOMPLETE
+            if single_call and kind == BEGINS:
+                calls += event.item.type == "function_call"
+                omitting = event.item.type == "function_call" and calls > 1
+            if omitting and getattr(event, "output_index", None) is not None:
+                omitted += 1
+                continue
             items += kind == BEGINS
+            if omitted:
+                event.sequence_number -= omitted
             if fix:
                 fix_indexes(event, items - 1)
             held.append(f"event: {kind}\ndata: {event.model_dump_json(by_alias=True)}\n\n")

@@ -23,6 +23,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from handler.engine.api_routes import SPEECH, Route, Traits
 from handler.engine.contract import PreparedRequest, WholeReply
 from handler.engine.engine_client.client_error import CLIENT_ERROR
+from handler.engine.generation.generation import TokenCounts
 from handler.engine.generation.request_cost import COST, RequestCost, check_ids
 from handler.engine.v1.grammar_guard import GrammarUntried
 from handler.engine.v1.serving import (
@@ -55,6 +56,7 @@ HEADERS: Final = ("traceparent", "tracestate")
 
 # The routes with beam search. /v1/responses keeps unknown fields, `use_beam_search` too, but has no beam search.
 BEAMS: Final = (Route.CHAT, Route.COMPLETIONS)
+TEMPLATE_ARGUMENTS: Final = "chat_template_kwargs"
 # The fields with the number of output tokens.
 OUTPUT_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -68,9 +70,13 @@ def _cost(prepared: PreparedRequest) -> RequestCost:
 class VllmServing:
     """As `Serving`. `serving_start.start` makes it, on the engine's loop."""
 
-    def __init__(self, llm: AsyncLLM, state: SimpleNamespace, traits: Traits) -> None:
+    def __init__(
+        self, llm: AsyncLLM, state: SimpleNamespace, traits: Traits, template_defaults: Mapping[str, Any]
+    ) -> None:
+        """:param template_defaults: arguments of the chat template, for requests that give none."""
         self._llm = llm
         self._state = state
+        self._template_defaults = template_defaults
         self._adapters: dict[int, str] = {}
         self.traits = traits
         state.openai_serving_models.model_name = self._model_name
@@ -93,6 +99,10 @@ class VllmServing:
         model = next(model for key, model in api.models.items() if not key or key in document)
         defaulted = _defaulted(model)
         body = {name: value for name, value in document.items() if value is not None or name not in defaulted}
+        if self._template_defaults and "messages" in body and TEMPLATE_ARGUMENTS in model.model_fields:
+            given = body.get(TEMPLATE_ARGUMENTS) or {}
+            if isinstance(given, Mapping):  # vLLM's own defaults are for chats only
+                body[TEMPLATE_ARGUMENTS] = {**self._template_defaults, **given}
         try:
             request: BaseModel = fail_fast_validation.checked(model, body)
         except ValidationError as error:
@@ -170,9 +180,12 @@ class VllmServing:
             return WholeReply(None, lambda: content)
         if isinstance(result, BaseModel):
             document = result
+            if _cost(prepared).searching:
+                _count_beams(prepared.tokens, document)
             return WholeReply(document, lambda: encoded or "".join(json_pieces(document)))
         if prepared.route is Route.RESPONSES:
-            result = response_events.events(result, fix=not serving.use_harmony)
+            single = not getattr(prepared.request, "parallel_tool_calls", True)
+            result = response_events.events(result, fix=not serving.use_harmony, single_call=single)
         if prepared.route in SPEECH:
             result = transcription_events.events(result)
         return self._frames(result, serving, prompt)
@@ -200,7 +213,7 @@ class VllmServing:
         try:
             async for frame in source:
                 if frame.startswith(serving_errors.ERROR_FRAME):
-                    raise serving_errors.from_frame(frame, dead=self._llm.errored)
+                    raise serving_errors.from_frame(frame, dead=self._llm.errored, prompt=prompt)
                 yield frame
         except EndpointError:
             raise
@@ -217,6 +230,13 @@ class VllmServing:
             return EngineFailed("its process ended")
         response = getattr(serving, "create_error_response", create_error_response)(error)
         return serving_errors.from_response(response.error, dead=self._llm.errored, prompt=prompt)
+
+
+def _count_beams(tokens: TokenCounts, reply: Any) -> None:
+    """Counts by the reply: for a beam search vLLM generates once for each beam and token."""
+    tokens.prompt, tokens.output, tokens.finish = reply.usage.prompt_tokens, reply.usage.completion_tokens, None
+    for choice in reply.choices:
+        tokens.ended(choice.finish_reason)
 
 
 @cache

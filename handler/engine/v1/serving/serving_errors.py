@@ -90,11 +90,11 @@ def from_response(info: Any, *, dead: bool, prompt: str = "prompt") -> errors.En
     return _translated(str(info.message), info.param, int(info.code), dead, prompt)
 
 
-def from_frame(frame: str, *, dead: bool) -> errors.EndpointError:
+def from_frame(frame: str, *, dead: bool, prompt: str = "prompt") -> errors.EndpointError:
     """As `from_response`, for an error in a stream: `data: {"error": {...}}`."""
     try:
         error = json.loads(frame.partition("data:")[2])["error"]
-        return _translated(str(error["message"]), error.get("param"), int(error["code"]), dead)
+        return _translated(str(error["message"]), error.get("param"), int(error["code"]), dead, prompt)
     except (ValueError, KeyError, TypeError):
         return errors.EngineFailed("its process ended") if dead else errors.GenerationFailed("the stream ended early")
 
@@ -108,8 +108,21 @@ def from_exception(error: Exception) -> errors.EndpointError | None:
         cause = cause.__cause__
     if isinstance(error, ValidationError):
         return from_validation(error)
+    if (problem := _problem_with_media(error)) is not None:
+        return errors.RequestRefused(problem)
     if isinstance(error, NotImplementedError):
         return errors.RequestRefused(clean(str(error)) or "vLLM does not implement this")
+    return None
+
+
+def _problem_with_media(error: Exception) -> str | None:
+    """What the libraries raise for a client's media, where vLLM answers 500. It wraps some of it, by its version."""
+    kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
+    status = getattr(error, "status", 500)
+    if "aiohttp.ClientResponseError" in kinds and 400 <= status < 500:
+        return f"the server of a media URL answered with status {status}"
+    if kinds & {"PIL.DecompressionBombError", "PIL.UnidentifiedImageError"}:
+        return "an image cannot be read, or is too large"
     return None
 
 

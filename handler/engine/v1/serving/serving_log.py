@@ -1,7 +1,8 @@
 """Shortens the log lines that vLLM's serving classes write for a client's errors, and for replies it cannot parse.
 
 vLLM logs a traceback for each of them. A client could fill the log, and its request's text would be in it. Parsers log
-what the model wrote, too: the arguments of a tool call.
+what the model wrote, too: the arguments of a tool call. A failed fetch of an image is logged with its URL, which may be
+signed (vllm/connections.py, 0.24.0 to 0.32.0).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from contextlib import contextmanager
 
 # Loggers of vLLM that write lines about requests.
 PARSERS = ("vllm.tool_parsers.", "vllm.reasoning.", "vllm.parser.")
-PREFIXES = ("vllm.entrypoints.", "vllm.renderers.", *PARSERS)
+WITHOUT_TEXT = (*PARSERS, "vllm.connections")
+PREFIXES = ("vllm.entrypoints.", "vllm.renderers.", *WITHOUT_TEXT)
 # They log why a parser cannot be loaded, and nothing of a reply (0.16.0 to 0.32.0).
 LOADERS = (
     *("vllm.tool_parsers.abstract_tool_parser", "vllm.reasoning.abs_reasoning_parsers"),
@@ -29,7 +31,7 @@ class _ShortLines(logging.Filter):
         setattr(record, SHORTENED, True)  # several handlers get the same record
         if record.name == IGNORED_FIELDS:
             return False
-        if record.name.startswith(PARSERS) and record.name not in LOADERS:
+        if record.name.startswith(WITHOUT_TEXT) and record.name not in LOADERS:
             record.msg, record.args = "a problem with a request or a reply, whose text is left out", ()
         if record.exc_info:
             kind = record.exc_info[0]

@@ -104,16 +104,21 @@ async def start(
     TokenizeParams.get_encode_kwargs = _encode_kwargs
     guard = getattr(llm, "grammar_guard", None)
     responses = getattr(state, "openai_serving_responses", None)  # a pooling model has none
+    if responses is not None:
+        responses._convert_generation_error_to_streaming_response = response_events.fail
     if guard is not None and hasattr(responses, "_generate_with_builtin_tools"):
         generate_wrapper.try_first(responses, guard)
     if parts.tool_streams and front_end.tool_call_parser:
         _complete_tool_calls(state, front_end.tool_call_parser)
     _omit_token_types(llm)
-    return VllmServing(llm, state, _traits(llm, options, tasks))
+    return VllmServing(llm, state, _traits(llm, options, tasks), front_end.default_chat_template_kwargs)
 
 
 def fill_template_defaults(state: SimpleNamespace, defaults: Mapping[str, Any]) -> None:
-    """Gives every API the default arguments of the chat template. vLLM's give them to chats only (0.16.0)."""
+    """Gives responses the default arguments of the chat template. vLLM 0.16.0 gives them to chats only.
+
+    Other requests have a field for them: see `VllmServing.request`.
+    """
 
     def filled(own: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         return own(*arguments, **{name: defaults if name == TEMPLATE else value for name, value in named.items()})
