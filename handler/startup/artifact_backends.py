@@ -23,7 +23,7 @@ from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCac
 from handler.artifacts.external.external_artifacts import describe
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
 from handler.artifacts.identity.canonical_json import digest
-from handler.artifacts.identity.checkpoint_identity import identify, identify_at, identify_companions
+from handler.artifacts.identity.checkpoint_identity import identify, identify_at, identify_companions, is_input
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 from handler.artifacts.lease.acquisition import OnMiss
 from handler.artifacts.restore.model_paths import CONFIG, ModelPaths
@@ -40,11 +40,14 @@ from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.lora import adapter_file
 from handler.processes import current_environment
 from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.transfer.download_directory import mark_written, written_here
 
 logger = logging.getLogger(__name__)
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
 # With these, a graph that the cache does not have is an error. Version 0.21 reads the second name of the first one.
 FORBID = ("NEURON_LIBTORCH_ASSERT_CACHE_HIT", "VLLM_NEURON_ASSERT_CACHE_HIT", "VLLM_NEURON_DISABLE_WARMUP_COMPILE")
+# Where a compile writes quantized weights. `publication` puts files of this form into the entry of weights.
+QUANTIZED = "quantized/weights"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -56,11 +59,18 @@ class ArtifactBackend:
     model: Path
     companions: Companions
 
-    @property
-    def paths(self) -> ModelPaths:
-        """The paths that artifacts of another place must name on this machine."""
+    def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:
+        """The paths that artifacts of another place must name on this machine.
+
+        :param directory: of the artifacts.
+        """
         companions = self.companions
-        return ModelPaths(str(self.model), companions.draft, companions.quantized, adapter_file(self.config))
+        adapters = adapter_file(self.config) if self.config.lora_modules else None  # None: the user names the file
+        return ModelPaths(str(self.model), companions.draft, companions.quantized, adapters)
+
+    def keeps_weights(self, plan: EnginePlan) -> bool:
+        """Whether the artifacts contain weights, which have a key and an entry of their own."""
+        return _sharded(plan)
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         """Everything that determines the artifacts of a plan.
@@ -73,7 +83,7 @@ class ArtifactBackend:
             fix = "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge."
             raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
-        content = _sharded(plan)
+        content = self.keeps_weights(plan)
         checkpoint = identify_at(str(self.model), "ENDPOINT_MODEL", content=content)
         companions = identify_companions(self.companions, self.config.scratch, content=content)
         versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), current_environment()
@@ -121,11 +131,32 @@ def artifact_backend(config: EndpointConfig, plan: EnginePlan, model: Path, comp
 
 
 class NxdiBackend(ArtifactBackend):
-    """NxD Inference: the plugin loads the directory in NEURON_COMPILED_ARTIFACTS, or compiles into an empty one."""
+    """NxD Inference: the plugin loads the directory in NEURON_COMPILED_ARTIFACTS, or compiles into an empty one.
+
+    When it compiles a quantized model, it writes the quantized weights, and each later load reads them. They are made
+    inside the artifacts, so that they are published and restored with them, unless they were configured and are there.
+    """
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         graph = graph_key(inputs)
-        return (graph, weights_key(inputs)) if _sharded(inputs.plan) else (graph,)
+        return (graph, weights_key(inputs)) if self.keeps_weights(inputs.plan) else (graph,)
+
+    def keeps_weights(self, plan: EnginePlan) -> bool:
+        return _sharded(plan) or self._makes_weights(plan)
+
+    def _makes_weights(self, plan: EnginePlan) -> bool:
+        quantizes = bool(plan.nxd_keys.get("quantized")) and self.companions.quantized is not None
+        return quantizes and not is_input(self.companions, self.config.scratch)
+
+    def _made_weights(self, plan: EnginePlan, directory: Path) -> Path | None:
+        """Where the compile writes quantized weights. None: where it is configured. Shards make them superfluous."""
+        if not self._makes_weights(plan):
+            return None
+        return self.config.scratch / "quantized" if _sharded(plan) else directory / QUANTIZED
+
+    def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:
+        paths, made = ArtifactBackend.paths(self, plan, directory), self._made_weights(plan, directory)
+        return paths if made is None else replace(paths, quantized_checkpoints=str(made))
 
     def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         root = self.cached(plan).env[CACHE_URL]
@@ -133,8 +164,19 @@ class NxdiBackend(ArtifactBackend):
             return None  # the compiler itself keeps its cache in S3
         return NeffCache(Path(root), NeffStore(store.objects, store.signer), neuron_versions().get("neuronx-cc"))
 
+    def prepare(self) -> None:
+        """Removes graphs of an earlier boot, some of which may be damaged. They would go to the store as they are."""
+        cache = self.config.scratch / "neff-cache"
+        if not written_here(cache):
+            shutil.rmtree(cache, ignore_errors=True)
+            cache.mkdir(parents=True)
+            mark_written(cache)
+
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        cached = self.cached(plan)
+        cached, made = self.cached(plan), self._made_weights(plan, directory)
+        if made is not None:
+            made.mkdir(parents=True, exist_ok=True)  # NxD Inference pickles them where there is no directory
+            cached = Companions(moved={str(self.config.quantized_checkpoints_path): str(made)}).rewritten(cached)
         return replace(cached, env={**cached.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
 
     def cached(self, plan: EnginePlan) -> EnginePlan:
@@ -228,21 +270,22 @@ def with_scratch_artifacts(
     if not compiles_in_scratch(config, plan):
         return plan
     backend = artifact_backend(config, plan, Path(model.path), companions)
-    # The last key is the weights' one if shards are saved: those of another checkpoint are never loaded.
+    # The last key is the weights' one if there are any: those of another checkpoint are never loaded.
     key = backend.keys(backend.key_inputs(plan))[-1].digest
     revision = plan.engine_args.get("revision")
     directory = config.scratch / "compiled" / digest([key, revision])[:32]
     artifacts = describe(DirectoryObjects(directory)) if directory.is_dir() else None
     # A branch of a hub model moves, and the shards do not say which commit they are from.
-    moves = not model.size and _sharded(plan) and not COMMIT.fullmatch(str(revision))
+    moves = not model.size and backend.keeps_weights(plan) and not COMMIT.fullmatch(str(revision))
     if moves:
-        logger.warning("the shards of %s are written again at each start: set its revision to a commit", model.path)
+        logger.warning("the weights of %s are written again at each start: set its revision to a commit", model.path)
     if artifacts is not None and artifacts.loadable and not moves:
         logger.info("loading what an earlier start compiled: %s", directory)
         # The loader reads the checkpoint from the path in this file. A graph may be from another checkpoint's start.
-        backend.paths.rewrite(directory, [CONFIG], directory / f".{CONFIG}")
+        backend.paths(plan, directory).rewrite(directory, [CONFIG], directory / f".{CONFIG}")
     else:
         shutil.rmtree(directory, ignore_errors=True)
+        backend.prepare()
         cache = backend.neff_cache(plan, ArtifactStore(DirectoryObjects(config.scratch)), None)
         if cache is not None and cache.root.is_relative_to(config.scratch):  # not one that others may compile into now
             cache.clean()

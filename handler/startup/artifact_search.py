@@ -110,8 +110,8 @@ class StoreStart:
         self.state.lifecycle.stage("restore artifacts")
         remove_dead(target)
         with shown(self.state.lifecycle, "restore artifacts") as progress:
-            source = source_of(self.store)
-            done = restore(entries, source, target, paths=self.backend.paths, progress=progress, deadline=deadline)
+            source, paths = source_of(self.store), self.backend.paths(self.plan, target)
+            done = restore(entries, source, target, paths=paths, progress=progress, deadline=deadline)
         self.state.artifacts.restored(done)
 
     def _compile(self, key: ArtifactKey, directory: Path) -> None:

@@ -28,7 +28,14 @@ from handler.storage.s3_client import list_objects, make_client
 from handler.storage.s3_errors import translated
 from handler.storage.safe_paths import confined
 from handler.storage.storage_errors import ArtifactError, UnsafePath
-from handler.storage.transfer.download_directory import boot_id, full_disk_named, locked, require_space
+from handler.storage.transfer.download_directory import (
+    boot_id,
+    full_disk_named,
+    locked,
+    mark_written,
+    require_space,
+    written_here,
+)
 from handler.storage.transfer.download_pool import DownloadPool, threads_here
 from handler.storage.transfer.transfer import FilePart
 from handler.storage.transfer.transfer_progress import ByteProgress
@@ -69,7 +76,7 @@ def download_prefix(
     latest: bool = False,
     unread: Callable[[Collection[str]], Collection[str]] = lambda paths: (),
 ) -> Path:
-    """Downloads the objects below `uri` to `target`, and returns it. Returns at once if the directory exists.
+    """Downloads the objects below `uri` to `target`, and returns it. Returns at once if it was downloaded in this boot.
 
     If several processes download to the same directory, one does the work and the others wait. Credentials, region and
     endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
@@ -79,7 +86,7 @@ def download_prefix(
     :raises SettingError: there are no objects, or a key would leave the target.
     :raises StartFailed: S3 refused the request or the connection broke.
     """
-    if not latest and target.is_dir():
+    if not latest and written_here(target):
         return target
     bucket, prefix = split_uri(uri, setting)
     try:
@@ -93,7 +100,7 @@ def download_prefix(
         if latest:
             version = sha256("\n".join(f"{file.path}\0{file.digest}" for file in files).encode()).hexdigest()
             target = target.with_name(f"{target.name}-{version[:16]}")
-        if not target.is_dir():
+        if not written_here(target):
             with full_disk_named(SCRATCH, target.parent):
                 _ModelFetch(client, bucket, files, target, progress).run(retry)
     except ArtifactError as error:
@@ -158,11 +165,13 @@ class _ModelFetch:
     def _run(self, retry: Retry) -> bool:
         self._whole.mkdir(parents=True, exist_ok=True)
         with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
-            if not valid and not self._target.is_dir():
+            if not valid and not written_here(self._target):
                 return False
             try:
-                if not self._target.is_dir():
+                if not written_here(self._target):
                     self._download(retry)
+                    shutil.rmtree(self._target, ignore_errors=True)  # of an earlier boot
+                    mark_written(self._target)
                     self._whole.rename(self._target)
             except (ArtifactError, SettingError):
                 self._remove()

@@ -77,8 +77,7 @@ def identify_companions(
 ) -> tuple[dict[str, CheckpointIdentity], CheckpointIdentity | None, CheckpointIdentity | None]:
     """The identities of adapters, draft and quantized weights, from their directories on this machine.
 
-    Quantized weights below `scratch` that were not downloaded are results of the compile itself: the model and the
-    configuration already identify them.
+    Quantized weights that the compile itself makes are identified by the model and the configuration: see `is_input`.
 
     :param content: whether their content is digested, which only the key of weights needs.
     :raises SettingError: a companion is broken.
@@ -86,14 +85,18 @@ def identify_companions(
     adapters = {name: identify_at(path, "lora_modules", content=content) for name, path in companions.adapters.items()}
     draft = companions.draft and identify_at(companions.draft, "speculative_model", content=content)
     quantized = None
-    if companions.quantized is not None and _is_input(companions, Path(companions.quantized), scratch):
+    if companions.quantized is not None and is_input(companions, scratch):
         quantized = identify_at(companions.quantized, "quantized_checkpoints_path", content=content, configured=False)
     return adapters, draft or None, quantized
 
 
-def _is_input(companions: Companions, path: Path, scratch: Path) -> bool:
-    downloaded = str(path) in companions.moved.values()
-    return path.exists() and (downloaded or not path.absolute().is_relative_to(scratch.absolute()))
+def is_input(companions: Companions, scratch: Path) -> bool:
+    """Whether the quantized weights are there, and were not made in `scratch` by an earlier compile."""
+    path = Path(companions.quantized or "")
+    if companions.quantized in companions.moved.values():
+        return True
+    made = path.absolute().is_relative_to(scratch.absolute())
+    return not made and (path.is_file() or (path.is_dir() and any(holds_weights(each.name) for each in path.iterdir())))
 
 
 def identify_at(where: str, setting: str, *, content: bool, configured: bool = True) -> CheckpointIdentity:

@@ -56,18 +56,19 @@ class ModelPaths:
                 scratch.replace(path)
 
     def _apply(self, document: dict[str, Json]) -> bool:
-        config, speculation = mapping(document.get("neuron_config")), mapping(document.get("fused_spec_config"))
+        speculation = mapping(document.get("fused_spec_config"))
         draft = mapping(speculation.get("draft_config"))
+        # A multimodal model's has a configuration in each part.
+        parts = [document, *(mapping(document.get(part)) for part in PARTS_OF_THE_MODEL)]
+        configs = [mapping(part.get("neuron_config")) for part in parts]
         changes = [
-            (document, "_name_or_path", self.model),
-            *((mapping(document.get(part)), "_name_or_path", self.model) for part in PARTS_OF_THE_MODEL),
-            (config, "quantized_checkpoints_path", self.quantized_checkpoints),
+            *((part, "_name_or_path", self.model) for part in parts),
+            *((config, "quantized_checkpoints_path", self.quantized_checkpoints) for config in configs),
             (speculation, "draft_model_path", self.draft),
             (draft, "_name_or_path", self.draft),
-            (mapping(config.get("lora_config")), "lora_ckpt_json", self.adapter_file),
+            *((mapping(config.get("lora_config")), "lora_ckpt_json", self.adapter_file) for config in configs),
         ]
-        changed = _make_readable(config)
-        changed |= _make_readable(mapping(draft.get("neuron_config")))
+        changed = True in [_make_readable(config) for config in (*configs, mapping(draft.get("neuron_config")))]
         for holder, name, value in changes:
             if value is not None and holder.get(name) not in (None, "", value):
                 holder[name] = value

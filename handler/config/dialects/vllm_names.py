@@ -40,7 +40,7 @@ HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
 MULTIMODAL_KEYS = ("text_neuron_config", "vision_neuron_config")
 # The native plugin's section for the encoder, by the names of its versions. A plan writes its line's own.
 VISION_SECTIONS = ("vision_neuron_config", "encoder_neuron_config")
-LORA_MODULES = "lora_modules"
+LORA_MODULES, QUANTIZED = "lora_modules", "quantized_checkpoints_path"
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", LORA_MODULES)
 # Keys of `speculative_config` -> fields.
 SPECULATIVE: Mapping[str, str] = {
@@ -168,7 +168,8 @@ def names() -> tuple[str, ...]:
 def raw_neuron_config(config: Mapping[str, Json], setting: str, via: str = "") -> list[Assignment]:
     """Translates a raw NeuronConfig: one assignment for each key. Keys without a field stay raw.
 
-    Adapters become a field, so that a plan can spell them for any line, and requests can name them. The fork takes only
+    Adapters become a field, so that a plan can spell them for any line, and requests can name them. Quantized weights
+    do, so that they are fetched and identified. The fork takes only
     a list of names and paths (vLLM 0.9.1, worker/neuronx_distributed_model_runner.py), and its guide has an object.
     The plugin ignores the hyphenated `override-neuron-config` inside `additional_config`, although the official guide
     prints it, and hyphenated keys. All are read here. The sources keep the spelling, so that a check can warn the user.
@@ -185,6 +186,8 @@ def raw_neuron_config(config: Mapping[str, Json], setting: str, via: str = "") -
             assignments.append(assign(key, value, setting, path))
         elif key == LORA_MODULES:
             assignments.append(assign(key, converted(_lora_modules, value or [], f"{setting}.{path}"), setting, path))
+        elif key == QUANTIZED and value is not None:
+            assignments.append(assign(key, value, setting, path))
         else:
             assignments.append(Assignment("neuron_config", value, key=key, via=path))
     return assignments

@@ -75,8 +75,6 @@ def file_findings(config: EndpointConfig, line: str | None = None, length: Json 
     findings = [*rules.collected(_of_model(config, "model", loader)), *_of_draft(config, draft)]
     if line.startswith(FORK_091.name) and isinstance(length, int):
         findings += rules.collected(_of_length(config, length))
-    if line.startswith("nxdi"):
-        findings += _of_made_weights(config)
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += rules.collected(_of_adapters(config))
     return tuple(findings)
@@ -273,18 +271,6 @@ def _of_length(config: EndpointConfig, length: int) -> Iterator[Finding]:
         why = f"the tokenizer's model_max_length is {most}, and vLLM 0.9.1 lowers max_model_len ({length}) to it"
         fix = f"Set max_model_len to {most}, or raise model_max_length in {rules.TOKENIZER_CONFIG}."
         yield Finding("tokenizer-length", Severity.WARNING, config.setting("max_model_len"), why, fix)
-
-
-def _of_made_weights(config: EndpointConfig) -> Iterator[Finding]:
-    """NxD Inference writes quantized weights that are not there as it compiles, and an entry of the store does not have
-    them: where it is restored, the plugin then compiles again (neuronx_distributed_model_loader.py, 0.5.0)."""
-    path = config.quantized_checkpoints_path
-    if not path or path.startswith("s3://") or exists(Path(path)):
-        return
-    if config.artifact_store and not config.save_sharded_checkpoint:
-        why = f"nothing is at '{path[:200]}' here. If the compile makes these weights, the store does not keep them"
-        fix = "Set ENDPOINT_SAVE_SHARDED_CHECKPOINT=true, or other instances compile again."
-        yield Finding("made-weights", Severity.WARNING, config.setting("quantized_checkpoints_path"), why, fix)
 
 
 def _of_adapters(config: EndpointConfig) -> Iterator[Finding]:

@@ -51,6 +51,23 @@ def boot_id() -> str:
         return f"unknown, process {os.getpid()}"
 
 
+def mark_written(directory: Path) -> None:
+    """Notes beside a directory that it was written in this boot. Call before it appears under its name."""
+    _mark(directory).write_text(boot_id())
+
+
+def written_here(directory: Path) -> bool:
+    """Whether the directory is there, and was written in this boot. Nothing is synced: a crash may lose data."""
+    try:
+        return directory.is_dir() and _mark(directory).read_text() == boot_id()
+    except OSError:
+        return False
+
+
+def _mark(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.boot")
+
+
 def free(directory: Path) -> int:
     """Returns the bytes that this process can still write there."""
     return shutil.disk_usage(directory).free

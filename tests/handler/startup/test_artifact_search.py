@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -373,6 +375,50 @@ def test_quantized_weights_that_the_compile_makes_do_not_change_the_key(tmp_path
     again = Machine(tmp_path, "one", quantized_checkpoints_path=str(made))
     again.start(again.nxdi)
     assert again.compiled == []
+
+
+def quantizing(machine: Machine, plan: EnginePlan) -> Engine:
+    """As the plugin: loads, with the quantized weights that the saved file names, or makes them and compiles."""
+    directory = Path(plan.env["NEURON_COMPILED_ARTIFACTS"])
+    saved = directory / "neuron_config.json"
+    place = str(plan.nxd_keys["quantized_checkpoints_path"])
+    found = json.loads(saved.read_text())["neuron_config"]["quantized_checkpoints_path"] if saved.exists() else ""
+    if not found or not Path(found, "model.safetensors").exists():
+        assert Path(place).is_dir()  # NxD Inference pickles a file where there is none
+        shutil.copy(sample_model.path() / "model.safetensors", place)
+        saved.write_text(json.dumps({"neuron_config": {"quantized_checkpoints_path": place}}))
+        (directory / "model.pt").write_bytes(b"graph")
+        machine.compiled.append(1)
+    return ENGINE
+
+
+def quantizing_machine(root: Path, name: str, path: Path) -> Machine:
+    machine = Machine(root, name, quantized_checkpoints_path=str(path))
+    keys: Any = {"override_neuron_config": {"quantized": True, "quantized_checkpoints_path": str(path)}}
+    machine.plan = replace(machine.plan, engine_args={**machine.plan.engine_args, "additional_config": keys})
+    return machine
+
+
+@pytest.mark.parametrize("directory", [False, True])
+def test_quantized_weights_that_a_compile_makes_are_kept_with_it(tmp_path: Path, directory: bool) -> None:
+    configured = tmp_path / "q"
+    if directory:
+        configured.mkdir()
+    for name, compiled in (("one", [1]), ("two", []), ("one", [])):
+        machine = quantizing_machine(tmp_path, name, configured)
+        machine.start(partial(quantizing, machine))
+        assert machine.compiled == compiled
+    assert [*configured.parent.glob("q/*")] == []
+
+
+def test_quantized_weights_that_are_there_are_an_input(tmp_path: Path) -> None:
+    configured = tmp_path / "q"
+    configured.mkdir()
+    shutil.copy(sample_model.path() / "model.safetensors", configured)
+    machine = quantizing_machine(tmp_path, "one", configured)
+    places: list[Any] = []
+    machine.start(lambda plan: places.append(plan.nxd_keys["quantized_checkpoints_path"]) or machine.nxdi(plan))  # type: ignore[func-returns-value]  # a list's
+    assert places == [str(configured)]
 
 
 def test_without_companions_a_plan_stays_as_it_is() -> None:

@@ -14,6 +14,7 @@ import pytest
 from handler.errors import SettingError, StartFailed
 from handler.storage.retry import Retry
 from handler.storage.s3_download import PART, download_prefix, split_uri
+from handler.storage.transfer import download_directory
 from handler.storage.transfer.download_directory import NoSpace
 from handler.storage.transfer.download_pool import DownloadPool
 from handler.storage.transfer.transfer_progress import ignore_bytes
@@ -104,7 +105,7 @@ def test_a_uri_without_a_bucket(uri: str) -> None:
 def test_a_model_arrives_to_the_byte_and_nothing_else_does(s3: Any, model_uri: str, tmp_path: Path) -> None:
     told = fetch(model_uri, tmp_path / "models" / "one")
     assert files_of(tmp_path / "models" / "one") == MODEL
-    assert [entry.name for entry in (tmp_path / "models").iterdir()] == ["one"], "something was left beside it"
+    assert {entry.name for entry in (tmp_path / "models").iterdir()} == {"one", ".one.boot"}
     total = sum(map(len, MODEL.values()))
     assert told[0] == (0, total)
     assert told[-1] == (total, total)
@@ -125,6 +126,20 @@ def test_a_second_call_does_not_fetch_again(
     fetch(model_uri, tmp_path / "model")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert fetch(model_uri, tmp_path / "model") == []
+
+
+def test_what_an_earlier_boot_has_fetched_is_fetched_again(
+    s3: Any, model_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is synced: after a crash of the machine a file may have its size, and holes."""
+    fetch(model_uri, tmp_path / "model")
+    damaged = tmp_path / "model" / next(iter(MODEL))
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    assert fetch(model_uri, tmp_path / "model") == []
+    (tmp_path / "boot_id").write_text("another boot")
+    monkeypatch.setattr(download_directory, "BOOT_ID", tmp_path / "boot_id")
+    assert fetch(model_uri, tmp_path / "model") != []
+    assert files_of(tmp_path / "model") == MODEL
 
 
 def test_a_version_is_fetched_once_and_another_one_beside_it(s3: Any, bucket: str, tmp_path: Path) -> None:
@@ -160,7 +175,7 @@ def test_two_at_once_end_with_one_whole_model(s3: Any, model_uri: str, tmp_path:
         for future in [pool.submit(download) for _ in range(2)]:
             future.result(30)
     assert files_of(tmp_path / "models" / "one") == MODEL
-    assert [entry.name for entry in (tmp_path / "models").iterdir()] == ["one"]
+    assert {entry.name for entry in (tmp_path / "models").iterdir()} == {"one", ".one.boot"}
 
 
 @pytest.mark.parametrize("key", ["../outside", "a/../../outside", "/outside", "a/..", "a//b", "./b", "d/" * 70 + "b"])

@@ -11,12 +11,16 @@ Tensors = dict[str, Any]  # name -> torch.Tensor
 
 
 def read_checkpoint(directory: Path) -> Tensors:
-    """Every tensor of a checkpoint.
+    """Every tensor of a checkpoint, or of a pickled file.
 
     :raises FileNotFoundError: there is no safetensors file in it.
     """
+    import torch
     from safetensors.torch import load_file
 
+    if directory.is_file():
+        tensors: Tensors = torch.load(directory, weights_only=True)
+        return tensors
     files = sorted(directory.glob("*.safetensors")) if directory.is_dir() else []
     if not files:
         raise FileNotFoundError(f"Can not find model.safetensors or pytorch_model.bin in {directory}")

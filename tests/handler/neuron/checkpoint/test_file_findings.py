@@ -284,23 +284,6 @@ def test_the_file_of_a_parser_must_be_there(model: Path, variable: str) -> None:
     assert missing("mine.py") == ("" if variable == "ENDPOINT_TOOL_PARSER_PLUGIN" else "model-files")
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({}, True),
-        ({"ENDPOINT_SAVE_SHARDED_CHECKPOINT": "true"}, False),
-        ({"ENDPOINT_ARTIFACT_STORE": ""}, False),
-        ({"ENDPOINT_QUANTIZED_CHECKPOINTS_PATH": "s3://bucket/q"}, False),
-    ],
-)
-def test_quantized_weights_that_a_compile_makes_are_in_no_entry(model: Path, more: dict[str, str], said: bool) -> None:
-    setting = "ENDPOINT_QUANTIZED_CHECKPOINTS_PATH"
-    variables = {"ENDPOINT_LINE": "nxdi-0.16", "ENDPOINT_QUANTIZATION": "int8", setting: "/nowhere/q"}
-    variables |= {"ENDPOINT_ARTIFACT_STORE": "s3://bucket/store", **more}
-    findings = check(model, "--instance", "ml.trn2.48xlarge", **variables)[1]
-    assert (findings.get(setting, {}).get("code") == "made-weights") is said
-
-
 def test_the_file_of_vllms_logging_must_be_there(model: Path) -> None:
     setting = "SM_VLLM_LOGGING_CONFIG"
     for path, missing in (("auto", True), ("/opt/ml/model/log.json", True), (str(model / "config.json"), False)):

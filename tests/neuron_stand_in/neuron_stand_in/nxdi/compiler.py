@@ -151,9 +151,15 @@ def weights_directory(document: Mapping[str, Any], directory: Path) -> Path:
 
 
 def _save_quantized(document: Mapping[str, Any]) -> None:
-    """Writes "quantized" weights: the same tensors, unquantized."""
+    """Writes "quantized" weights: the same tensors, unquantized. As NxDI, it pickles them where no directory is."""
+    import torch
     from safetensors.torch import save_file
 
-    directory = Path(document["neuron_config"]["quantized_checkpoints_path"])
-    directory.mkdir(parents=True, exist_ok=True)
-    save_file(read_checkpoint(Path(document["_name_or_path"])), directory / "model.safetensors")
+    path, tensors = (
+        Path(document["neuron_config"]["quantized_checkpoints_path"]),
+        read_checkpoint(Path(document["_name_or_path"])),
+    )
+    if path.is_dir():
+        save_file(tensors, path / "model.safetensors")
+    else:
+        torch.save(tensors, path)
