@@ -59,14 +59,16 @@ class ArtifactBackend:
     model: Path
     companions: Companions
 
-    def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:
-        """The paths that artifacts of another place must name on this machine.
-
-        :param directory: of the artifacts.
-        """
+    @property
+    def configured_paths(self) -> ModelPaths:
+        """The paths of the model and its companions on this machine."""
         companions = self.companions
         adapters = adapter_file(self.config) if self.config.lora_modules else None  # None: the user names the file
         return ModelPaths(str(self.model), companions.draft, companions.quantized, adapters)
+
+    def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:
+        """The paths that artifacts of another place must name once they are in `directory`."""
+        return self.configured_paths
 
     def keeps_weights(self, plan: EnginePlan) -> bool:
         """Whether the artifacts contain weights, which have a key and an entry of their own."""
@@ -155,7 +157,7 @@ class NxdiBackend(ArtifactBackend):
         return self.config.scratch / "quantized" if _sharded(plan) else directory / QUANTIZED
 
     def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:
-        paths, made = ArtifactBackend.paths(self, plan, directory), self._made_weights(plan, directory)
+        paths, made = self.configured_paths, self._made_weights(plan, directory)
         return paths if made is None else replace(paths, quantized_checkpoints=str(made))
 
     def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:

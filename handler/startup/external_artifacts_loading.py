@@ -24,7 +24,9 @@ from uuid import uuid4
 from handler.artifacts.external.cross_check import cross_check
 from handler.artifacts.external.external_artifacts import CONFIG, NOT_VOUCHED, describe
 from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
+from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore_target import require_scratch
+from handler.artifacts.store.publication import relative_files
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
@@ -44,9 +46,10 @@ DIRECTORY = "NEURON_COMPILED_ARTIFACTS"
 COMPILING = ".compiling-"
 
 
-def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan:
+def with_external_artifacts(state: ServingState, plan: EnginePlan, paths: ModelPaths) -> EnginePlan:
     """The plan with the environment variable that makes the plugin load the external artifacts, if there are any.
 
+    :param paths: what artifacts that are fetched must name in place of the paths of the machine that compiled them.
     :raises SettingError: the directory must be written and cannot.
     :raises SettingErrors: they cannot be loaded, or were compiled for other values. The error has each field with both
         values.
@@ -70,6 +73,8 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
         if directory == target:  # the next start fetches what has replaced them
             shutil.rmtree(target, ignore_errors=True)
         raise
+    if directory == target:
+        paths.rewrite(directory, relative_files(directory), directory / f".{CONFIG}")
     return replace(plan, env={**plan.env, DIRECTORY: str(directory)})
 
 

@@ -27,7 +27,7 @@ from handler.processes import current_environment
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
-from handler.startup.artifact_backends import compiles_in_scratch, with_scratch_artifacts
+from handler.startup.artifact_backends import ArtifactBackend, compiles_in_scratch, with_scratch_artifacts
 from handler.startup.artifact_search import engine_by_artifacts, engine_with_neff_cache
 from handler.startup.checked_plan import checked_plan, require_line, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, names_requirements, prepared_code
@@ -89,7 +89,8 @@ def _start_with_model(state: ServingState) -> None:
                 lifecycle.stage(COMPANIONS)
             companions = steps.result(COMPANIONS)
             plan = companions.rewritten(with_model(plan, model))
-            plan = with_external_artifacts(state, plan)
+            paths = ArtifactBackend(config, Path(model.path), companions).configured_paths
+            plan = with_external_artifacts(state, plan, paths)
             _start_engine(state, plan, model, companions, steps)
             keep_compiled(plan)
             if compiles_only(plan.env):

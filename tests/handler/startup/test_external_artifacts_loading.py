@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from container.service import Service
+from handler.artifacts.restore.model_paths import ModelPaths
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
@@ -39,16 +40,20 @@ def service(directory: Path, scratch: Path, hidden_size: int = 64) -> Service:
     )
 
 
+def loaded(state: Service, planned: EnginePlan) -> EnginePlan:
+    return with_external_artifacts(state, planned, ModelPaths(model="/here/model"))
+
+
 def test_artifacts_that_fit_are_named_to_the_plugin(tmp_path: Path) -> None:
     directory = write_artifacts(tmp_path / "compiled")
-    found = with_external_artifacts(service(directory, tmp_path), plan())
+    found = loaded(service(directory, tmp_path), plan())
     assert found.env[NAME] == str(directory)
 
 
 def test_a_difference_stops_the_start_with_both_values(tmp_path: Path) -> None:
     directory = write_artifacts(tmp_path / "compiled")
     with pytest.raises(SettingErrors) as caught:
-        with_external_artifacts(service(directory, tmp_path), plan(tensor_parallel_size=4, max_model_len=8192))
+        loaded(service(directory, tmp_path), plan(tensor_parallel_size=4, max_model_len=8192))
     message = caught.value.message
     assert "2" in message
     assert "4" in message
@@ -59,9 +64,9 @@ def test_another_lnc_and_another_model_stop_the_start(tmp_path: Path) -> None:
     directory = write_artifacts(tmp_path / "compiled")
     two = replace(plan(), env={"NEURON_LOGICAL_NC_CONFIG": "2"})
     with pytest.raises(SettingErrors, match="logical_nc_config = 1, but 2"):
-        with_external_artifacts(service(directory, tmp_path), two)
+        loaded(service(directory, tmp_path), two)
     with pytest.raises(SettingErrors, match="hidden_size = 64, but 128"):
-        with_external_artifacts(service(directory, tmp_path, hidden_size=128), plan())
+        loaded(service(directory, tmp_path, hidden_size=128), plan())
 
 
 def test_a_truncated_graph_stops_the_start(tmp_path: Path) -> None:
@@ -69,7 +74,7 @@ def test_a_truncated_graph_stops_the_start(tmp_path: Path) -> None:
     graph = directory / "model.pt"
     graph.write_bytes(graph.read_bytes()[:-40])
     with pytest.raises(SettingErrors, match=r"model\.pt"):
-        with_external_artifacts(service(directory, tmp_path), plan())
+        loaded(service(directory, tmp_path), plan())
 
 
 def test_an_archive_that_was_replaced_as_the_error_advises_is_unpacked_again(tmp_path: Path) -> None:
@@ -81,7 +86,20 @@ def test_an_archive_that_was_replaced_as_the_error_advises_is_unpacked_again(tmp
         with tarfile.open(archive, "w:gz") as file:
             file.add(directory, ".")
         with nullcontext() if usable else pytest.raises(SettingErrors, match=r"model\.pt"):
-            with_external_artifacts(service(archive, tmp_path), plan())
+            loaded(service(archive, tmp_path), plan())
+
+
+def test_what_was_unpacked_names_this_machines_model(tmp_path: Path) -> None:
+    """NxD Inference reads the checkpoint from that path. Where it is not there, the plugin compiles again."""
+    directory = write_artifacts(tmp_path / "compiled")
+    saved = json.loads((directory / "neuron_config.json").read_text())
+    (directory / "neuron_config.json").write_text(json.dumps({**saved, "_name_or_path": "/home/ubuntu/model"}))
+    archive = tmp_path / "model.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(directory, ".")
+    for source, name in ((archive, "/here/model"), (directory, "/home/ubuntu/model")):  # the owner's files stay
+        found = Path(loaded(service(source, tmp_path), plan()).env[NAME])
+        assert json.loads((found / "neuron_config.json").read_text())["_name_or_path"] == name
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -89,11 +107,11 @@ def test_a_directory_that_is_missing_or_empty_is_compiled_into(tmp_path: Path, t
     directory = tmp_path / "parent" / "compiled"
     if there:
         directory.mkdir(parents=True)
-    compiled = with_external_artifacts(service(directory, tmp_path), plan())
+    compiled = loaded(service(directory, tmp_path), plan())
     compile_into(Path(compiled.env[NAME]), tmp_path)
     keep_compiled(compiled)
     assert {path.name for path in directory.iterdir()} == {"neuron_config.json", "model.pt", "weights"}
-    assert with_external_artifacts(service(directory, tmp_path), plan()).env[NAME] == str(directory)
+    assert loaded(service(directory, tmp_path), plan()).env[NAME] == str(directory)
 
 
 def compile_into(directory: Path, place: Path) -> None:
@@ -112,17 +130,17 @@ def end(compile_directory: Path) -> None:
 def test_a_compile_that_was_killed_is_begun_again(tmp_path: Path, caplog: pytest.LogCaptureFixture, left: str) -> None:
     """NxDI writes the three in this order."""
     directory = tmp_path / "compiled"
-    killed = Path(with_external_artifacts(service(directory, tmp_path), plan()).env[NAME])
+    killed = Path(loaded(service(directory, tmp_path), plan()).env[NAME])
     compile_into(killed, tmp_path)
     for name in ("weights", "model.pt", "neuron_config.json"):
         if name == left:
             break
         path = killed / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    running = Path(with_external_artifacts(service(directory, tmp_path), plan()).env[NAME])
+    running = Path(loaded(service(directory, tmp_path), plan()).env[NAME])
     assert killed.exists()
     end(killed)
-    again = Path(with_external_artifacts(service(directory, tmp_path), plan()).env[NAME])
+    again = Path(loaded(service(directory, tmp_path), plan()).env[NAME])
     assert list(again.iterdir()) == []
     assert "interrupted" in caplog.text
     assert (killed.exists(), running.exists()) == (False, True)
@@ -131,7 +149,7 @@ def test_a_compile_that_was_killed_is_begun_again(tmp_path: Path, caplog: pytest
 def test_who_compiles_second_leaves_the_artifacts_of_the_first(tmp_path: Path) -> None:
     """Two instances have the same volume."""
     directory = tmp_path / "compiled"
-    second = with_external_artifacts(service(directory, tmp_path), plan())
+    second = loaded(service(directory, tmp_path), plan())
     write_artifacts(tmp_path / "first")
     for path in (tmp_path / "first").iterdir():
         path.rename(directory / path.name)
@@ -146,9 +164,9 @@ def test_who_compiles_second_leaves_the_artifacts_of_the_first(tmp_path: Path) -
 def test_a_directory_that_cannot_be_written_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(SettingError, match=NAME):
-        with_external_artifacts(service(tmp_path / "file" / "compiled", tmp_path), plan())
+        loaded(service(tmp_path / "file" / "compiled", tmp_path), plan())
     with pytest.raises(SettingError, match=f"{NAME}.*read-only"):
-        with_external_artifacts(service(Path("/opt/ml/model/compiled"), tmp_path), plan())
+        loaded(service(Path("/opt/ml/model/compiled"), tmp_path), plan())
 
 
 @pytest.mark.parametrize(
@@ -159,9 +177,9 @@ def test_artifacts_that_are_not_there_name_the_setting(tmp_path: Path, name: str
     state = service(tmp_path / name, tmp_path)
     forbidden = Service.of(replace(state.config, on_miss=on_miss))
     with pytest.raises(SettingError, match=NAME):
-        with_external_artifacts(forbidden, plan())
+        loaded(forbidden, plan())
 
 
 def test_the_cpu_line_has_none(tmp_path: Path) -> None:
     cpu = EnginePlan("cpu", {})
-    assert with_external_artifacts(service(tmp_path / "nowhere", tmp_path), cpu) is cpu
+    assert loaded(service(tmp_path / "nowhere", tmp_path), cpu) is cpu
