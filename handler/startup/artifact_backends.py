@@ -38,6 +38,7 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.lora import adapter_file
+from handler.neuron.planning.adapter_findings import listed_adapters
 from handler.processes import current_environment
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.transfer.download_directory import mark_written, written_here
@@ -87,7 +88,8 @@ class ArtifactBackend:
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
         content = self.keeps_weights(plan)
         checkpoint = identify_at(str(self.model), "ENDPOINT_MODEL", content=content)
-        companions = identify_companions(self.companions, self.config.scratch, content=content)
+        named = replace(self.companions, adapters=self.companions.adapters or listed_adapters(self.config))
+        companions = identify_companions(named, self.config.scratch, content=content)
         versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), current_environment()
         return KeyInputs(plan, versions, platform, checkpoint, environ, *companions)
 

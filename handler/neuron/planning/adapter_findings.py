@@ -7,16 +7,17 @@ max_cpu_loras (:161), and directories without adapter_config.json (:186). The de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
-from handler.json_value import json_object, mapping
-from handler.regular_files import exists
+from handler.json_value import Json, json_object, mapping
+from handler.regular_files import exists, open_regular
 
 KEY: Final = "lora_ckpt_json"
+LARGEST: Final = 1 << 20  # bytes of that file
 LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
 
 
@@ -27,25 +28,38 @@ def adapter_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     return tuple(_listed(path, most, config.raw_key(KEY), config)) if isinstance(path, str) else ()
 
 
+def listed_adapters(config: EndpointConfig) -> dict[str, str]:
+    """The adapters that the raw `lora_ckpt_json` names, and their paths. Empty without one."""
+    path = config.neuron_config.get(KEY)
+    document = _document(Path(path)) if isinstance(path, str) else {}
+    directory = Path(str(document.get("lora-ckpt-dir", ".")))
+    return {name: str(directory / str(where)) for part in LISTS for name, where in mapping(document.get(part)).items()}
+
+
+def _document(path: Path) -> Mapping[str, Json]:
+    try:
+        with open_regular(path, limit=LARGEST) as file:
+            return json_object(file.read()) or {}
+    except OSError:
+        return {}
+
+
 def _listed(path: str, most: int, setting: str, config: EndpointConfig) -> Iterator[Finding]:
     if not exists(Path(path)) or not Path(path).is_file():
         yield _missing(path, setting, config)
         return
-    try:
-        document = json_object(Path(path).read_bytes()) or {}
-    except OSError:
-        document = {}
+    document = _document(Path(path))
     lists = [document.get(name) for name in LISTS]
     if not all(isinstance(listed, dict) for listed in lists):
         why = f"{path} is not a JSON object with {' and '.join(LISTS)}, each an object of names and paths"
         yield _error(setting, why, "Correct it, or set lora_modules instead: the file is then written for you.")
         return
-    adapters = {name: where for listed in lists for name, where in mapping(listed).items()}
+    adapters = listed_adapters(config)
     if len(adapters) > most:
         why = f"{path} names {len(adapters)} adapters, and the host keeps {most} (max_cpu_loras, else max_loras)"
         yield _error(setting, why, f"Set max_cpu_loras to {len(adapters)}.")
     for name, where in adapters.items():
-        yield from _adapter(name, Path(str(document.get("lora-ckpt-dir", "."))) / str(where), setting, config)
+        yield from _adapter(name, Path(where), setting, config)
 
 
 def _adapter(name: str, path: Path, setting: str, config: EndpointConfig) -> Iterator[Finding]:

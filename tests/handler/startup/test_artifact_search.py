@@ -359,6 +359,32 @@ def test_an_adapter_of_another_shape_is_another_key(tmp_path: Path) -> None:
     assert written == {"lora-ckpt-dir": "/", "lora-ckpt-paths": paths, "lora-ckpt-paths-cpu": paths}
 
 
+def test_adapters_that_the_owners_own_file_names_are_in_the_key_and_the_file_stays(tmp_path: Path) -> None:
+    listing, seen = tmp_path / "adapters.json", list[Path]()
+
+    def nxdi(machine: Machine, plan: EnginePlan) -> Engine:
+        directory = Path(plan.env["NEURON_COMPILED_ARTIFACTS"])
+        if machine.nxdi(plan) is ENGINE and machine.compiled:
+            saved = {"neuron_config": {"lora_config": {"lora_ckpt_json": str(listing)}}}
+            (directory / "neuron_config.json").write_text(json.dumps(saved))
+        lora = json.loads((directory / "neuron_config.json").read_text())["neuron_config"]["lora_config"]
+        seen.append(Path(lora["lora_ckpt_json"]))
+        return ENGINE
+
+    compiled = []
+    for name, where, rank in (("one", "a", 8), ("two", "a", 8), ("three", "b", 16)):
+        if not (tmp_path / where).exists():
+            adapter(tmp_path / where, rank)
+        paths = {"sql": where}
+        document = {"lora-ckpt-dir": str(tmp_path), "lora-ckpt-paths": paths, "lora-ckpt-paths-cpu": paths}
+        listing.write_text(json.dumps(document))
+        machine = Machine(tmp_path, name, neuron_config={"lora_ckpt_json": str(listing)})
+        machine.start(partial(nxdi, machine))
+        compiled.append(machine.compiled)
+    assert compiled == [[1], [], [1]]
+    assert set(seen) == {listing}
+
+
 def test_another_draft_is_another_key(tmp_path: Path) -> None:
     machines = [Machine(tmp_path, name, speculative_model=name) for name in ("org/one", "org/two")]
     for machine in machines:
