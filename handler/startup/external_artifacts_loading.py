@@ -22,7 +22,14 @@ from pathlib import Path
 from uuid import uuid4
 
 from handler.artifacts.external.cross_check import cross_check
-from handler.artifacts.external.external_artifacts import CONFIG, NOT_VOUCHED, describe
+from handler.artifacts.external.external_artifacts import (
+    CONFIG,
+    NOT_VOUCHED,
+    SHARDED_ON_LOAD,
+    ExternalArtifacts,
+    describe,
+    saved_neuron_config,
+)
 from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore_target import require_scratch
@@ -31,6 +38,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
+from handler.neuron.checkpoint.checkpoint_files import holds_weights
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
@@ -41,6 +49,8 @@ from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
 
 logger = logging.getLogger(__name__)
+# Not of `model.pt`, which is the graph.
+CHECKPOINTS = (".safetensors", ".bin")
 DIRECTORY = "NEURON_COMPILED_ARTIFACTS"
 # Begins the name of the directory of a running compile.
 COMPILING = ".compiling-"
@@ -68,7 +78,9 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan, paths: ModelP
     with shown(state.lifecycle, "fetch artifacts") as progress:
         directory = fetch_external_artifacts(config.compiled_artifacts, target, setting, of_bytes(progress))
     try:
-        _require_usable(directory, config, plan, setting)
+        artifacts = _require_usable(directory, config, plan, setting)
+        if directory != target:  # the owner's, in which no path is changed
+            _raise_errors(_lost_weights(directory, artifacts), setting)
     except SettingErrors:
         if directory == target:  # the next start fetches what has replaced them
             shutil.rmtree(target, ignore_errors=True)
@@ -78,7 +90,7 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan, paths: ModelP
     return replace(plan, env={**plan.env, DIRECTORY: str(directory)})
 
 
-def _require_usable(directory: Path, config: EndpointConfig, plan: EnginePlan, setting: str) -> None:
+def _require_usable(directory: Path, config: EndpointConfig, plan: EnginePlan, setting: str) -> ExternalArtifacts:
     """:raises SettingErrors: as `with_external_artifacts`."""
     artifacts = describe(DirectoryObjects(directory))
     logger.info("the external artifacts at %s cannot be checked for: %s", artifacts.where, "; ".join(NOT_VOUCHED))
@@ -89,6 +101,27 @@ def _require_usable(directory: Path, config: EndpointConfig, plan: EnginePlan, s
     model_config = facts.config if facts else None
     differences = cross_check(artifacts.config, plan, lnc=int(lnc) if lnc else None, model_config=model_config)
     _raise_errors(differences, setting)
+    return artifacts
+
+
+def _lost_weights(directory: Path, artifacts: ExternalArtifacts) -> list[Finding]:
+    """Errors for weights at paths of another machine: the plugin would compile again, without a word.
+
+    NxD Inference reads them at the saved paths, those of the model also in the artifacts' directory (models/
+    application_base.py, `checkpoint_loader_fn`). The plugin takes its FileNotFoundError for missing artifacts
+    (worker/neuronx_distributed_model_loader.py, 0.5.0).
+    """
+    if not any(finding.code == SHARDED_ON_LOAD for finding in artifacts.findings):
+        return []
+    config = saved_neuron_config(artifacts.config, "text_config") or {}
+    name = "quantized_checkpoints_path" if config.get("quantized") else "_name_or_path"
+    place = (config if name in config else artifacts.config).get(name)
+    beside = name == "_name_or_path" and any(holds_weights(path.name, CHECKPOINTS) for path in directory.iterdir())
+    if not isinstance(place, str) or not place.startswith("/") or Path(place).exists() or beside:
+        return []
+    why = f"its {CONFIG} has '{place[:200]}' as {name}, which is not on this machine, so the plugin would compile again"
+    fix = "Put the weights there, give the artifacts in S3 or as an archive, or compile with save_sharded_checkpoint."
+    return [Finding("artifacts-weights-lost", Severity.ERROR, "", why, fix)]
 
 
 def keep_compiled(plan: EnginePlan) -> None:

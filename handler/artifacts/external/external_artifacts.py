@@ -21,6 +21,7 @@ from handler.storage.safetensors_header import BrokenFile, ReadRange, read_heade
 from handler.storage.storage_errors import TooLarge
 
 CONFIG, GRAPH, SHARD = "neuron_config.json", "model.pt", "weights/tp{}_sharded_checkpoint.safetensors"
+SHARDED_ON_LOAD = "artifacts-sharded-on-load"
 SETTING = "NEURON_COMPILED_ARTIFACTS"
 LARGEST_CONFIG = 16 * 1024 * 1024
 # The directory of a zip file is read at once.
@@ -110,7 +111,7 @@ class _ExternalExamination:
                 "model's path (a 405B model takes 187 s that way, 108 s from shards)"
             )
             fix = "Compile with save_sharded_checkpoint."
-            self._report("artifacts-sharded-on-load", why, fix, Severity.WARNING)
+            self._report(SHARDED_ON_LOAD, why, fix, Severity.WARNING)
         present = [rank for rank in ranks if prefix + SHARD.format(rank) in self._sizes]
         for rank in present:
             self._read(prefix + SHARD.format(rank), read_header, "artifacts-broken-shard")

@@ -102,6 +102,22 @@ def test_what_was_unpacked_names_this_machines_model(tmp_path: Path) -> None:
         assert json.loads((found / "neuron_config.json").read_text())["_name_or_path"] == name
 
 
+def test_weights_at_another_machines_path_stop_the_start(tmp_path: Path) -> None:
+    directory = write_artifacts(tmp_path / "compiled")
+    saved = json.loads((directory / "neuron_config.json").read_text())
+    saved["neuron_config"]["save_sharded_checkpoint"] = False
+    saved["_name_or_path"] = str(tmp_path / "elsewhere")
+    (directory / "neuron_config.json").write_text(json.dumps(saved))
+    unsharded = plan(additional_config={"override_neuron_config": {"save_sharded_checkpoint": False}})
+    with pytest.raises(SettingErrors, match=r"elsewhere.*would compile again"):
+        loaded(service(directory, tmp_path), unsharded)
+    (directory / "model.safetensors").touch()  # beside the graph they are found, too
+    loaded(service(directory, tmp_path), unsharded)
+    (directory / "model.safetensors").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    loaded(service(directory, tmp_path), unsharded)
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_directory_that_is_missing_or_empty_is_compiled_into(tmp_path: Path, there: bool) -> None:
     directory = tmp_path / "parent" / "compiled"
