@@ -26,7 +26,8 @@ def main(url: str, seconds: float) -> None:
     if shutil.which("prometheus") is None:
         raise click.ClickException("prometheus is not installed. It is a Debian package: apt-get install prometheus")
     for ending in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal, too, ends Prometheus
-        signal.signal(ending, lambda number, _: sys.exit(128 + number))
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # `nohup`
+            signal.signal(ending, lambda number, _: sys.exit(128 + number))
     end = time.monotonic() + seconds
     missing = queries()
     with tempfile.TemporaryDirectory() as directory, Prometheus(Path(directory), endpoint) as prometheus:

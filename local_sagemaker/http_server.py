@@ -50,8 +50,12 @@ def read_at_most(limit: int) -> bytes | None:
 
 
 def _end_with_terminal(arbiter: Any) -> None:
-    """Has SIGHUP, which a closed terminal sends, end the server. gunicorn would start another worker."""
-    arbiter.handle_hup = arbiter.handle_term
+    """Has SIGHUP, which a closed terminal sends, end the server. gunicorn would start another worker.
+
+    With `nohup` the signal is ignored, and stays so.
+    """
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    arbiter.handle_hup = (lambda: None) if ignored else arbiter.handle_term
 
 
 class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped

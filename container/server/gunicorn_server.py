@@ -82,8 +82,12 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             self.cfg.set(name, value)
 
     def _on_starting(self, arbiter: Any) -> None:
-        """Has SIGHUP, which a closed terminal sends, end the server. gunicorn would start a second engine beside it."""
-        arbiter.handle_hup = arbiter.handle_term
+        """Has SIGHUP, which a closed terminal sends, end the server. gunicorn would start a second engine beside it.
+
+        With `nohup` the signal is ignored, and stays so.
+        """
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        arbiter.handle_hup = (lambda: None) if ignored else arbiter.handle_term
         arbiter.log.error_log.propagate = True
 
     def load(self) -> Flask:

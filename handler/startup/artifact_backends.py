@@ -23,11 +23,12 @@ from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCac
 from handler.artifacts.external.external_artifacts import describe
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
 from handler.artifacts.identity.canonical_json import digest
-from handler.artifacts.identity.checkpoint_identity import identify, identify_at, identify_companions, is_input
+from handler.artifacts.identity.checkpoint_identity import has_weights, identify, identify_at, identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 from handler.artifacts.lease.acquisition import OnMiss
 from handler.artifacts.restore.model_paths import CONFIG, ModelPaths
 from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.publication import MADE_WEIGHTS
 from handler.config.dialects.vllm_names import MULTIMODAL_KEYS
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
@@ -41,14 +42,12 @@ from handler.neuron.lines.lora import adapter_file
 from handler.neuron.planning.adapter_findings import listed_adapters
 from handler.processes import current_environment
 from handler.storage.directory_objects import DirectoryObjects
-from handler.storage.transfer.download_directory import mark_written, written_here
+from handler.storage.transfer.download_directory import locked, mark_written, written_here
 
 logger = logging.getLogger(__name__)
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
 # With these, a graph that the cache does not have is an error. Version 0.21 reads the second name of the first one.
 FORBID = ("NEURON_LIBTORCH_ASSERT_CACHE_HIT", "VLLM_NEURON_ASSERT_CACHE_HIT", "VLLM_NEURON_DISABLE_WARMUP_COMPILE")
-# Where a compile writes quantized weights. `publication` puts files of this form into the entry of weights.
-QUANTIZED = "quantized/weights"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -64,7 +63,8 @@ class ArtifactBackend:
     def configured_paths(self) -> ModelPaths:
         """The paths of the model and its companions on this machine."""
         companions = self.companions
-        adapters = adapter_file(self.config) if self.config.lora_modules else None  # None: the user names the file
+        named = self.config.neuron_config.get("lora_ckpt_json")  # the owner's own file
+        adapters = named if isinstance(named, str) and not self.config.lora_modules else adapter_file(self.config)
         return ModelPaths(str(self.model), companions.draft, companions.quantized, adapters)
 
     def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:
@@ -89,7 +89,7 @@ class ArtifactBackend:
         content = self.keeps_weights(plan)
         checkpoint = identify_at(str(self.model), "ENDPOINT_MODEL", content=content)
         named = replace(self.companions, adapters=self.companions.adapters or listed_adapters(self.config))
-        companions = identify_companions(named, self.config.scratch, content=content)
+        companions = identify_companions(named, content=content)
         versions, platform, environ = neuron_versions(), CompileTarget(target, int(lnc)), current_environment()
         return KeyInputs(plan, versions, platform, checkpoint, environ, *companions)
 
@@ -149,14 +149,18 @@ class NxdiBackend(ArtifactBackend):
         return _sharded(plan) or self._makes_weights(plan)
 
     def _makes_weights(self, plan: EnginePlan) -> bool:
-        quantizes = bool(plan.nxd_keys.get("quantized")) and self.companions.quantized is not None
-        return quantizes and not is_input(self.companions, self.config.scratch)
+        configured = self.companions.quantized
+        return bool(plan.nxd_keys.get("quantized")) and configured is not None and not has_weights(Path(configured))
 
     def _made_weights(self, plan: EnginePlan, directory: Path) -> Path | None:
         """Where the compile writes quantized weights. None: where it is configured. Shards make them superfluous."""
         if not self._makes_weights(plan):
             return None
-        return self.config.scratch / "quantized" if _sharded(plan) else directory / QUANTIZED
+        return self._aside if _sharded(plan) else directory / MADE_WEIGHTS
+
+    @property
+    def _aside(self) -> Path:
+        return self.config.scratch / "quantized"
 
     def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:
         paths, made = self.configured_paths, self._made_weights(plan, directory)
@@ -169,12 +173,18 @@ class NxdiBackend(ArtifactBackend):
         return NeffCache(Path(root), NeffStore(store.objects, store.signer), neuron_versions().get("neuronx-cc"))
 
     def prepare(self) -> None:
-        """Removes graphs of an earlier boot, some of which may be damaged. They would go to the store as they are."""
+        """Removes graphs of an earlier boot, some of which may be damaged. They would go to the store as they are.
+
+        And quantized weights of another model: NxD Inference adds to what is there.
+        """
+        shutil.rmtree(self._aside, ignore_errors=True)
         cache = self.config.scratch / "neff-cache"
-        if not written_here(cache):
-            shutil.rmtree(cache, ignore_errors=True)
-            cache.mkdir(parents=True)
-            mark_written(cache)
+        cache.mkdir(parents=True, exist_ok=True)
+        with locked(cache.with_name(f".{cache.name}.lock"), lambda: None):
+            if not written_here(cache):
+                shutil.rmtree(cache, ignore_errors=True)
+                cache.mkdir(exist_ok=True)
+                mark_written(cache)
 
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         cached, made = self.cached(plan), self._made_weights(plan, directory)
@@ -249,7 +259,7 @@ class CpuBackend(CacheBackend):
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         checkpoint = identify(DirectoryObjects(self.model), content=False)
-        adapters, draft, _ = identify_companions(self.companions, self.config.scratch, content=False)
+        adapters, draft, _ = identify_companions(self.companions, content=False)
         target = CompileTarget("cpu", None, tuple(cpu_features()))
         return KeyInputs(plan, cpu_versions(), target, checkpoint, current_environment(), adapters, draft)
 

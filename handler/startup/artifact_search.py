@@ -169,6 +169,8 @@ def engine_with_neff_cache(
     """Starts an engine for a hub id, whose artifacts have no key. Single graphs are still restored and saved."""
     backend = artifact_backend(state.config, plan, model, companions)
     cache = backend.neff_cache(plan, open_store(state), None)
+    if cache is not None:
+        backend.prepare()
     with _shared_graphs(state, cache), explained_start_failure(state.lifecycle):
         return start(backend.cached(plan))
 

@@ -33,7 +33,7 @@ from handler.artifacts.external.external_artifacts import (
 from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore_target import require_scratch
-from handler.artifacts.store.publication import relative_files
+from handler.artifacts.store.publication import MADE_WEIGHTS, relative_files
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
@@ -86,7 +86,9 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan, paths: ModelP
             shutil.rmtree(target, ignore_errors=True)
         raise
     if directory == target:
-        paths.rewrite(directory, relative_files(directory), directory / f".{CONFIG}")
+        if (made := directory / MADE_WEIGHTS).is_dir():
+            paths = replace(paths, quantized_checkpoints=str(made))
+        paths.rewrite(directory, relative_files(directory), directory / f".{CONFIG}-{os.getpid()}")
     return replace(plan, env={**plan.env, DIRECTORY: str(directory)})
 
 

@@ -170,7 +170,8 @@ class _ModelFetch:
             try:
                 if not written_here(self._target):
                     self._download(retry)
-                    shutil.rmtree(self._target, ignore_errors=True)  # of an earlier boot
+                    if self._target.is_dir():  # of an earlier boot
+                        shutil.rmtree(self._target)
                     mark_written(self._target)
                     self._whole.rename(self._target)
             except (ArtifactError, SettingError):

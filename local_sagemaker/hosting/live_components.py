@@ -45,7 +45,7 @@ def delete(live: LiveEndpoint, name: str, then: Callable[[], None]) -> None:
                 live.changed.notify_all()
             component = live.components.pop(name, None)
         if component is not None:
-            component.stop()
+            _end(live, component)
         then()
 
     threading.Thread(target=end, daemon=True).start()
@@ -91,8 +91,14 @@ def _place(live: LiveEndpoint, name: str, plan: Document, cancelled: Cancel, rep
         return
     before = put(live, name, component, cancelled)
     if before is not None:
-        before.stop()
+        _end(live, before)
     report("InService", None)
+
+
+def _end(live: LiveEndpoint, component: Component) -> None:
+    with live.changed:
+        live.draining += [] if component.pool is None else [component.pool]
+    component.stop()
 
 
 def _base(live: LiveEndpoint, base: str | None, cancelled: Cancel) -> Component | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -13,7 +14,7 @@ from handler.storage.archive import unpack
 from handler.storage.open_store import open_objects
 from handler.storage.s3_download import SCRATCH, download_prefix
 from handler.storage.storage_errors import NotFound
-from handler.storage.transfer.download_directory import full_disk_named
+from handler.storage.transfer.download_directory import full_disk_named, mark_written, written_here
 from handler.storage.transfer.transfer_progress import ByteProgress, ignore_bytes
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
@@ -37,7 +38,7 @@ def fetch_external_artifacts(
             download_prefix(source, target, setting, progress)
             return target
         parent, _, name = source.rpartition("/")
-        if not target.is_dir():
+        if not written_here(target):
             try:
                 stream = io.BufferedReader(_Chunks(open_objects(parent, setting).read(name)))
                 _unpack(cast("BinaryIO", stream), target, source)
@@ -48,7 +49,7 @@ def fetch_external_artifacts(
     if path.is_dir():
         return path
     if path.is_file() and source.endswith(ARCHIVES):
-        if not target.is_dir():
+        if not written_here(target):
             with path.open("rb") as file:
                 _unpack(file, target, source)
         return target
@@ -57,7 +58,9 @@ def fetch_external_artifacts(
 
 def _unpack(stream: BinaryIO, target: Path, source: str) -> None:
     with full_disk_named(SCRATCH, target.parent):
+        shutil.rmtree(target, ignore_errors=True)  # of an earlier boot
         unpack(stream, target, source)
+        mark_written(target)
 
 
 class _Chunks(io.RawIOBase):

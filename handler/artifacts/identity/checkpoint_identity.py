@@ -73,11 +73,11 @@ def identify(
 
 
 def identify_companions(
-    companions: Companions, scratch: Path, *, content: bool
+    companions: Companions, *, content: bool
 ) -> tuple[dict[str, CheckpointIdentity], CheckpointIdentity | None, CheckpointIdentity | None]:
     """The identities of adapters, draft and quantized weights, from their directories on this machine.
 
-    Quantized weights that the compile itself makes are identified by the model and the configuration: see `is_input`.
+    Quantized weights that the compile itself makes are identified by the model and the configuration.
 
     :param content: whether their content is digested, which only the key of weights needs.
     :raises SettingError: a companion is broken.
@@ -85,18 +85,14 @@ def identify_companions(
     adapters = {name: identify_at(path, "lora_modules", content=content) for name, path in companions.adapters.items()}
     draft = companions.draft and identify_at(companions.draft, "speculative_model", content=content)
     quantized = None
-    if companions.quantized is not None and is_input(companions, scratch):
+    if companions.quantized is not None and has_weights(Path(companions.quantized)):
         quantized = identify_at(companions.quantized, "quantized_checkpoints_path", content=content, configured=False)
     return adapters, draft or None, quantized
 
 
-def is_input(companions: Companions, scratch: Path) -> bool:
-    """Whether the quantized weights are there, and were not made in `scratch` by an earlier compile."""
-    path = Path(companions.quantized or "")
-    if companions.quantized in companions.moved.values():
-        return True
-    made = path.absolute().is_relative_to(scratch.absolute())
-    return not made and (path.is_file() or (path.is_dir() and any(holds_weights(each.name) for each in path.iterdir())))
+def has_weights(path: Path) -> bool:
+    """Whether a path is a file, or a directory with a file of weights."""
+    return path.is_file() or (path.is_dir() and any(holds_weights(each.name) for each in path.iterdir()))
 
 
 def identify_at(where: str, setting: str, *, content: bool, configured: bool = True) -> CheckpointIdentity:

@@ -32,7 +32,9 @@ from handler.storage.storage_errors import (
 from handler.storage.transfer.transfer_progress import ByteCounter, ByteProgress, ignore_bytes
 
 AT_ONCE = 8
-WEIGHTS = re.compile(r"(?:.*/)?weights/[^/]+\.safetensors")
+# The quantized weights that a compile has made.
+MADE_WEIGHTS = "quantized/weights"
+WEIGHTS = re.compile(rf"(?:.*/)?weights/[^/]+\.safetensors|{MADE_WEIGHTS}/.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def publish(
     """Uploads the missing objects, then the manifest. Returns the manifest that readers now find.
 
     An entry that is broken, or not signed although there is a signer, is replaced.
-    A `weights` entry contains the shards (`weights/*.safetensors`), a `graph` entry everything else.
+    A `weights` entry contains the shards (`weights/*.safetensors`) or quantized weights, a `graph` entry all else.
 
     :param progress: called with the bytes done and the total.
     :raises ChangedFile: a process still writes to the directory.

@@ -26,6 +26,7 @@ from handler.artifacts.lease import leased_compile
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender, RealClock
 from handler.artifacts.restore.restore_target import RestoreContents, RestoreTarget
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
 from handler.model.companions import Companions, fetch_companions
@@ -392,17 +393,6 @@ def test_another_draft_is_another_key(tmp_path: Path) -> None:
     assert [machine.compiled for machine in machines] == [[1], [1]]
 
 
-def test_quantized_weights_that_the_compile_makes_do_not_change_the_key(tmp_path: Path) -> None:
-    made = tmp_path / "one" / "quantized"
-    machine = Machine(tmp_path, "one", quantized_checkpoints_path=str(made))
-    machine.start(machine.nxdi)
-    made.mkdir()
-    (made / "weights.bin").write_bytes(b"1")
-    again = Machine(tmp_path, "one", quantized_checkpoints_path=str(made))
-    again.start(again.nxdi)
-    assert again.compiled == []
-
-
 def quantizing(machine: Machine, plan: EnginePlan) -> Engine:
     """As the plugin: loads, with the quantized weights that the saved file names, or makes them and compiles."""
     directory = Path(plan.env["NEURON_COMPILED_ARTIFACTS"])
@@ -412,6 +402,7 @@ def quantizing(machine: Machine, plan: EnginePlan) -> Engine:
     if not found or not Path(found, "model.safetensors").exists():
         assert Path(place).is_dir()  # NxD Inference pickles a file where there is none
         shutil.copy(sample_model.path() / "model.safetensors", place)
+        Path(place, "model.safetensors.index.json").write_text("{}")
         saved.write_text(json.dumps({"neuron_config": {"quantized_checkpoints_path": place}}))
         (directory / "model.pt").write_bytes(b"graph")
         machine.compiled.append(1)
@@ -434,6 +425,11 @@ def test_quantized_weights_that_a_compile_makes_are_kept_with_it(tmp_path: Path,
         machine = quantizing_machine(tmp_path, name, configured)
         machine.start(partial(quantizing, machine))
         assert machine.compiled == compiled
+        for kept in (tmp_path / name).glob("**/quantized/weights"):
+            assert {path.name for path in kept.iterdir()} == {"model.safetensors", "model.safetensors.index.json"}
+    store = ArtifactStore.open(f"file://{tmp_path}/store")
+    weights = {file.path for entry in store.entries() if entry.kind == "weights" for file in entry.files}
+    assert weights == {f"quantized/weights/model.safetensors{end}" for end in ("", ".index.json")}
     assert [*configured.parent.glob("q/*")] == []
 
 

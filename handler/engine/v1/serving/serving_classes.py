@@ -100,9 +100,9 @@ class VllmServing:
         defaulted = _defaulted(model)
         body = {name: value for name, value in document.items() if value is not None or name not in defaulted}
         if self._template_defaults and "messages" in body and TEMPLATE_ARGUMENTS in model.model_fields:
-            given = body.get(TEMPLATE_ARGUMENTS) or {}
-            if isinstance(given, Mapping):  # vLLM's own defaults are for chats only
-                body[TEMPLATE_ARGUMENTS] = {**self._template_defaults, **given}
+            given = body.get(TEMPLATE_ARGUMENTS)
+            if given is None or isinstance(given, Mapping):  # vLLM's own defaults are for chats only
+                body[TEMPLATE_ARGUMENTS] = {**self._template_defaults, **(given or {})}
         try:
             request: BaseModel = fail_fast_validation.checked(model, body)
         except ValidationError as error:
