@@ -77,7 +77,7 @@ class ValidationError(GatewayError):
     code = "ValidationError"
 
 
-class AccessDenied(GatewayError):
+class ForeignClient(GatewayError):
     """The request is a web page's, or for a foreign name. SageMaker itself refuses what is not signed."""
 
     status = 403

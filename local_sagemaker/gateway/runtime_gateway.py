@@ -187,7 +187,7 @@ def mount(app: Flask, gateway: Gateway) -> None:
     def refuse_pages() -> None:
         host = request.headers.get("Host", "")
         if is_foreign(host, request.headers.get("Origin")):
-            raise errors.AccessDenied(f"A web page, or a client of the host {host[:100]!r}, is not served here.")
+            raise errors.ForeignClient(f"A web page, or a client of the host {host[:100]!r}, is not served here.")
 
     @app.after_request
     def return_request_id(response: Response) -> Response:
