@@ -41,9 +41,11 @@ def finding_of(client: FuzzClient, step: FuzzStep) -> tuple[str | None, list[int
 def differs(whole: Reason, streamed: Reason) -> bool:
     """Whether two replies to one body differ in more than that one is a stream.
 
-    The endpoint may not offer that. A stream has more time, so of a long request only the whole reply may be late.
+    The endpoint may not offer that. A stream has more time, so of a long request only the whole reply may be late. Only
+    a whole reply has its log probabilities in memory together, which ENDPOINT_MAX_REPLY_LOGPROBS bounds.
     """
-    may_differ = (streamed[0] == 400 and "stream" in streamed[2]) or "deadline_exceeded" in whole[1]
+    refused = streamed[0] == 400 and "stream" in streamed[2]
+    may_differ = refused or "deadline_exceeded" in whole[1] or "ENDPOINT_MAX_REPLY_LOGPROBS" in whole[2]
     return whole[:2] != streamed[:2] and not may_differ
 
 

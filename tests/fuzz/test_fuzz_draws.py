@@ -66,6 +66,11 @@ def test_everything_is_drawn() -> None:
             (200, "text/event-stream", b"data: [DONE]\n\n"),
             False,
         ),
+        (
+            (400, "application/json", b'{"error":{"message":"9 of at most 8 (ENDPOINT_MAX_REPLY_LOGPROBS)"}}'),
+            (200, "text/event-stream", b"data: [DONE]\n\n"),
+            False,
+        ),
     ],
 )
 def test_what_is_different_whole_and_streamed(
