@@ -39,7 +39,7 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.fork import SUFFIX
 from handler.neuron.lines.lora import adapter_file
-from handler.neuron.planning.adapter_findings import listed_adapters
+from handler.neuron.planning.adapter_findings import LORA_FILE, listed_adapters
 from handler.processes import current_environment
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.transfer.download_directory import locked, mark_written, written_here
@@ -63,8 +63,8 @@ class ArtifactBackend:
     def configured_paths(self) -> ModelPaths:
         """The paths of the model and its companions on this machine."""
         companions = self.companions
-        named = self.config.neuron_config.get("lora_ckpt_json")  # the owner's own file
-        adapters = named if isinstance(named, str) and not self.config.lora_modules else adapter_file(self.config)
+        named = self.config.neuron_config.get(LORA_FILE)  # the owner's own file
+        adapters = adapter_file(self.config) if self.config.lora_modules else named if isinstance(named, str) else None
         return ModelPaths(str(self.model), companions.draft, companions.quantized, adapters)
 
     def paths(self, plan: EnginePlan, directory: Path) -> ModelPaths:

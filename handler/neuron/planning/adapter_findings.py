@@ -16,21 +16,21 @@ from handler.config.finding import Finding, Severity
 from handler.json_value import Json, json_object, mapping
 from handler.regular_files import exists, open_regular
 
-KEY: Final = "lora_ckpt_json"
+LORA_FILE: Final = "lora_ckpt_json"
 LARGEST: Final = 1 << 20  # bytes of that file
 LISTS: Final = ("lora-ckpt-paths", "lora-ckpt-paths-cpu")
 
 
 def adapter_findings(config: EndpointConfig) -> tuple[Finding, ...]:
     """What NxD Inference would refuse of the adapters that are files on this machine."""
-    path, host = config.neuron_config.get(KEY), config.engine_args.get("max_cpu_loras")
+    path, host = config.neuron_config.get(LORA_FILE), config.engine_args.get("max_cpu_loras")
     most = host if isinstance(host, int) else config.max_loras or 1
-    return tuple(_listed(path, most, config.raw_key(KEY), config)) if isinstance(path, str) else ()
+    return tuple(_listed(path, most, config.raw_key(LORA_FILE), config)) if isinstance(path, str) else ()
 
 
 def listed_adapters(config: EndpointConfig) -> dict[str, str]:
     """The adapters that the raw `lora_ckpt_json` names, and their paths. Empty without one."""
-    path = config.neuron_config.get(KEY)
+    path = config.neuron_config.get(LORA_FILE)
     document = _document(Path(path)) if isinstance(path, str) else {}
     directory = Path(str(document.get("lora-ckpt-dir", ".")))
     return {name: str(directory / str(where)) for part in LISTS for name, where in mapping(document.get(part)).items()}
