@@ -25,6 +25,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     made.close()
 
 
+def models(fleet: Fleet) -> list[Path]:
+    """The models that machine a has whole: neither what is being fetched nor the marks of a boot."""
+    return [path for path in (fleet.scratch("a") / "models").iterdir() if not path.name.startswith(".")]
+
+
 def whole_artifacts(fleet: Fleet, machine: str) -> list[Path]:
     """The directories that an engine would load from, complete or not: names without a suffix."""
     return [path for path in (fleet.scratch(machine) / "artifacts").glob("*") if path.is_dir() and not path.suffix]
@@ -38,13 +43,13 @@ def test_killed_while_it_checks(fleet: Fleet) -> None:
 
 def test_killed_while_it_fetches_the_model(fleet: Fleet) -> None:
     fleet.killed_at_request("a", "fetch model", "model.safetensors")
-    assert not [path for path in (fleet.scratch("a") / "models").iterdir() if not path.name.startswith(".")]
+    assert models(fleet) == []
 
 
 def test_killed_half_way_through_the_compile(fleet: Fleet) -> None:
     served = fleet.killed_in_engine("a", "compile: start engine", "trace")
     assert "artifact_compile" in served.log
-    assert len(list((fleet.scratch("a") / "models").iterdir())) == 1, "what the last start left is gone"
+    assert len(models(fleet)) == 1, "what the last start left is gone"
     assert fleet.manifests() == []
     assert whole_artifacts(fleet, "a") == []
 

@@ -1,6 +1,7 @@
 """A stub, not the container: keeps SageMaker's contract with the standard library alone, and does what a body asks for.
 
-Bodies are JSON objects with "do"; the environment variables that start with STUB_ make it slow, broken or deaf.
+Bodies are JSON objects with "do"; the environment variables that start with STUB_ make it broken or deaf, or
+starting until a file is there (STUB_READY_WITH).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-BORN = time.monotonic()
 ADAPTERS: dict[str, str] = {}
 MODELS: dict[str, str] = {}
 SESSIONS: set[str] = set()
@@ -29,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/ping":
-            ready = time.monotonic() - BORN >= float(SETTING("STUB_START_SECONDS", "0"))
+            ready = Path(SETTING("STUB_READY_WITH", "/")).exists()
             if SETTING("STUB_ENDLESS_PING"):
                 self.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
                 while True:

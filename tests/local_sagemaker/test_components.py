@@ -172,17 +172,21 @@ def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
 
 
 def test_copies_that_do_not_start_leave_those_that_serve(cloud: Cloud, shared: str, tmp_path: Path) -> None:
-    (tmp_path / "first").touch()
-    component(cloud, "crowded", STUB_ROOM=str(tmp_path), STUB_START_SECONDS="2")
+    (room := tmp_path / "room").mkdir()
+    (room / "first").touch()
+    (ready := tmp_path / "ready").touch()
+    component(cloud, "crowded", STUB_ROOM=str(room), STUB_READY_WITH=str(ready))
     pid = ask(cloud, "crowded")["pid"]
-    (tmp_path / "second").touch()
+    ready.unlink()
+    (room / "second").touch()
     scale(cloud, "crowded", 3)  # One of the two new copies ends at once, while the other is loading.
     described = settled(cloud, "crowded")
     assert described["InferenceComponentStatus"] == "InService"
     assert "could not be scaled to 3" in described["FailureReason"]
     assert described["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
     assert ask(cloud, "crowded")["pid"] == pid
-    (tmp_path / "third").touch()
+    ready.touch()
+    (room / "third").touch()
     with pytest.raises(ClientError, match="ModelError"):
         ask(cloud, "crowded", do="die")
     until(lambda: pid not in {each["pid"] for each in cloud.instances("shared")})
@@ -191,8 +195,10 @@ def test_copies_that_do_not_start_leave_those_that_serve(cloud: Cloud, shared: s
     remove(cloud, "crowded")
 
 
-def test_a_call_to_a_component_at_zero_is_refused_until_a_copy_is_ready(cloud: Cloud, shared: str) -> None:
-    component(cloud, "asleep", copies=0, STUB_START_SECONDS="3")
+def test_a_call_to_a_component_at_zero_is_refused_until_a_copy_is_ready(
+    cloud: Cloud, shared: str, tmp_path: Path
+) -> None:
+    component(cloud, "asleep", copies=0, STUB_READY_WITH=str(tmp_path / "ready"))
     with pytest.raises(ClientError) as refused:
         ask(cloud, "asleep")
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
@@ -200,6 +206,7 @@ def test_a_call_to_a_component_at_zero_is_refused_until_a_copy_is_ready(cloud: C
     with pytest.raises(ClientError, match="no instance is healthy") as refused:
         ask(cloud, "asleep")
     assert refused.value.response["Error"]["Code"] == "ServiceUnavailable"
+    (tmp_path / "ready").touch()
     assert settled(cloud, "asleep")["InferenceComponentStatus"] == "InService"
     assert ask(cloud, "asleep")["path"] == "/invocations"
     remove(cloud, "asleep")
@@ -324,8 +331,8 @@ def test_a_component_is_checked(cloud: Cloud, shared: str, members: dict[str, An
 
 
 def test_a_component_that_is_deleted_while_it_starts_does_not_come_back(cloud: Cloud, shared: str) -> None:
-    def create(version: str, seconds: str) -> None:
-        container = {"Image": "stub", "Environment": {"STUB_VERSION": version, "STUB_START_SECONDS": seconds}}
+    def create(version: str, ready_with: str) -> None:
+        container = {"Image": "stub", "Environment": {"STUB_VERSION": version, "STUB_READY_WITH": ready_with}}
         cloud.sagemaker.create_inference_component(
             InferenceComponentName="again",
             EndpointName=shared,
@@ -335,11 +342,11 @@ def test_a_component_that_is_deleted_while_it_starts_does_not_come_back(cloud: C
         )
 
     before = {each["instance"] for each in cloud.instances(shared)}
-    create("wrong", "2")
+    create("wrong", "/never")
     until(lambda: len(cloud.instances(shared)) > len(before))
     remove(cloud, "again")
     until(lambda: {each["instance"] for each in cloud.instances(shared)} <= before)
-    create("right", "0")
+    create("right", "/")
     assert settled(cloud, "again")["InferenceComponentStatus"] == "InService"
     assert ask(cloud, "again")["version"] == "right"
     remove(cloud, "again")

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,8 +82,10 @@ def versions(cloud: Cloud, name: str, *settings: dict[str, str]) -> None:
         ),
     ],
 )
-def test_an_update_under_load_fails_no_request(cloud: Cloud, name: str, policy: dict[str, Any] | None) -> None:
-    versions(cloud, name, {}, {})
+def test_an_update_under_load_fails_no_request(
+    cloud: Cloud, name: str, policy: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    versions(cloud, name, {}, {"STUB_READY_WITH": str(tmp_path / "ready")})
     assert cloud.endpoint(name, f"{name}-1") == "InService"
     before = {each["instance"] for each in cloud.instances(name)}
     with load(cloud, name) as seen:
@@ -93,6 +96,7 @@ def test_an_update_under_load_fails_no_request(cloud: Cloud, name: str, policy: 
         assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("Updating", f"{name}-1")
         with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
             cloud.sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=f"{name}-2")
+        (tmp_path / "ready").touch()
         described = cloud.settled(name)
         until(lambda: not before & {each["instance"] for each in cloud.instances(name)})
         until(lambda: seen["v2"] > 0)
@@ -167,7 +171,7 @@ def test_requests_go_by_weight_and_to_a_named_variant(cloud: Cloud) -> None:
 
 
 def test_a_killed_instance_is_replaced_and_the_others_go_on(cloud: Cloud) -> None:
-    started(cloud, "killed", variant={"InitialInstanceCount": 2}, STUB_START_SECONDS="0.5")
+    started(cloud, "killed", variant={"InitialInstanceCount": 2})
     before = {each["instance"] for each in cloud.instances("killed")}
     with load(cloud, "killed") as seen:
         os.kill(cloud.instances("killed")[0]["pid"], signal.SIGKILL)
@@ -204,8 +208,12 @@ def test_an_instance_that_answers_no_pings_is_replaced(cloud: Cloud) -> None:
     cloud.delete("ill")
 
 
-def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_replaced(cloud: Cloud) -> None:
-    started(cloud, "single", STUB_START_SECONDS="1")
+def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_replaced(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    (ready := tmp_path / "ready").touch()
+    started(cloud, "single", STUB_READY_WITH=str(ready))
+    ready.unlink()
     (before,) = cloud.instances("single")
     with pytest.raises(ClientError) as caught:
         ask(cloud, "single", "die")
@@ -216,6 +224,7 @@ def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_repla
             ask(cloud, "single")
         code = caught.value.response["Error"]["Code"]
     assert (code, caught.value.response["ResponseMetadata"]["HTTPStatusCode"]) == ("ServiceUnavailable", 503)
+    ready.touch()
     until(lambda: [each["state"] for each in cloud.instances("single") if each["pid"] != before["pid"]] == ["Healthy"])
     assert ask(cloud, "single")["path"] == "/invocations"
     cloud.delete("single")

@@ -193,8 +193,8 @@ def test_an_endpoint_is_created_once_and_lists_by_status(cloud: Cloud) -> None:
         cloud.sagemaker.delete_endpoint(EndpointName="once")
 
 
-def test_an_endpoint_is_neither_changed_nor_deleted_while_it_is_created(cloud: Cloud) -> None:
-    cloud.model("slow-start", STUB_START_SECONDS="2")
+def test_an_endpoint_is_neither_changed_nor_deleted_while_it_is_created(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.model("slow-start", STUB_READY_WITH=str(tmp_path / "ready"))
     cloud.config("slow-start", {"ModelName": "slow-start"})
     cloud.sagemaker.create_endpoint(EndpointName="slow-start", EndpointConfigName="slow-start")
     with pytest.raises(ClientError, match="not found"):
@@ -204,5 +204,6 @@ def test_an_endpoint_is_neither_changed_nor_deleted_while_it_is_created(cloud: C
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
         cloud.sagemaker.delete_endpoint(EndpointName="slow-start")
     assert cloud.sagemaker.describe_endpoint(EndpointName="slow-start")["EndpointStatus"] == "Creating"
+    (tmp_path / "ready").touch()
     assert cloud.settled("slow-start")["EndpointStatus"] == "InService"
     cloud.delete("slow-start")

@@ -87,7 +87,7 @@ def test_down_leaves_no_container_of_a_transform_job(own: Cloud, tmp_path: Path)
 
 
 def test_down_leaves_no_container_of_an_endpoint_that_is_being_created(own: Cloud) -> None:
-    own.model("slow-start", STUB_START_SECONDS="60")
+    own.model("slow-start", STUB_READY_WITH="/never")
     own.config("slow-start", {"ModelName": "slow-start"})
     own.sagemaker.create_endpoint(EndpointName="slow-start", EndpointConfigName="slow-start")
     until(lambda: bool(own.instances("slow-start")) and own.instances("slow-start")[0]["pid"] is not None)
