@@ -152,8 +152,10 @@ def s3(s3_url: str, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture(autouse=True)
 def log_level() -> None:
-    """Packages that vLLM imports into the tests' process set it to ERROR."""
+    """Packages that vLLM imports into the tests' process set it to ERROR, and that of pytest's handlers."""
     logging.getLogger().setLevel(logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

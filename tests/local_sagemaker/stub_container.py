@@ -29,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/ping":
-            ready = Path(SETTING("STUB_READY_WITH", "/")).exists()
+            self.server.ready = ready = self.server.ready or Path(SETTING("STUB_READY_WITH", "/")).exists()
             if SETTING("STUB_ENDLESS_PING"):
                 self.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
                 while True:
@@ -187,6 +187,7 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     request_queue_size = 256
     daemon_threads = True
+    ready = False
 
 
 def took_place(room: Path) -> bool:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from handler.engine.api_routes import Route
 from handler.errors import InvalidField, UnsupportedTask
 
-vllm_audio = pytest.importorskip("vllm.multimodal.media.audio", reason="vLLM 0.16 and later")
+
+@pytest.fixture(scope="module")
+def vllm_audio() -> Any:
+    return pytest.importorskip("vllm.multimodal.media.audio", reason="vLLM 0.16 and later")
 
 
 @pytest.fixture
-def decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+def decoder(vllm_audio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("av", "librosa", "soundfile"):
         monkeypatch.setattr(vllm_audio, name, object(), raising=False)
 
 
-def test_without_a_decoder_the_error_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_decoder_the_error_names_the_packages(vllm_audio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm.utils.import_utils import PlaceholderModule
 
     from handler.engine.v1.serving import audio_files

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from handler.engine.api_routes import PLAIN, Route
-from handler.engine.v1.serving.serving_start import FEW, fill_template_defaults, render_in_threads
 
 
 class ScriptedRenderer:
@@ -24,20 +23,22 @@ class ScriptedRenderer:
         return self.render_messages(messages, params)
 
 
-@pytest.mark.parametrize(
-    ("messages", "tools", "in_thread"),
-    [(1, None, False), (FEW, [], False), (FEW + 1, None, True), (1, [{}] * FEW, True)],
-)
-def test_where_a_conversation_is_rendered(messages: int, tools: list[Any] | None, in_thread: bool) -> None:
+def test_where_a_conversation_is_rendered() -> None:
+    from handler.engine.v1.serving.serving_start import FEW, render_in_threads
+
     renderer = ScriptedRenderer()
     render_in_threads(renderer)
-    params = SimpleNamespace(chat_template_kwargs={"tools": tools})
-    count, thread = asyncio.run(renderer.render_messages_async([{}] * messages, params))
-    assert (count, thread != threading.get_ident()) == (messages, in_thread)
+    cases = ((1, None, False), (FEW, [], False), (FEW + 1, None, True), (1, [{}] * FEW, True))
+    for messages, tools, in_thread in cases:
+        params = SimpleNamespace(chat_template_kwargs={"tools": tools})
+        count, thread = asyncio.run(renderer.render_messages_async([{}] * messages, params))
+        assert (count, thread != threading.get_ident()) == (messages, in_thread)
 
 
 def test_every_api_has_the_default_arguments_of_the_template() -> None:
     """vLLM 0.16 passes None for responses and for the count of tokens."""
+    from handler.engine.v1.serving.serving_start import fill_template_defaults
+
     responses = SimpleNamespace(_preprocess_chat=lambda request, **named: (request, named))
     fill_template_defaults(SimpleNamespace(responses=responses, log_stats=True), {"think": False})
     given = {"default_template_kwargs": {"think": False}}

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from handler.engine.engine_client.processes import process_plugin
 from handler.engine.v1.serving import serving_log
 
 WRITTEN = "my card is 4111 1111"
@@ -66,6 +65,8 @@ def dump() -> Callable[..., None]:
 
 
 def test_what_a_failing_core_dumps_has_no_text_of_requests(dump: Callable[..., None], log: io.StringIO) -> None:
+    from handler.engine.engine_client.processes import process_plugin
+
     process_plugin.leave_out_dumped_requests()
     dump("the configuration", SimpleNamespace(stop=[WRITTEN]), None)
     assert "the configuration" in log.getvalue()
