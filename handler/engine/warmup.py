@@ -2,8 +2,9 @@
 
 On CPU the first sampled (not greedy) request takes 15 to 34 s, because vLLM then compiles its sampler, unless it runs
 in eager mode (`handler/neuron/lines/cpu.py`). On Neuron the first request loads graphs. So the warm-up decodes with
-greedy and with random sampling, one request at a time and several in a batch, before /ping answers 200. Each of its
-requests keeps the plan's limits, as a client's must: the sampling that the device supports, and the lengths.
+greedy and with random sampling, one request at a time and several in a batch, before /ping answers 200. Where nothing
+is compiled, the batch alone does: each pass takes as long as a client's. Each of its requests keeps the plan's limits,
+as a client's must: the sampling that the device supports, and the lengths.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from handler.engine.generation.generation import Generation, Sampling, StopReaso
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.sampling_check import supported
 from handler.errors import ClientError, EndpointError
+from handler.neuron.engine_plan import EnginePlan
 
 TOKENS = 2  # of a request: one of the prefill, one of a decode step. A large model takes most of a second for each.
 GREEDY = Sampling(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
@@ -67,9 +69,15 @@ class _Outcome:
         return self.tokens
 
 
-def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
+def rounds(plan: EnginePlan) -> Sequence[tuple[Sampling, ...]]:
+    """What the warm-up of an engine with this plan asks for."""
+    return ROUNDS[-1:] if plan.line == "cpu" and plan.env.get("TORCHDYNAMO_DISABLE") == "1" else ROUNDS
+
+
+def warm_up(engine: Engine, plan: EnginePlan, timeout: float = 1800.0) -> int:
     """Generates tokens with every kind of sampling, and returns how many.
 
+    :param plan: the engine's.
     :param timeout: seconds for each round. The first round on Neuron may load large graphs.
     :raises EndpointError: a warm-up request failed.
     :raises TimeoutError: a round did not end in time.
@@ -81,7 +89,7 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
     model = engine.adapter_names[0] if engine.adapters is not None and engine.adapters.required else None
     prompt = [min(1, engine.prompts.vocab_size - 1)] * prompt_length(engine.limits)
     tokens = 0
-    for number, samplings in enumerate(ROUNDS):
+    for number, samplings in enumerate(rounds(plan)):
         outcomes = [_Outcome() for _ in samplings]
         for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
             kept = within(sampling, engine.limits)

@@ -203,7 +203,7 @@ def _warm_engine(state: ServingState, companions: Companions, steps: StartSteps,
         if plan.line != "cpu":
             load()  # The NxDI plugin's engine ends at a request without an adapter, so the warm-up needs them.
         lifecycle.stage("warm up")
-        warm_up(engine)
+        warm_up(engine, plan)
         if plan.line == "cpu":
             load()
     state.admission.limit = max_in_flight(config, engine.slots)

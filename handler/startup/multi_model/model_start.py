@@ -125,5 +125,5 @@ def _launch(loop: LoopThread, prepared: PreparedModel) -> Engine:
     engine = launch(prepared.plan, prepared.config, loop, further=True)
     with stopped_on_failure(engine):
         engine.failure = model_errors.ModelFailed(prepared.name, "its process ended")
-        warm_up(engine)
+        warm_up(engine, prepared.plan)
     return engine

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from handler.engine.generation.generation import Generation, Grammar, Sampling
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.sampling_check import check, check_document, ignored_defaults
-from handler.engine.warmup import ROUNDS, prompt_length, within
+from handler.engine.warmup import ROUNDS, prompt_length, rounds, within
 from handler.errors import InvalidField, UnsupportedField
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
@@ -212,6 +213,14 @@ def test_the_warm_up_keeps_the_limits_of_any_plan() -> None:
             assert 1 <= limits.check(Generation("warm-up", prompt, kept, stream=False)) <= (kept.max_tokens or 0)
             if limits.sampling.supported is None and limits.max_model_len == 4096 and limits.max_output is None:
                 assert kept == sampling
+
+
+def test_one_batch_of_every_sampling_warms_an_engine_that_compiles_nothing() -> None:
+    (batch,) = rounds(EnginePlan("cpu", {}, {"TORCHDYNAMO_DISABLE": "1"}))
+    kinds = {replace(sampling, max_tokens=None) for samplings in ROUNDS for sampling in samplings}
+    assert {replace(sampling, max_tokens=None) for sampling in batch} == kinds
+    for line, env in (("cpu", {}), ("native-0.29", {"TORCHDYNAMO_DISABLE": "1"})):
+        assert rounds(EnginePlan(line, {}, env)) == ROUNDS
 
 
 def test_an_engine_that_is_always_greedy_takes_a_body_that_asks_for_it() -> None:
