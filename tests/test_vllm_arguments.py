@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import sample_model
 from handler.config import vllm_variables
+from handler.config.finding import Severity
+from handler.config.loading.config_loader import load
 from handler.config.problems import BadValue
 from handler.config.vllm_argument_table import TABLES, known, server_arguments, variable_forms, versions
 from handler.config.vllm_verdicts import VERDICTS
+from handler.neuron.planning.examination import examine_config
 from requirements.vllm_arguments import from_source, text
 
 ROOT = Path(__file__).parents[1]
@@ -171,3 +175,25 @@ def test_a_version_that_cannot_be_installed_is_read_from_its_source() -> None:
         "override_neuron_config": "json",
         "compilation_config": "json",
     }
+
+
+def test_a_file_for_vllms_log_that_it_cannot_read_is_refused(tmp_path: Path) -> None:
+    (good := tmp_path / "good.json").write_text('{"version": 1}')
+    (bad := tmp_path / "bad.json").write_text("version: 1")
+    (odd := tmp_path / "odd.json").write_text("[]")
+    for path, word in (
+        (good, None),
+        (bad, "no JSON,"),
+        (odd, "no JSON object"),
+        (tmp_path / "no.json", "No such file"),
+    ):
+        environ = {vllm_variables.LOGGING: str(path)}
+        assert vllm_variables.logging_problem(environ, here=False) is None
+        error = vllm_variables.logging_problem(environ, here=True)
+        assert (word in error.problem) if error and word else (error is word)
+    both = {vllm_variables.LOGGING: str(good), "VLLM_CONFIGURE_LOGGING": "0"}
+    assert vllm_variables.logging_problem(both, here=False)
+    environ = {"VLLM_LOGGING_CONFIG_PATH": str(bad), "ENDPOINT_MODEL": str(sample_model.path())}
+    if installed_version():
+        found = examine_config(load(environ), environ).findings
+        assert [each.setting for each in found if each.severity is Severity.ERROR] == [vllm_variables.LOGGING]

@@ -154,10 +154,14 @@ def refused_settings(
 
     :param plan: None if there is no engine, or if nothing was planned. Then it is not known what a line uses.
     """
-    version = version_of(plan.line, installed_versions()) if plan else None
+    installed = installed_versions()
+    version = version_of(plan.line, installed) if plan else None
     if plan and version:
-        checked = {name: value for name, value in plan.env.items() if name not in NUMERIC}
-        yield from vllm_variables.problems({**environ, **checked}, version)
+        checked = {**environ, **{name: value for name, value in plan.env.items() if name not in NUMERIC}}
+        yield from vllm_variables.problems(checked, version)
+        problem = vllm_variables.logging_problem(checked, here=plan.line == installed_line(installed))
+        if problem:
+            yield problem
     line = plan.line if plan else OPTIMUM
     loads = line not in (CPU.name, OPTIMUM) and not line.endswith(SUFFIX)
     yield from refused(config, engine=config.engine != "none", artifacts=loads, store=line != OPTIMUM)
