@@ -14,6 +14,7 @@ import pytest
 
 from container.service import Service
 from handler.artifacts.restore.model_paths import ModelPaths
+from handler.artifacts.store.publication import MADE_WEIGHTS
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
@@ -100,6 +101,21 @@ def test_what_was_unpacked_names_this_machines_model(tmp_path: Path) -> None:
     for source, name in ((archive, "/here/model"), (directory, "/home/ubuntu/model")):  # the owner's files stay
         found = Path(loaded(service(source, tmp_path), plan()).env[NAME])
         assert json.loads((found / "neuron_config.json").read_text())["_name_or_path"] == name
+
+
+def test_quantized_weights_that_a_compile_made_are_those_beside_its_graphs(tmp_path: Path) -> None:
+    directory = write_artifacts(tmp_path / "compiled")
+    saved = json.loads((directory / "neuron_config.json").read_text())
+    saved["neuron_config"] |= {"quantized": True, "quantized_checkpoints_path": "/home/ubuntu/int8"}
+    (directory / "neuron_config.json").write_text(json.dumps(saved))
+    (made := directory / MADE_WEIGHTS).mkdir(parents=True)
+    (made / "model.safetensors").touch()
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
+        tar.add(directory, ".")
+    quantized = plan(additional_config={"override_neuron_config": {"quantized": True}})
+    found = Path(loaded(service(tmp_path / "model.tar.gz", tmp_path), quantized).env[NAME])
+    config = json.loads((found / "neuron_config.json").read_text())["neuron_config"]
+    assert config["quantized_checkpoints_path"] == str(found / MADE_WEIGHTS)
 
 
 def test_weights_at_another_machines_path_stop_the_start(tmp_path: Path) -> None:

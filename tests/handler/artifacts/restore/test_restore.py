@@ -96,7 +96,7 @@ class TestModelPaths:
     def test_draft_and_quantized_weights_have_paths_of_their_own(self, tmp_path: Path) -> None:
         saved = {
             "_name_or_path": ELSEWHERE,
-            "text_config": {"_name_or_path": ELSEWHERE},
+            "text_config": {"_name_or_path": ELSEWHERE, "neuron_config": {"quantized_checkpoints_path": "/old"}},
             "vision_config": None,
             "neuron_config": {"quantized_checkpoints_path": f"{ELSEWHERE}/int8"},
             "fused_spec_config": {"draft_model_path": "/draft", "draft_config": {"_name_or_path": "/draft"}},
@@ -106,7 +106,7 @@ class TestModelPaths:
         paths.rewrite(tmp_path, ["neuron_config.json"], tmp_path / "new")
         assert json.loads((tmp_path / "neuron_config.json").read_bytes()) == {
             "_name_or_path": "/m",
-            "text_config": {"_name_or_path": "/m"},
+            "text_config": {"_name_or_path": "/m", "neuron_config": {"quantized_checkpoints_path": "/q"}},
             "vision_config": None,
             "neuron_config": {"quantized_checkpoints_path": "/q"},
             "fused_spec_config": {"draft_model_path": "/d", "draft_config": {"_name_or_path": "/d"}},
