@@ -303,6 +303,15 @@ def test_images_and_sessions_are_sent_where_the_endpoint_has_them(page: Browser,
         {"type": "text", "text": "what is it"},
     ]
     eventually(lambda: page.text("#messages .error"))  # the scripted engine has no vision
+    assert page.run("document.querySelectorAll('#pictures img').length") == 1
+    assert page.run("document.getElementById('prompt').value") == "what is it"
+
+
+def test_an_answer_that_it_cannot_show_does_not_end_its_polling(page: Browser) -> None:
+    page.run("""window.polls = 0; const real = window.fetch; window.fetch = (url, options) =>
+        url === "/page/state" && !polls++ ? Promise.resolve(new Response("{}")) : real(url, options)""")
+    eventually(lambda: page.run("polls") > 1)
+    page.complaints.clear()
 
 
 def test_charts_are_kept_over_a_reload_and_say_the_values_under_the_pointer(page: Browser) -> None:
