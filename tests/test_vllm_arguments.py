@@ -190,7 +190,7 @@ def test_a_file_for_vllms_log_that_it_cannot_read_is_refused(tmp_path: Path) -> 
         environ = {vllm_variables.LOGGING: str(path)}
         assert vllm_variables.logging_problem(environ, here=False) is None
         error = vllm_variables.logging_problem(environ, here=True)
-        assert (word in error.problem) if error and word else (error is word)
+        assert (error is None) if word is None else (error and word in error.problem)
     both = {vllm_variables.LOGGING: str(good), "VLLM_CONFIGURE_LOGGING": "0"}
     assert vllm_variables.logging_problem(both, here=False)
     environ = {"VLLM_LOGGING_CONFIG_PATH": str(bad), "ENDPOINT_MODEL": str(sample_model.path())}

@@ -28,7 +28,12 @@ def test_where_a_conversation_is_rendered() -> None:
 
     renderer = ScriptedRenderer()
     render_in_threads(renderer)
-    cases = ((1, None, False), (FEW, [], False), (FEW + 1, None, True), (1, [{}] * FEW, True))
+    cases: tuple[tuple[int, list[Any] | None, bool], ...] = (
+        (1, None, False),
+        (FEW, [], False),
+        (FEW + 1, None, True),
+        (1, [{}] * FEW, True),
+    )
     for messages, tools, in_thread in cases:
         params = SimpleNamespace(chat_template_kwargs={"tools": tools})
         count, thread = asyncio.run(renderer.render_messages_async([{}] * messages, params))
