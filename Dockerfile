@@ -45,6 +45,7 @@ RUN python -m pip --python /opt/tools/bin/python wheel --quiet --no-build-isolat
 FROM programs AS code
 COPY . .
 RUN cp -r container handler model_packaging /opt/neuron-endpoint/code \
+    && chmod -R a+rX,go-w /opt/neuron-endpoint/code \
     && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/neuron-endpoint/code
 
 # Nothing is set after the code, so a change of it makes one layer.

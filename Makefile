@@ -37,6 +37,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
+# A venv without pip is one that was interrupted, or made where Debian's python3-venv is not installed.
+MAKE_VENV = $(1)/bin/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(1)
+
 # Sets .venv up. $(1): what is installed with all that it needs. $(2): what is installed alone.
 # uv takes a fraction of pip's time. It gets the sources that pip is configured with. It checks each file's hash. pip does
 # so only where everything has one, which this project itself has not. So where uv cannot be installed, pip takes the
@@ -46,7 +49,7 @@ DEV := $(VENV)/.ready-dev
 # which spares 6 of 9 GB. On a machine with NVIDIA's driver torch stays whole.
 define SET_UP
 $(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
-[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+$(call MAKE_VENV,$(VENV))
 echo "Setting up $(VENV), once. torch is the largest part."
 step() { echo "[$$(printf %4d $$SECONDS) s] $$1"; }
 quiet=$$([ -t 2 ] || echo --quiet)  # the installers' own bars are for a terminal
@@ -253,7 +256,7 @@ TESTS_sdk3 := test_sagemaker_sdk3.py test_sagemaker_local_mode.py
 TESTS_sdk2 := test_sagemaker_sdk2.py test_sagemaker_local_mode.py
 
 .venv-clients-%/.ready: requirements/clients-%.in requirements/clients-%.txt
-	@[ -x .venv-clients-$*/bin/python ] || $(PYTHON) -m venv .venv-clients-$*
+	@$(call MAKE_VENV,.venv-clients-$*)
 	.venv-clients-$*/bin/python -m pip --disable-pip-version-check install --quiet --constraint requirements/clients-$*.txt -r requirements/clients-$*.in
 	touch $@
 
@@ -292,7 +295,7 @@ test-kubernetes: $(DEV)
 
 # A router from PyPI. Its requirements are not the endpoint's, so it has its own venv.
 .venv-router/.ready: requirements/router.txt
-	@[ -x .venv-router/bin/python ] || $(PYTHON) -m venv .venv-router
+	@$(call MAKE_VENV,.venv-router)
 	.venv-router/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/router.txt
 	touch $@
 

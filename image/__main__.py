@@ -33,6 +33,8 @@ def main(
     file, own_python = FILES[engine]
     try:
         client = image_client.find()
+        if oci and client.name == "docker":
+            raise click.UsageError("docker builds no OCI format: use podman or buildah (IMAGE_CLIENT)")
         begun = time.monotonic()
         if base == "stand-in":
             base = stand_in_base.make(client, engine, python or own_python)

@@ -103,7 +103,7 @@ def find(environ: Mapping[str, str] = os.environ) -> ImageClient:
     kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
     limits = {kind: min(resource.getrlimit(number)[1] & sys.maxsize, MOST) for kind, number in kinds.items()}
     run = tuple(f"--ulimit={kind}={limit}:{limit}" for kind, limit in limits.items())
-    if name == "podman":
+    if name == "podman" and shutil.which("runc"):
         places = (*places, "--runtime=runc")
     return ImageClient(name, (name, *places), (*build, "--isolation=chroot"), (*run, *without_health_check(name)))
 

@@ -1,6 +1,7 @@
 """`--local`: uses SageMaker and S3 on this machine, as `neuron-endpoint local up` started them.
 
-It only sets addresses and credentials for boto3. The code that calls SageMaker is the same.
+It only sets addresses and credentials for boto3. The code that calls SageMaker is the same. An image has no local
+SageMaker, and this module; so what it imports of the other, it imports when it is asked to.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from local_sagemaker.state_directory import StateDirectory
 from model_packaging.deployment.container_log import LogLine, as_text, time_of
 
 
@@ -26,6 +26,8 @@ def use_local() -> None:
 
     :raises NothingUp: no local SageMaker is running.
     """
+    from local_sagemaker.state_directory import StateDirectory
+
     state = StateDirectory.find()
     running = state.running()
     if running is None:
@@ -44,7 +46,11 @@ class LocalLog:
     """
 
     def __init__(self, endpoint: str, directory: Path | None = None) -> None:
-        self._directory = (directory or StateDirectory.find().path / "logs") / endpoint
+        if directory is None:
+            from local_sagemaker.state_directory import StateDirectory
+
+            directory = StateDirectory.find().path / "logs"
+        self._directory = directory / endpoint
         self._start = 0
         self._read: dict[Path, int] = {}
 

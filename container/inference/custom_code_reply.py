@@ -112,6 +112,8 @@ async def answer_with_code(
                 return False
             if code.may_decline:
                 service.observer.started(exchange.record, exchange.body)
+            if outcome.status >= 400:
+                close_unseen(service, exchange)
             await _send(exchange, outcome, context, threads, service.config)
         except EndpointError:
             code_ended(service, exchange, errors)

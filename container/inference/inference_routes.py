@@ -71,7 +71,9 @@ class InferenceRoutes:
         return route
 
     async def _invoke(self, name: str, exchange: Exchange) -> None:
-        self._service.model(name)
+        engine = self._service.engine
+        if engine is None or name not in engine.base_names:
+            self._service.model(name)
         await self._pipeline.respond(exchange, body_parser, model=name, forms=True)
 
     async def _converse(self, exchange: Exchange) -> None:

@@ -36,9 +36,10 @@ def blueprint(service: Service) -> Blueprint:
         fields = body_fields(ModelFields)
         name, url = required("model_name", fields.model_name), required("url", fields.url)
         service.require_engine()
-        path = None if service.models is None else whole_model(service.config, url)
-        if service.models is not None and path is not None:
-            return reply(description(service.models.load(name, url, path)))
+        if service.models is not None:
+            service.models.require_free(name)  # before anything is fetched
+            if (path := whole_model(service.config, url)) is not None:
+                return reply(description(service.models.load(name, url, path)))
         return reply(description(load_adapter(service, name, url)))
 
     @routes.get("/models")

@@ -23,12 +23,14 @@ class EndpointError(Exception):
     :param message: one or two sentences for the client: what is wrong, and what fixes it. One line: a control
         character becomes a space.
     :param param: the request field or the setting at fault, if there is one.
+    :cvar ends_lines: the engine has gone, so a body's other lines fail with it, and the client sends all again.
     :ivar of_message: the body at fault is one of Anthropic's API, whose errors have a form of their own.
     """
 
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
+    ends_lines: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         cls.kind = TYPES.get(cls.status, cls.kind)

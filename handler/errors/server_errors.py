@@ -22,6 +22,7 @@ class Draining(ServerError):
 
     status = 503
     code = "draining"
+    ends_lines = True
     retry_after = 5
 
     def __init__(self) -> None:
@@ -36,6 +37,7 @@ class EngineFailed(ServerError):
 
     status = 503
     code = "engine_failed"
+    ends_lines = True
     retry_after = 10
 
     def __init__(self, reason: str, *, in_core: bool = True) -> None:

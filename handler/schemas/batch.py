@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
-from handler.errors import ClientError, Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
+from handler.errors import ClientError, EndpointError, InvalidBody, InvalidField
 from handler.schemas.anthropic.message_reply import error_body
 from handler.schemas.dispatch import Parse
 from handler.schemas.framing import body_size, ignored_fields, reply_size
@@ -82,7 +82,7 @@ class Batch:
     async def run(self, lines: Sequence[bytes]) -> list[bytes] | None:
         """The replies to the lines, in order. None if the client disconnected before the end.
 
-        :raises EngineFailed, Draining: they end the whole batch.
+        :raises EndpointError: one that ends all lines.
         """
         replies = [b""] * len(lines)
         try:
@@ -130,9 +130,9 @@ class Batch:
         if line is None:
             return False
         del self._running[line.index]
-        if isinstance(line.error, EngineFailed | Draining):
-            raise line.error
         error = line.error
+        if error is not None and error.ends_lines:
+            raise error
         if error is None:
             reply: bytes = await self.run_sized(line.size, line.reply.whole, *line.output)
             self._bytes += len(reply)
@@ -146,7 +146,7 @@ class Batch:
 
 
 def _error(error: EndpointError, *, of_message: bool = False) -> bytes:
-    if isinstance(error, EngineFailed | Draining):
+    if error.ends_lines:
         raise error
     return error_body(error, of_message=of_message)
 

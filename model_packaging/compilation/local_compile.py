@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -32,7 +33,6 @@ from handler.errors import EndpointError, SettingError
 from handler.json_value import json_object
 from handler.processes import free_port
 from handler.startup.lifecycle import COMPILED
-from local_sagemaker.hosting.instances.host_settings import default_command
 from model_packaging.console.options import SETTINGS
 from model_packaging.deployment.container_log import as_text
 from model_packaging.deployment.deployment_errors import CompileEnded
@@ -198,7 +198,8 @@ def _ping(port: int) -> tuple[int, dict[str, Any]]:
 
 
 def _serve() -> tuple[str, ...]:
-    command = default_command()
-    if shutil.which(command[0]) is None:
+    beside = Path(sys.executable).with_name("serve")
+    command = shutil.which(beside) or shutil.which("serve")
+    if command is None:
         raise SettingError("compile", "the container's `serve` is not installed here", "Use --on, or the image.")
-    return command
+    return (command,)

@@ -14,6 +14,7 @@ from model_packaging.kubernetes.pod_size import PodSize
 
 # A DNS label (RFC 1123), as for names of Services. 45 characters leave room for our suffixes and those of ReplicaSets.
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,43}[a-z0-9])?")
+NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +60,12 @@ class Workload:
     transfers: bool = False
 
     def __post_init__(self) -> None:
-        for setting, name in (("NAME", self.name), ("--namespace", self.namespace)):
-            if name is not None and not NAME.fullmatch(name):
-                fix = "Use up to 45 small letters, digits and hyphens, with a letter first."
-                raise SettingError(setting, f"'{name[:60]}' is no name in Kubernetes", fix)
+        if not NAME.fullmatch(self.name):
+            fix = "Use up to 45 small letters, digits and hyphens, with a letter first."
+            raise SettingError("NAME", f"'{self.name[:60]}' is no name in Kubernetes", fix)
+        if self.namespace is not None and not NAMESPACE.fullmatch(self.namespace):
+            problem, fix = f"'{self.namespace[:60]}' is no namespace", "Use up to 63 small letters, digits and hyphens."
+            raise SettingError("--namespace", problem, fix)
         if self.scaling is not None and not 1 <= self.scaling.minimum <= self.scaling.maximum:
             problem = f"{self.scaling.minimum} to {self.scaling.maximum} is no range of replicas"
             raise SettingError("--min", problem, "Give 1 <= --min <= --max.")

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 import yaml
 
+import sample_model
 from container.health_check import healthy
 from handler.config.loading.config_loader import load
 from tests.image.wheel_venv import OUTSIDE, uv
@@ -61,6 +62,41 @@ def test_labels_claim_what_is_served_and_nothing_else(file: Path) -> None:
     assert '"/models"' in source
     assert ("multi-models" in claimed) is (file == CPU)  # SageMaker hosts none on instances with Neuron cores
     assert ("bidirectional-streaming" in claimed) is ("invocations-bidirectional-stream" in source)
+
+
+# Imports what the image has of this repository's packages, where the others are not, and runs a command of it.
+WITHOUT_THE_OTHERS = """
+import importlib, pkgutil, sys
+there, others, command = set(sys.argv[1].split()), set(sys.argv[2].split()), sys.argv[3:]
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in others - there:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+for name in there:
+    for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+        if not module.name.startswith(("handler.engine.v", "handler.engine.engine_client")):  # these import vLLM
+            importlib.import_module(module.name)
+from model_packaging.cli import main
+sys.argv = ["neuron-endpoint", *command]
+main()
+"""
+
+
+@both
+def test_the_image_has_all_packages_that_its_commands_import(file: Path) -> None:
+    (copied,) = re.findall(r"cp -r ([a-z_ ]+) /opt/neuron-endpoint/code", file.read_text())
+    others = " ".join(path.parent.name for path in ROOT.glob("*/__init__.py"))
+    compile_command = ["compile", str(sample_model.path()), "--store", "file:///tmp/store", "--dry-run"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_OTHERS, copied, others, *compile_command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "local_sagemaker" in others) == (0, True), done.stderr
+    assert json.loads(done.stdout)["here"] is True
 
 
 def test_the_default_base_is_the_line_that_the_tests_run() -> None:

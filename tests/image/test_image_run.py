@@ -50,6 +50,11 @@ def test_its_health_check_asks_ping(served: SageMakerContainer) -> None:
     assert served.execute("env", "SAGEMAKER_BIND_TO_PORT=1", "python", "-m", "container.health_check").returncode == 1
 
 
+def test_it_compiles_ahead(served: SageMakerContainer) -> None:
+    done = served.execute("neuron-endpoint", "compile", "/opt/ml/model", "--store", "file:///tmp/store", "--dry-run")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_bill_of_materials_names_what_is_imported(served: SageMakerContainer) -> None:
     bill = json.loads(served.execute("cat", "/opt/neuron-endpoint/sbom.cdx.json").stdout)
     assert bill["metadata"]["component"]["name"] == "neuron-endpoint"

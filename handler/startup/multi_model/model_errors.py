@@ -84,6 +84,7 @@ class ModelFailed(ServerError):
     """The model's engine ended while it served. The other models go on."""
 
     code = "model_failed"
+    ends_lines = True
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"The model '{name[:200]}' has failed ({reason}): load it again with POST /models.")
@@ -94,6 +95,7 @@ class ModelUnloaded(ServerError):
 
     status = 503
     code = "model_unloaded"
+    ends_lines = True
 
     def __init__(self, name: str, seconds: float) -> None:
         super().__init__(

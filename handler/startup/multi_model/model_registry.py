@@ -144,6 +144,14 @@ class ModelRegistry:
             model.places.enter()
             return model.engine, model.places
 
+    def require_free(self, name: str) -> None:
+        """:raises ModelExists: a model or an adapter has this name, and has not failed."""
+        with self._changed:
+            first, old = self.first(), self._by_name.get(name)
+            taken = old is not None and old.state not in (ModelState.FAILED, ModelState.UNLOADING)
+            if taken or (first is not None and name in first.served_names):
+                raise ModelExists(name)
+
     def load(self, name: str, source: str, path: Path) -> LoadedModel:
         """Starts an engine for the model in a directory. One at a time, so that each sees the memory of the one before.
 
@@ -224,10 +232,7 @@ class ModelRegistry:
         """Reserves a name with a new entry. Waits for a model of this name that is being unloaded."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_unloading(name))
-            first, old = self.first(), self._by_name.get(name)
-            taken = old is not None and old.state is not ModelState.FAILED
-            if taken or (first is not None and name in first.served_names):
-                raise ModelExists(name)
+            self.require_free(name)
             model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self.admission))
             return model
 
@@ -310,7 +315,7 @@ class ModelRegistry:
             self._changed.notify_all()
 
     def _set_limit(self) -> None:
-        """Sets the endpoint's limit of requests from the slots of all engines."""
+        """Sets the endpoint's limit of requests from the slots of all engines. Without one it is that of the start."""
         first = self.first()
         slots = sum(engine.slots for engine in self.engines()) + (0 if first is None else first.slots)
-        self.admission.limit = max_in_flight(self.config, slots)
+        self.admission.limit = max_in_flight(self.config, slots) if slots else self.config.max_concurrent

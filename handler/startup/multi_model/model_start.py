@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,7 +107,7 @@ def start(loop: LoopThread, prepared: PreparedModel) -> Engine:
     :raises ModelsFull: the system killed the engine's process, as it does when memory runs out.
     :raises ModelLoadFailed: the engine did not start for another reason.
     """
-    name = prepared.name
+    name, before = prepared.name, current_environment()
     use_environment(prepared.plan)
     try:
         with diagnosed_start():
@@ -119,6 +120,12 @@ def start(loop: LoopThread, prepared: PreparedModel) -> Engine:
         raise model_errors.ModelLoadFailed(name, f"{failure.reason}. {fix}") from failure
     except EndpointError as error:
         raise model_errors.ModelLoadFailed(name, error.message) from error
+    finally:  # what a model's own files set is for its engine alone
+        for variable in prepared.plan.env:
+            if variable in before:
+                os.environ[variable] = before[variable]
+            else:
+                os.environ.pop(variable, None)
 
 
 def _launch(loop: LoopThread, prepared: PreparedModel) -> Engine:
