@@ -23,7 +23,6 @@ from container.inference.trial import code_ended
 from container.requests import custom_attributes
 from container.requests.deadline import TIMEOUT_HEADER, deadline, requires_content_length
 from container.service import Service
-from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_errors import InvalidReply, PingUnanswered, ReplyHeadersTooLong
 from handler.custom_code.engine_model import ENGINE_ERRORS, REQUEST_DEADLINE
@@ -79,7 +78,7 @@ async def answer_with_code(
     if (exchange.method, exchange.path.rstrip("/")) == PING:
         exchange.record.route = PING[1]
         reply = await pings.reply(code, _code_request(exchange, b""), threads)
-        await _send(exchange, reply, copy_context(), threads, service.config)
+        await _send(exchange, reply, copy_context(), threads, service)
         return True
     service.lifecycle.require_ready()
     session = None if code.manages_sessions else exchange.request.headers.get(SESSION_HEADER)
@@ -112,9 +111,7 @@ async def answer_with_code(
                 return False
             if code.may_decline:
                 service.observer.started(exchange.record, exchange.body)
-            if outcome.status >= 400:
-                close_unseen(service, exchange)
-            await _send(exchange, outcome, context, threads, service.config)
+            await _send(exchange, outcome, context, threads, service)
         except EndpointError:
             code_ended(service, exchange, errors)
             raise
@@ -122,9 +119,7 @@ async def answer_with_code(
     return True
 
 
-async def _send(
-    exchange: Exchange, outcome: CodeReply, context: Context, threads: Executor, config: EndpointConfig
-) -> None:
+async def _send(exchange: Exchange, outcome: CodeReply, context: Context, threads: Executor, service: Service) -> None:
     """Sends the code's reply. Waits for the first piece of a stream: an error before it has its own status.
 
     :param context: the request's context, in which the code makes every piece.
@@ -132,7 +127,9 @@ async def _send(
     loop = asyncio.get_running_loop()
     try:
         headers = _headers(outcome)
-        if config.asynchronous:
+        if outcome.status >= 400:
+            close_unseen(service, exchange)
+        if service.config.asynchronous:
             _check_headers(headers, exchange.request)
         exchange.headers = [header for header in exchange.headers if header[0] not in headers]  # the code's own count
         status = int(outcome.status)
@@ -141,7 +138,7 @@ async def _send(
             return
         # Until there are no more.
         pieces: Iterator[bytes] = iter(partial(_run, context.run, next, outcome.body, None), None)
-        if requires_content_length(config) or status in BODILESS:
+        if requires_content_length(service.config) or status in BODILESS:
             exchange.send(status, headers, await loop.run_in_executor(threads, b"".join, pieces))
             return
         first = await loop.run_in_executor(threads, lambda: list(islice(pieces, 1)))

@@ -285,7 +285,8 @@ def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Clie
             raise CustomCodeFailed("predict_fn", ValueError())
         if request.body == b"close" and service.sessions is not None:
             service.sessions.close(identity)
-        return None if request.body.startswith(b'{"prompt"') else CodeReply(request.body, "text/plain")
+        status = 424 if request.body == b"answers an error" else 200
+        return None if request.body.startswith(b'{"prompt"') else CodeReply(request.body, "text/plain", status)
 
     def ask(session: str, body: bytes = b"a") -> Any:
         kind = "application/json"
@@ -300,6 +301,8 @@ def test_sessions_are_the_endpoints_before_the_code_too(code: Callable[..., Clie
     for _ in range(3):
         failed = ask("NEW_SESSION", b"fail")
         assert (failed.status_code, NEW_SESSION in failed.headers, len(service.sessions)) == (500, False, 1)
+    failed = ask("NEW_SESSION", b"answers an error")
+    assert (failed.status_code, NEW_SESSION in failed.headers, len(service.sessions)) == (424, False, 1)
     left_to_the_endpoint = ask("NEW_SESSION", b'{"prompt": "a"}')
     assert len(left_to_the_endpoint.headers.getlist(NEW_SESSION)) == 1
     assert len(service.sessions) == 2

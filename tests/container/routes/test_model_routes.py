@@ -132,6 +132,7 @@ def test_a_request_is_answered_by_the_model_that_it_names(client: Client, load: 
     assert said(client) == said(client, model="scripted") == (200, "scripted")
     assert said(client, model="one") == said(client, "/models/one/invoke") == (200, "one")
     assert said(client, "/models/two/invoke", model="one") == (200, "two"), "the path outweighs the body"
+    assert said(client, "/models/scripted/invoke", model="one") == (200, "scripted")
     target, adapter = "X-Amzn-SageMaker-Target-Model", "X-Amzn-SageMaker-Adapter-Identifier"
     assert said(client, "/invocations", {target: "one"}) == (200, "one")
     assert said(client, "/invocations", {adapter: "two"}, model="one") == (200, "two")
@@ -153,6 +154,28 @@ def test_json_lines_are_one_models(client: Client, load: Any) -> None:
     assert [json.loads(line)["model"] for line in reply.data.splitlines()] == ["one", "one"]
 
 
+def test_a_models_end_ends_all_lines_and_stores_no_errors(
+    service: Service, client: Client, load: Any, starts: Starts, models: ModelRegistry
+) -> None:
+    configure(service, drain=0.0)
+    text = '{"prompt": "a"}\n{"prompt": "<hold>"}'
+    ends = {"unloaded": lambda engine: client.delete("/models/unloaded"), "failed": lambda engine: models.watch()}
+    for name, end in ends.items():
+        load(name)
+        engine = starts.engines[name][0]
+        with ThreadPoolExecutor(1) as pool:
+            kind = {"Content-Type": "application/jsonlines"}
+            running = pool.submit(client.post, f"/models/{name}/invoke", data=text, headers=kind)
+            eventually(lambda engine=engine: engine.unfinished() == 1)
+            engine.is_dead = name == "failed"
+            end(engine)
+            reply = running.result(WITHIN)
+        assert (reply.status_code, reply.get_json()["error"]["code"]) == (
+            500 + 3 * (name == "unloaded"),
+            f"model_{name}",
+        )
+
+
 def test_of_two_loads_of_one_name_at_once_one_is_told_409(client: Client, load: Any, starts: Starts) -> None:
     starts.ready.clear()
     with ThreadPoolExecutor(2) as pool:
@@ -165,6 +188,8 @@ def test_of_two_loads_of_one_name_at_once_one_is_told_409(client: Client, load: 
         starts.ready.set()
         assert first.result(WITHIN) == (200, "")
     assert load("one") == load("scripted") == (409, "model_exists")
+    gone = client.post("/models", json={"model_name": "one", "url": "/gone"})
+    assert (gone.status_code, gone.get_json()["error"]["code"]) == (409, "model_exists")
     assert starts.begun == 1
 
 
@@ -391,7 +416,9 @@ def test_without_a_model_of_the_start(service: Service, client: Client, load: An
     assert load("one") == (200, "")
     assert said(client) == (404, "model_unnamed")
     assert said(client, model="one") == said(client, "/models/one/invoke") == (200, "one")
+    configure(service, max_queue=0)
     assert client.delete("/models/one").status_code == 200
+    assert said(client, model="one") == (404, "model_not_loaded"), "no limit of 0 is in the way"
 
 
 def test_an_adapter_takes_no_models_name(client: Client, load: Any) -> None:

@@ -209,7 +209,7 @@ def test_what_was_compiled_into_an_empty_directory_is_there_once_the_engine_is_w
 
 
 def loaded(launches: Launches) -> Engine:
-    prepared: Any = SimpleNamespace(name="one", plan=None, config=None)
+    prepared: Any = SimpleNamespace(name="one", plan=EnginePlan("cpu", {}), config=None)
     return model_start.start(launches.loop, prepared)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import shutil
 import signal
 from functools import partial
@@ -192,6 +193,22 @@ def test_the_cache_of_an_earlier_engines_plan_is_not_that_of_a_later_one(
 ) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "7")  # the plan's: the endpoint was started without it
     assert prepare(EndpointConfig(), "one", model).plan.env["VLLM_CPU_KVCACHE_SPACE"] == "1"
+
+
+def test_what_a_models_own_files_set_is_not_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    names = ("TORCHDYNAMO_DISABLE", "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
+
+    def launch(loop: Any, prepared: Any) -> Any:
+        seen.append([os.environ.get(name) for name in names])
+
+    monkeypatch.setattr(model_start, "_launch", launch)
+    monkeypatch.setenv(names[0], "0")
+    monkeypatch.delenv(names[1], raising=False)
+    for env in (dict.fromkeys(names, "1"), {}):
+        prepared: Any = SimpleNamespace(name="one", plan=EnginePlan("cpu", {}, env), config=None)
+        model_start.start(LoopThread.start("engine"), prepared)
+    assert seen == [["1", "1"], ["0", None]]
 
 
 def test_a_core_that_dies_just_after_it_is_up_ends_the_load_at_once(
