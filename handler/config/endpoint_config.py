@@ -340,6 +340,11 @@ class EndpointConfig:
     trust_request_chat_template: bool = owners(
         False, "allow a request to send its own chat template", server_argument=True
     )
+    trust_request_mm_kwargs: bool = owners(
+        False,
+        "allow a request to set how its media are read: mm_processor_kwargs, media_io_kwargs",
+        server_argument=True,
+    )
     response_role: str = model_data("assistant", "role name in replies", server_argument=True)
     enable_auto_tool_choice: bool = model_data(
         False, "allow tool_choice auto: the model decides whether to call a tool", server_argument=True

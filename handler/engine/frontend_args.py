@@ -24,6 +24,7 @@ class FrontendSettings:
     chat_template_content_format: str = "auto"
     default_chat_template_kwargs: Mapping[str, Json] = field(default_factory=dict)
     trust_request_chat_template: bool = False
+    trust_request_mm_kwargs: bool = False
     response_role: str = "assistant"
     enable_auto_tool_choice: bool = False
     exclude_tools_when_tool_choice_none: bool = False

@@ -23,6 +23,10 @@ from handler.engine.queue_limits import QueueLimits
 Generate = Callable[..., AsyncGenerator[Any, None]]
 
 
+# The first two parameters of `generate` and `encode`, which callers give by place or by one of these names.
+INPUTS = (("prompt",), ("sampling_params", "pooling_params"))
+
+
 class ClientQueue:
     """Make it on the engine's loop, before the client has requests.
 
@@ -47,7 +51,11 @@ class ClientQueue:
 
     def _queued(self, generate: Generate) -> Generate:
         @functools.wraps(generate)
-        async def queued(prompt: Any, params: Any, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        async def queued(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+            prompt, params = (
+                arguments[place] if place < len(arguments) else next(named[name] for name in names if name in named)
+                for place, names in enumerate(INPUTS)
+            )
             sampling = params if isinstance(params, SamplingParams) else None
             ids = _field(prompt, "prompt_token_ids") or ()
             self._gate.check(ids, _field(prompt, "cache_salt") or "", sampling)
@@ -58,7 +66,7 @@ class ClientQueue:
                 self._prefilling.add(name)
                 self._streams[name] = sampling is not None and sampling.output_kind is RequestOutputKind.DELTA
                 # vLLM frees the slots when its generator is closed, so it is closed together with this one.
-                async with aclosing(generate(prompt, params, *arguments, **named)) as outputs:
+                async with aclosing(generate(*arguments, **named)) as outputs:
                     async for output in outputs:
                         self._prefilling.discard(name)
                         if isinstance(output, RequestOutput):

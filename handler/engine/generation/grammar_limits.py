@@ -69,16 +69,21 @@ def check_document(document: Mapping[str, Any]) -> None:
     if document.get("ignore_eos") and any(map(_is_grammar, grammars.values())):
         # vLLM 0.16 goes on without the grammar where the grammar has ended.
         raise InvalidField("ignore_eos", "a grammar decides where its text ends: leave it out")
-    choice = document.get("tool_choice")
-    if choice == "required" or isinstance(choice, dict):
-        tools = document.get("tools")
-        for index, tool in enumerate(tools if isinstance(tools, list) else ()):
-            about = tool.get("function", tool) if isinstance(tool, dict) else None
-            check(about.get("parameters") if isinstance(about, dict) else None, f"tools[{index}]")
-        if isinstance(tools, list) and len(json.dumps(tools)) > WHOLE:
-            raise InvalidField(
-                "tools", f"with a required tool call, all tools together may have at most {WHOLE} characters as JSON"
-            )
+    choice, tools = document.get("tool_choice"), document.get("tools")
+    tools = [_function(tool) for tool in (tools if isinstance(tools, list) else ())]
+    # vLLM 0.24 and later make a grammar of strict tools also where the model may choose.
+    if choice == "required" or isinstance(choice, dict) or any(tool.get("strict") for tool in tools):
+        for index, tool in enumerate(tools):
+            check(tool.get("parameters"), f"tools[{index}]")
+        if len(json.dumps(tools)) > WHOLE:
+            problem = f"where they are a grammar, all tools together may have at most {WHOLE} characters as JSON"
+            raise InvalidField("tools", problem)
+
+
+def _function(tool: object) -> Mapping[str, Any]:
+    """A tool's name, parameters and strictness. A body of the responses' API has them in the tool itself."""
+    about = tool.get("function", tool) if isinstance(tool, dict) else None
+    return about if isinstance(about, dict) else {}
 
 
 def _is_grammar(value: object) -> bool:

@@ -174,7 +174,8 @@ class CostLimits:
 
     def _close(self, engine_input: EngineInput, cost: RequestCost) -> None:
         parameters, scores = engine_input.parameters, BOUNDS[-1]
-        token = engine_input.scores(parameters.n, parameters.logprobs)
+        chosen = getattr(parameters, "logprob_token_ids", None)
+        token = engine_input.scores(parameters.n, len(chosen) if chosen else parameters.logprobs)
         if token and parameters.max_tokens is not None:
             prompt = engine_input.scores(len(engine_input.ids), parameters.prompt_logprobs)
             left = (self.most[scores.setting] - cost.amounts.get(scores, 0)) // max(1, cost.prompts) - prompt

@@ -88,6 +88,9 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     media.check(document, engine.allowed_media_domains, multimodal=engine.traits.multimodal)
     if document.get("chat_template") and not engine.front_end.trust_request_chat_template:
         raise UnsupportedField("chat_template", "leave it out, or set SM_VLLM_TRUST_REQUEST_CHAT_TEMPLATE=true")
+    for field in ("mm_processor_kwargs", "media_io_kwargs"):  # how many frames and pixels are computed with
+        if document.get(field) and not engine.front_end.trust_request_mm_kwargs:
+            raise UnsupportedField(field, "leave it out, or set SM_VLLM_TRUST_REQUEST_MM_KWARGS=true")
     if document.get("priority") and not engine.traits.priorities:
         raise UnsupportedField("priority", "leave it out, or set SM_VLLM_SCHEDULING_POLICY=priority")
     if not isinstance(document.get("structured_outputs"), dict | None):

@@ -158,17 +158,18 @@ def test_a_models_end_ends_all_lines_and_stores_no_errors(
     service: Service, client: Client, load: Any, starts: Starts, models: ModelRegistry
 ) -> None:
     configure(service, drain=0.0)
-    text = '{"prompt": "a"}\n{"prompt": "<hold>"}'
-    ends = {"unloaded": lambda engine: client.delete("/models/unloaded"), "failed": lambda engine: models.watch()}
-    for name, end in ends.items():
+    text = '{"prompt": "a"}' + 2 * '\n{"prompt": "<hold>"}'
+    ends: list[tuple[str, Callable[[], object]]]
+    ends = [("unloaded", lambda: client.delete("/models/unloaded")), ("failed", models.watch)]
+    for name, end in ends:
         load(name)
         engine = starts.engines[name][0]
         with ThreadPoolExecutor(1) as pool:
             kind = {"Content-Type": "application/jsonlines"}
             running = pool.submit(client.post, f"/models/{name}/invoke", data=text, headers=kind)
-            eventually(lambda engine=engine: engine.unfinished() == 1)
+            eventually(partial(lambda engine: engine.unfinished() == 2, engine))
             engine.is_dead = name == "failed"
-            end(engine)
+            end()
             reply = running.result(WITHIN)
         assert (reply.status_code, reply.get_json()["error"]["code"]) == (
             500 + 3 * (name == "unloaded"),

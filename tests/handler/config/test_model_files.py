@@ -37,6 +37,7 @@ log_format: text
 scratch: /outside
 max_body: 1000000000
 trust_request_chat_template: true
+trust_request_mm_kwargs: true
 tool_parser_plugin: evil.py
 chat_template: /outside/secret
 chat_template: ../secret

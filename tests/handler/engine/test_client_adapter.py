@@ -12,8 +12,10 @@ import pytest
 pytest.importorskip("vllm")
 from handler.engine.engine_client.client_adapter import SAMPLING_DEFAULTS, ClientAdapter
 from handler.engine.engine_client.client_error import client_error
+from handler.engine.engine_client.client_queue import ClientQueue
 from handler.engine.generation.generation import Generation, Grammar, Sampling, Score
 from handler.engine.generation.request_cost import COST, RequestCost
+from handler.engine.queue_limits import QueueLimits
 from handler.errors import InvalidField
 
 pytestmark = pytest.mark.engine
@@ -97,6 +99,28 @@ def test_a_request_without_a_number_of_tokens_is_open_ended_unless_it_is_part_of
     failure(client, Sampling())
     COST.reset(outer)
     assert client.cost is shared
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_call_gets_what_its_caller_gave_by_place_or_by_name(by_name: bool) -> None:
+    """vLLM 0.24's pooling gives its first two arguments by place, and 0.29's by name."""
+    given: list[Any] = []
+
+    async def encode(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        given.append((arguments, named))
+        yield "pooled"
+
+    async def called() -> list[Any]:
+        client: Any = SimpleNamespace(generate=encode, encode=encode)
+        gate: Any = SimpleNamespace(check=lambda *_: False)
+        ClientQueue(client, QueueLimits(2, 1, 0), gate, ())
+        pooled = {"request_id": "r", "pooling_params": "p", "prompt": {"prompt_token_ids": [1]}}
+        call = client.encode(**pooled) if by_name else client.encode(pooled["prompt"], "p", "r")
+        return [output async for output in call]
+
+    assert asyncio.run(called()) == ["pooled"]
+    expected = {"request_id": "r", "pooling_params": "p", "prompt": {"prompt_token_ids": [1]}}
+    assert given == [((), expected) if by_name else (({"prompt_token_ids": [1]}, "p", "r"), {})]
 
 
 class Entries(list[Any]):

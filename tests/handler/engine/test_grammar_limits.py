@@ -48,6 +48,8 @@ def test_others_are_not(schema: object) -> None:
         {"structured_outputs": {"json": {"type": "string", "pattern": "a\0"}}},
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"properties": {"\0": {}}}}}},
         {"tool_choice": "required", "tools": [{"function": {"parameters": {"pattern": "\0"}}}]},
+        {"tools": [{"function": {"strict": True, "parameters": {"pattern": "\0"}}}]},
+        {"tool_choice": "auto", "tools": [{"type": "function", "strict": True, "parameters": {"pattern": "\0"}}]},
     ],
 )
 def test_a_nul_at_which_the_reader_of_grammars_dies_is_refused(document: dict[str, object]) -> None:

@@ -147,6 +147,9 @@ def test_a_request_without_a_number_of_tokens_gets_as_many_as_fit() -> None:
     for each in shares:
         LIMITS.charge(each, cost)
     assert [each.parameters.max_tokens for each in shares] == [2**18 // 3] * 2 + [2**18 // 3 + 1]
+    chosen = prompt(max_tokens=100_000, logprob_token_ids=[1] * 99)
+    LIMITS.charge(chosen, RequestCost(open_ended=True))
+    assert chosen.parameters.max_tokens == 2**18 // 100
     plain = prompt(max_tokens=100_000)
     LIMITS.charge(plain, RequestCost(open_ended=True))
     assert plain.parameters.max_tokens == 100_000
