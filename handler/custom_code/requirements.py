@@ -7,8 +7,12 @@ Offline it installs from wheels in the directory `requirements/` beside the file
 
 from __future__ import annotations
 
+import importlib
+import os
+import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterable
 from importlib.metadata import distributions
@@ -20,6 +24,7 @@ from handler.errors import SettingError
 
 NAME: Final = "requirements.txt"
 WHEELS: Final = "requirements"
+PACKAGES: Final = "packages"
 SECONDS: Final = 1800.0
 OFFLINE: Final = "Put wheels into requirements/ beside it (pip download), or set ENDPOINT_REQUIREMENTS=download."
 
@@ -42,13 +47,14 @@ def install(file: Path, config: EndpointConfig, constraints: Iterable[str] | Non
     if not offline and config.network_isolation:
         fix = f"Put wheels into {WHEELS}/ beside {NAME} and leave the setting out."
         raise SettingError("ENDPOINT_REQUIREMENTS", "nothing can be downloaded with network isolation", fix)
-    wheels = file.with_name(WHEELS)
+    wheels, place = file.with_name(WHEELS), _place(config)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints_file:
         constraints_file.write("\n".join(pins() if constraints is None else constraints))
         constraints_file.flush()
         command = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         command += ["--no-index"] if offline else []
         command += ["--find-links", str(wheels)] if wheels.is_dir() else []
+        command += ["--prefix", str(place)] if place else []
         command += ["--constraint", constraints_file.name, "--requirement", str(file)]
         try:
             done = subprocess.run(
@@ -64,3 +70,21 @@ def install(file: Path, config: EndpointConfig, constraints: Iterable[str] | Non
         problem = f"pip failed with status {done.returncode}: {' '.join(said)[:400] or 'its output is in the log'}"
         own = "A package cannot be installed if it needs another version of an installed one."
         raise SettingError(str(file), problem.rstrip("."), OFFLINE if offline else own)
+    if place:
+        _use(place)
+
+
+def _place(config: EndpointConfig) -> Path | None:
+    """Where packages go that Python's own place does not take: its file system is read-only, or another user's.
+
+    pip would choose the user's directory, of which this process would not know.
+    """
+    return None if os.access(sysconfig.get_path("purelib"), os.W_OK) else config.scratch / PACKAGES
+
+
+def _use(place: Path) -> None:
+    """Has this process and those that it starts find the packages."""
+    for directory in map(str, sorted(place.glob("**/*-packages"))):  # Debian's Python has a name of its own
+        site.addsitedir(directory)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), directory)))
+    importlib.invalidate_caches()

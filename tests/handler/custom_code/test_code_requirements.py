@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -71,8 +73,9 @@ def test_a_download_with_network_isolation_is_rejected_and_runs_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("writable", [True, False])
 def test_a_wheel_beside_the_code_is_installed_without_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
 ) -> None:
     """Into a directory of the test's, so that the environment of the other tests stays as it is."""
     (tmp_path / "requirements").mkdir()
@@ -82,8 +85,15 @@ def test_a_wheel_beside_the_code_is_installed_without_a_network(
         wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: own-package-for-hooks\nVersion: 1.0\n")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", "")
-    monkeypatch.setenv("PIP_TARGET", str(tmp_path / "target"))
-    install(requirements(tmp_path, "own-package-for-hooks"), EndpointConfig(network_isolation=True))
+    if writable:
+        monkeypatch.setenv("PIP_TARGET", str(tmp_path / "target"))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "target"))
+    else:  # as in a container with a read-only file system
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    config = EndpointConfig(network_isolation=True, scratch=tmp_path / "scratch")
+    install(requirements(tmp_path, "own-package-for-hooks"), config)
     command = [sys.executable, "-c", "import own_package_for_hooks as own; print(own.VALUE)"]
-    seen = subprocess.run(command, env={"PYTHONPATH": str(tmp_path / "target")}, capture_output=True, check=True)
-    assert seen.stdout.strip() == b"7"
+    assert subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"7"
+    assert (find_spec("own_package_for_hooks") is not None) is not writable
