@@ -54,6 +54,7 @@ TOKENS: Final[Errors] = (
     models.ModelUnloaded,
     errors.TooManyRequests,
     errors.GenerationFailed,
+    errors.EngineBusy,
     errors.GrammarNotTried,
     errors.DeadlineExceeded,
     errors.BodyQuarantined,

@@ -38,6 +38,7 @@ from handler.errors.request_errors import UnsupportedField as UnsupportedField
 from handler.errors.request_errors import UnsupportedTask as UnsupportedTask
 from handler.errors.server_errors import DeadlineExceeded as DeadlineExceeded
 from handler.errors.server_errors import Draining as Draining
+from handler.errors.server_errors import EngineBusy as EngineBusy
 from handler.errors.server_errors import EngineFailed as EngineFailed
 from handler.errors.server_errors import GenerationFailed as GenerationFailed
 from handler.errors.server_errors import GrammarNotTried as GrammarNotTried

@@ -66,6 +66,17 @@ class GrammarNotTried(ServerError):
         super().__init__("The request's grammar could not be tried, for a reason that is not the grammar's: try again.")
 
 
+class EngineBusy(ServerError):
+    """vLLM's own limit is reached (`max_num_queued_reqs`, 0.29 and later), or it asks for another try (0.32)."""
+
+    status = 503
+    code = "engine_busy"
+    retry_after = 1
+
+    def __init__(self) -> None:
+        super().__init__("The engine takes no further request now: try again.")
+
+
 class DeadlineExceeded(ServerError):
     """The request did not finish before its deadline, after which nobody waits for the reply. Its slot is freed."""
 

@@ -29,7 +29,7 @@ from handler.engine.engine_client.processes.engine_processes import EngineProces
 from handler.engine.generation.generation import Generation, Grammar, Sampling, StageListener
 from handler.engine.generation.request_cost import COST, RequestCost
 from handler.engine.generation.token_pieces import token_pieces
-from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
+from handler.errors import EndpointError, EngineBusy, EngineFailed, GenerationFailed, InvalidField
 
 try:
     # With the same arguments on all versions.
@@ -196,6 +196,8 @@ class ClientAdapter:
             return EngineFailed("its process ended")
         if isinstance(error, REFUSALS):
             return as_invalid_field(error, "prompt" if grammar is None else grammar.field, names)
+        if 503 in (getattr(error, "http_status", None), getattr(error, "status_code", None)):  # 0.29 and later
+            return EngineBusy()
         logger.error("a request failed in the engine: %s", type(error).__name__)
         return GenerationFailed(type(error).__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from handler.engine.engine_client.client_queue import ClientQueue
 from handler.engine.generation.generation import Generation, Grammar, Sampling, Score
 from handler.engine.generation.request_cost import COST, RequestCost
 from handler.engine.queue_limits import QueueLimits
-from handler.errors import InvalidField
+from handler.errors import EngineBusy, InvalidField
 
 pytestmark = pytest.mark.engine
 
@@ -86,6 +87,14 @@ def test_an_error_names_the_field_of_the_body_and_the_grammar_only_for_its_own(
         FailingClient(error), Sampling(grammar=grammar), logprobs="parameters.details", echo="parameters.prefill"
     )
     assert (heard.param, heard.problem) == (field, problem)
+
+
+def test_what_vllm_would_have_tried_again_is_a_503() -> None:
+    """`QueueOverflowError` of 0.29 and `RetryableRequestError` of 0.32."""
+    for name in ("http_status", "status_code"):
+        error = RuntimeError("busy")
+        setattr(error, name, HTTPStatus.SERVICE_UNAVAILABLE)
+        assert isinstance(PlainAdapter().as_endpoint_error(error), EngineBusy)
 
 
 def test_a_request_without_a_number_of_tokens_is_open_ended_unless_it_is_part_of_another() -> None:

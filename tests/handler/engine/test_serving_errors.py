@@ -15,6 +15,7 @@ from handler.engine.v1.serving import serving_errors
 from handler.errors import (
     ContextExceeded,
     EndpointError,
+    EngineBusy,
     EngineFailed,
     GenerationFailed,
     InvalidField,
@@ -81,6 +82,7 @@ def response(message: str, code: int = 400, param: str | None = None, *, dead: b
         ("This model's maximum context length is 8 tokens. You sent 9", 400, ContextExceeded, "prompt"),
         ("Response with id 'x' not found.", 404, NothingStored, None),
         (f"'NoneType' has no attribute {SECRET}", 500, GenerationFailed, None),
+        ("The engine is currently busy", 503, EngineBusy, None),
         ("Invalid JSON: EOF while parsing", 400, RequestRefused, "max_tokens"),
         ("Streaming is not currently supported with beam search.", 400, RequestRefused, "use_beam_search"),
         ('tool_choice="required" requires --tool-call-parser to be set', 400, RequestRefused, "tool_choice"),

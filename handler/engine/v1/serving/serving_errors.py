@@ -131,6 +131,8 @@ def _translated(message: str, param: str | None, code: int, dead: bool, prompt: 
         return errors.EngineFailed("its process ended")
     message = clean(message)
     param = PARAMETERS.get(param or "", param)
+    if code == 503:
+        return errors.EngineBusy()
     if code >= 500 and code != 501:
         return errors.GenerationFailed("an internal error")  # vLLM has logged the text
     if code == 404:
