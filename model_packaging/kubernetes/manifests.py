@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import sha256
 from math import ceil
 from typing import Any
 
@@ -14,6 +15,8 @@ from handler.errors import SettingError
 from model_packaging.kubernetes.pod_size import CORES, DEVICES
 from model_packaging.kubernetes.template import fill_template, yaml_text
 from model_packaging.kubernetes.workload import Workload
+
+LABEL = 63  # characters of a label's value
 
 Members = dict[str, Any]
 # Seconds until every proxy of the cluster knows that the pod accepts no more requests. Then SIGTERM follows.
@@ -208,6 +211,7 @@ def _values(work: Workload, nodes: int = 1) -> Members:
         "device_group": size.device_group,
         "lnc": size.lnc,
         "node_class": work.node_class,
+        "node_pool": _node_pool(work),
         "static_nodes": ceil((scaling.maximum if scaling else work.replicas) * nodes / pods_of_node)
         if claimed
         else None,
@@ -270,3 +274,9 @@ def _environment(work: Workload) -> list[Members]:
     # Kubernetes puts the value of a variable A in place of $(A), and one dollar in place of two.
     plain = [{"name": name, "value": value.replace("$", "$$")} for name, value in sorted(variables.items())]
     return [*plain, *own_address, *secrets]
+
+
+def _node_pool(work: Workload) -> str:
+    """The name of the NodePool: of all namespaces, no two workloads' are the same. It becomes the value of a label."""
+    name = f"{work.namespace}.{work.name}" if work.namespace else work.name
+    return name if len(name) <= LABEL else f"{name[: LABEL - 9]}-{sha256(name.encode()).hexdigest()[:8]}"
