@@ -404,7 +404,7 @@ def test_karpenters_nodes_are_those_that_the_pods_select() -> None:
     found = documents(workload(size=size(trn2.name, 4), instance=trn2, dra=True, node_class="neuron"))
     pool = found["NodePool"]["spec"]
     assert problems(found["NodePool"]) == []
-    for namespace, name in ((None, "chat-70b"), ("prod", "prod.chat-70b"), ("n" * 63, f"{'n' * 54}-")):
+    for namespace, name in ((None, "chat"), ("prod", "prod.chat"), ("n" * 63, f"{'n' * 54}-")):
         work = workload(size=size(trn2.name, 4), instance=trn2, dra=True, node_class="neuron", namespace=namespace)
         made = documents(work)["NodePool"]["metadata"]["name"]
         assert made.startswith(name)
