@@ -35,14 +35,17 @@ def load_adapters(
 
     @contextmanager
     def brought(source: str) -> Iterator[Path]:
-        """What is downloaded later is deleted once it is copied. Another load of the same files may come first."""
+        """What is downloaded later is deleted once it is copied. Another load of the same files may come first.
+
+        A whole model stays: another request may be loading it from the same directory.
+        """
         place = fetched.get(source, source)
         found = bring(place, config)
         with copies:
             try:
                 yield found if found.is_dir() else bring(place, config)
             finally:
-                if place.startswith("s3://"):
+                if place.startswith("s3://") and not (found / "config.json").is_file():
                     shutil.rmtree(found, ignore_errors=True)
 
     adapters = engine.with_adapters(directory, config.max_adapters, brought)

@@ -84,6 +84,11 @@ def test_an_adapter_that_is_loaded_later_is_what_s3_has_then(tmp_path: Path, mon
     with pytest.raises(ValueError, match="refused"), engine.bring(source):
         raise ValueError("refused")
     assert not latest.exists()
+    latest.mkdir()
+    (latest / "config.json").touch()
+    with engine.bring(source):
+        pass
+    assert latest.exists(), "a model that is being loaded by another request"
 
 
 class RecordingVllm:
