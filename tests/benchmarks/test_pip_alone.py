@@ -33,7 +33,7 @@ def test_pip_installs_all_that_uv_would(tmp_path: Path) -> None:
             program.write_text(PROGRAM)
             program.chmod(0o755)
     replace_installer(trees[1] / "Makefile")
-    ours, alone = map(called, trees)
+    ours, alone = ([line for line in called(tree) if " install " in line] for tree in trees)
     assert {line.split()[0] for line in alone} == {"python"}
     installed = [line.split(" requirements/lock.txt ")[1] for line in ours if line.startswith("uv pip install")]
     assert [line.split("--constraint ")[1].split(" ", 1)[1] for line in alone] == installed
