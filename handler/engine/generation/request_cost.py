@@ -89,14 +89,15 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, str) else ID_BYTES
 
 
+def _chosen(parameters: EngineParameters) -> Sequence[int]:
+    """The tokens whose log probabilities are asked for, in place of the likeliest ones' (vLLM 0.24 and later)."""
+    return getattr(parameters, "logprob_token_ids", None) or ()
+
+
 def _scores(engine_input: EngineInput) -> dict[str, int]:
-    parameters = engine_input.parameters
-    chosen = getattr(parameters, "logprob_token_ids", None)  # vLLM 0.24 and later: of these, not of the likeliest
-    output = (
-        engine_input.scores(parameters.n * (parameters.max_tokens or 0), len(chosen) if chosen else parameters.logprobs)
-        if engine_input.whole
-        else 0
-    )
+    parameters, chosen = engine_input.parameters, _chosen(engine_input.parameters)
+    tokens = parameters.n * (parameters.max_tokens or 0)
+    output = engine_input.scores(tokens, len(chosen) or parameters.logprobs) if engine_input.whole else 0
     prompt = engine_input.scores(len(engine_input.ids), parameters.prompt_logprobs)
     return {
         "logprob_token_ids" if chosen else "logprobs": output,
@@ -174,8 +175,7 @@ class CostLimits:
 
     def _close(self, engine_input: EngineInput, cost: RequestCost) -> None:
         parameters, scores = engine_input.parameters, BOUNDS[-1]
-        chosen = getattr(parameters, "logprob_token_ids", None)
-        token = engine_input.scores(parameters.n, len(chosen) if chosen else parameters.logprobs)
+        token = engine_input.scores(parameters.n, len(_chosen(parameters)) or parameters.logprobs)
         if token and parameters.max_tokens is not None:
             prompt = engine_input.scores(len(engine_input.ids), parameters.prompt_logprobs)
             left = (self.most[scores.setting] - cost.amounts.get(scores, 0)) // max(1, cost.prompts) - prompt
