@@ -1,7 +1,7 @@
 """`--local`: uses SageMaker and S3 on this machine, as `neuron-endpoint local up` started them.
 
-It only sets addresses and credentials for boto3. The code that calls SageMaker is the same. An image has no local
-SageMaker, and this module; so what it imports of the other, it imports when it is asked to.
+It only sets addresses and credentials for boto3. The code that calls SageMaker is the same. An image has this module
+and no local SageMaker, which is therefore imported when it is asked for.
 """
 
 from __future__ import annotations
