@@ -23,13 +23,10 @@ TRIM: Final[Callable[[Any, Any, int], None] | None] = getattr(OutputProcessor, "
 
 
 def supports_path(llm: Any) -> bool:
-    """Whether nothing but tokens, statistics and results of calls comes from the cores of this engine, each at once.
+    """Whether nothing but tokens, statistics and results of calls comes from the cores of this engine.
 
-    With these settings (0.24.0, 0.29.0) they also send notifications, which vLLM's own task handles. With
-    `stream_interval` vLLM holds tokens back.
+    With these settings (0.24.0, 0.29.0) they also send notifications, which vLLM's own task handles.
     """
-    if llm.vllm_config.scheduler_config.stream_interval > 1:
-        return False
     parallel = llm.vllm_config.parallel_config
     return not any(getattr(parallel, name, False) for name in ("enable_elastic_ep", "enable_fault_tolerance"))
 
