@@ -122,6 +122,8 @@ class RequestRouter:
             else:
                 await self._answer_by_flask(exchange)
         finally:
+            if exchange.admitted:  # no route has taken it
+                service.admission.leave()
             close_unseen(service, exchange)
             exchange.record.body = b""  # the log's thread and EMF keep the record
 

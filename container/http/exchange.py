@@ -70,6 +70,7 @@ class Exchange:
 
     :param note: the request was begun by an earlier process, and is admitted already.
     :ivar headers: headers that every reply has, errors too.
+    :ivar admitted: it is counted already, because custom code has seen it. Whoever answers it ends the count.
     :ivar left: called once, with the reason, when the client has left or was cut off.
     :ivar open: the client can still be written to.
     :ivar sent: bytes of the reply's body.
@@ -81,6 +82,7 @@ class Exchange:
     body_bytes: BodyBytes
     note: RequestNote | None = None
     headers: list[Header] = field(default_factory=list)
+    admitted: bool = False
     left: Callable[[str], None] | None = None
     open: bool = True
     sent: int = 0

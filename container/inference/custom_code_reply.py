@@ -70,7 +70,7 @@ async def answer_with_code(
 ) -> bool:
     """Has the code answer a request. Returns whether it has: it may leave the request to the endpoint.
 
-    The admission is held until the reply's last byte.
+    The admission is held until the reply's last byte. A request that is left to the endpoint keeps it.
 
     :raises EndpointError: raised by the code, or the request is not valid.
     """
@@ -82,7 +82,8 @@ async def answer_with_code(
         return True
     service.lifecycle.require_ready()
     session = None if code.manages_sessions else exchange.request.headers.get(SESSION_HEADER)
-    with service.admission:
+    service.admission.enter()
+    try:
         if not code.manages_sessions and manage_session_of_code(service, exchange, session):
             return True
         deadline_of = partial(
@@ -108,6 +109,7 @@ async def answer_with_code(
             outcome = await loop.run_in_executor(threads, _run, context.run, code.invoke, request)
             if outcome is None:
                 close_unseen(service, exchange)
+                exchange.admitted = True
                 return False
             if code.may_decline:
                 service.observer.started(exchange.record, exchange.body)
@@ -116,7 +118,10 @@ async def answer_with_code(
             code_ended(service, exchange, errors)
             raise
         code_ended(service, exchange, errors)
-    return True
+        return True
+    finally:
+        if not exchange.admitted:
+            service.admission.leave()
 
 
 async def _send(exchange: Exchange, outcome: CodeReply, context: Context, threads: Executor, service: Service) -> None:

@@ -58,15 +58,16 @@ class Pipeline:
         """
         service, config, admission = self._service, self._service.config, self._service.admission
         request, record, note = exchange.request, exchange.record, exchange.note
-        if note is None:
+        admitted, exchange.admitted = exchange.admitted or note is not None, False
+        if not admitted:
             service.require_engine()
             admission.enter()
-        else:  # an earlier process has admitted it
+        elif note is not None:  # an earlier process has admitted it
+            record.began = note.began
             admission.enter_again()
         try:
-            if note is not None:
+            if admitted:
                 service.require_engine()
-                record.began = note.began
             model = model or requested_model(service, request)
             # A transform job need not name the type of its lines (CreateTransformJob, TransformInput.ContentType).
             kind = request.mimetype or (JSON_LINES if config.batch_transform else "")

@@ -13,7 +13,7 @@ from flask import Blueprint, Response, request
 
 from container.routes.json_views import body_fields, page, reply, required
 from container.service import Service
-from handler.engine.adapters.adapter_errors import AdapterExists, AdaptersUnsupported
+from handler.engine.adapters.adapter_errors import AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.errors import InvalidField
 
@@ -42,9 +42,7 @@ def blueprint(service: Service) -> Blueprint:
     def load() -> Response:
         fields = body_fields(AdapterFields)
         name, src = required("name", fields.name), required("src", fields.src)
-        if service.models is not None and service.models.has(name):
-            raise AdapterExists(name)
-        adapter = adapters_of(service).load(name, src, pin=fields.pin)
+        adapter = adapters_of(service).load(name, src, pin=fields.pin, taken=service.has_model)
         return reply(described(adapter) | {"status": f"Adapter {alias(adapter.name)} registered"})
 
     @routes.post("/adapters/<path:name>")

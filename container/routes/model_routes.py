@@ -12,7 +12,6 @@ from flask import Blueprint, Response
 from container.routes.adapter_routes import adapters_of
 from container.routes.json_views import body_fields, page, reply, required
 from container.service import Service
-from handler.engine.adapters.adapter_errors import AdapterExists
 from handler.engine.adapters.adapters import Adapter
 from handler.startup.adapter_loading import bring
 from handler.startup.multi_model.model_errors import InvalidModel
@@ -73,10 +72,7 @@ def load_adapter(service: Service, name: str, url: str) -> Adapter:
     """
     if service.adapters is None and not is_adapter(service, url):
         raise InvalidModel(name, f"there is no {CONFIG} in '{url[:200]}'", "Name the directory of a whole model.")
-    adapters = adapters_of(service)
-    if name in adapters.names() or (service.models is not None and service.models.has(name)):
-        raise AdapterExists(name)
-    return adapters.load(name, url)
+    return adapters_of(service).load(name, url, again=False, taken=service.has_model)
 
 
 def is_adapter(service: Service, url: str) -> bool:

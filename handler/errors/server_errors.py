@@ -67,7 +67,9 @@ class GrammarNotTried(ServerError):
 
 
 class EngineBusy(ServerError):
-    """vLLM's own limit is reached (`max_num_queued_reqs`, 0.29 and later), or it asks for another try (0.32)."""
+    """vLLM's own limit is reached (`max_num_queued_reqs`, 0.29 and later), it asks for another try (0.32), or it takes
+    minutes to load an adapter beside its requests.
+    """
 
     status = 503
     code = "engine_busy"

@@ -82,6 +82,10 @@ class ServingState:
         """The adapters of the model of the start; None if its engine serves none."""
         return None if self.engine is None else self.engine.adapters
 
+    def has_model(self, name: str) -> bool:
+        """Whether a further model has this name, in any state."""
+        return self.models is not None and self.models.has(name)
+
     def model(self, name: str) -> LoadedModel | Adapter:
         """:raises ModelNotLoaded: there is neither a model nor an adapter of this name."""
         self.require_engine()

@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from typing import Any
 
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -61,7 +62,7 @@ class ScriptedEngine:
         self.loop = loop or LoopThread.start("scripted-engine")
         self.served_names = self.base_names = ("scripted",)
         self.adapter_names = ()
-        self.adapters = None
+        self.adapters: Any = None
         self.metrics_registry = None
         self.failure: EndpointError | None = None
         self.slots, self.max_sequences = SLOTS, 64

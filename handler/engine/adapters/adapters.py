@@ -17,7 +17,7 @@ from handler.engine.adapters import adapter_errors
 from handler.engine.adapters.adapter_checkpoint import copy_checked, write_empty_adapter
 from handler.engine.contract import EngineAdapter
 from handler.engine.event_loop import LoopThread
-from handler.errors import InvalidField
+from handler.errors import EngineBusy, InvalidField
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@=+-]{0,255}", re.ASCII)
@@ -119,12 +119,28 @@ class Adapters:
         adapter.running += 1
         return adapter
 
-    def load(self, name: str, source: str, *, pin: bool | None = None, replace: bool = False) -> Adapter:
-        """Fetches, checks and loads an adapter. Loading the same one again is not an error.
+    def has(self, name: str) -> bool:
+        """Whether an adapter has this name, or is being loaded with it."""
+        with self._changed:
+            return name in self._by_name or name in self._changing
+
+    def load(
+        self,
+        name: str,
+        source: str,
+        *,
+        pin: bool | None = None,
+        replace: bool = False,
+        again: bool = True,
+        taken: Callable[[str], bool] = lambda name: False,
+    ) -> Adapter:
+        """Fetches, checks and loads an adapter.
 
         :param source: a directory or s3:// URI with PEFT's files.
         :param pin: only reported. None means as before.
         :param replace: replace the adapter of this name. Running requests keep the old one.
+        :param again: loading the same one again is not an error.
+        :param taken: whether something else has the name. Asked once nobody else can load an adapter of this name.
         :raises EndpointError: the name is invalid or in use, the files cannot be served, or there is no room.
         """
         if not NAME.fullmatch(name) or ".." in name:
@@ -137,11 +153,11 @@ class Adapters:
             raise adapter_errors.AdapterExists(name)
         with self._reserved(name, exists=replace):
             old = self._by_name.get(name)
-            again = old is not None and not replace and old.source == source
-            if old is not None and not replace and not again:
+            same = again and old is not None and old.source == source
+            if taken(name) or (old is not None and not replace and not same):
                 raise adapter_errors.AdapterExists(name)
             pinned = (old is not None and old.pinned) if pin is None else pin
-            if old is not None and again:
+            if old is not None and not replace:
                 old.pinned = pinned
                 return old
             adapter = self._load(name, source, pinned)
@@ -228,13 +244,16 @@ class Adapters:
             copy_checked(name, directory, path, self._max_rank, self.modules)
         # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
         request = self._engine.lora_request(identity, f"{name}#{identity}", str(path))
+        adapter = Adapter(name, source, pinned, identity, path, request)
+        adding = self._loop.spawn(self._engine.add_lora(request))
         try:
-            self._loop.run(self._engine.add_lora(request), LOAD_SECONDS)
-        except ValueError as error:
-            self._loop.run(self._engine.remove_lora(identity), LOAD_SECONDS)
-            shutil.rmtree(path, ignore_errors=True)
+            adding.result(LOAD_SECONDS)
+        except (ValueError, TimeoutError) as error:  # vLLM may have it all the same, or will
+            adding.add_done_callback(lambda _: self._loop.spawn(self._free(adapter)))
+            if isinstance(error, TimeoutError):
+                raise EngineBusy from None
             raise adapter_errors.InvalidAdapter(name, str(error)) from None
-        return Adapter(name, source, pinned, identity, path, request)
+        return adapter
 
     def _retire(self, adapter: Adapter) -> None:
         async def retire() -> None:

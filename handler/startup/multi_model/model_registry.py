@@ -149,7 +149,9 @@ class ModelRegistry:
         with self._changed:
             first, old = self.first(), self._by_name.get(name)
             taken = old is not None and old.state not in (ModelState.FAILED, ModelState.UNLOADING)
-            if taken or (first is not None and name in first.served_names):
+            adapters = None if first is None else first.adapters
+            taken = taken or (first is not None and name in first.base_names)
+            if taken or (adapters is not None and adapters.has(name)):
                 raise ModelExists(name)
 
     def load(self, name: str, source: str, path: Path) -> LoadedModel:

@@ -176,6 +176,22 @@ def test_what_it_leaves_is_answered_by_the_endpoint(code: Callable[..., Client])
     assert client.post("/invocations", data=b"x", headers={"Content-Type": "text/csv"}).status_code == 415
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("POST", "/invocations", 200), ("DELETE", "/adapters/one", 501)]
+)
+def test_what_it_leaves_keeps_its_place(
+    code: Callable[..., Client], service: Service, method: str, path: str, status: int
+) -> None:
+    counted = []
+
+    def decline(request: CodeRequest) -> None:
+        counted.append(service.admission.count)
+        service.admission.limit = 0  # others have taken all places meanwhile
+
+    assert code(decline).open(path, method=method, json={"inputs": "a"}, buffered=True).status_code == status
+    assert counted == [1]  # and the fixture waits until there are none
+
+
 def test_the_other_routes_are_the_endpoints_own(code: Callable[..., Client]) -> None:
     client = code(lambda request: pytest.fail("asked"))
     assert (

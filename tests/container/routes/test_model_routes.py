@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from container import application
 from container.server import engine_watchdog as watching
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.engine.adapters.adapters import Adapters
 from handler.engine.event_loop import LoopThread
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.multi_model.memory_budget import GIB, MemoryNeed
@@ -86,6 +88,14 @@ def configure(service: Service, **changes: Any) -> None:
     """Changes settings after the registry was made."""
     assert service.models is not None
     service.config = service.models.config = replace(service.config, **changes)
+
+
+@pytest.fixture
+def with_adapters(service: Service, engine: ScriptedEngine, tmp_path: Path) -> None:
+    vllm: Any = SimpleNamespace(facts=SimpleNamespace(adapters=(2, 16)))
+    engine.adapters = Adapters(
+        vllm, service.loop, ("scripted",), tmp_path / "adapters", 2, lambda _: pytest.fail("asked")
+    )
 
 
 @pytest.fixture
@@ -338,7 +348,7 @@ def test_the_queue_is_behind_the_slots_of_all(service: Service, client: Client, 
 
 
 def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
-    service: Service, client: Client, load: Any, starts: Starts, models: ModelRegistry
+    with_adapters: None, service: Service, client: Client, load: Any, starts: Starts, models: ModelRegistry
 ) -> None:
     load("one")
     engine = starts.engines["one"][0]
@@ -422,7 +432,7 @@ def test_without_a_model_of_the_start(service: Service, client: Client, load: An
     assert said(client, model="one") == (404, "model_not_loaded"), "no limit of 0 is in the way"
 
 
-def test_an_adapter_takes_no_models_name(client: Client, load: Any) -> None:
+def test_an_adapter_takes_no_models_name(with_adapters: None, client: Client, load: Any) -> None:
     load("one")
     reply = client.post("/adapters", json={"name": "one", "src": "/nowhere"})
     assert (reply.status_code, reply.get_json()["error"]["code"]) == (409, "adapter_exists")

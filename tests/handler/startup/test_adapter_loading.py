@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.adapters.adapter_errors import AdapterRequired, AdaptersFull, AdaptersUnsupported
+from handler.engine.adapters.adapter_errors import AdapterExists, AdapterRequired, AdaptersFull, AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapters
+from handler.errors import EngineBusy
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup import adapter_loading
 from handler.startup.adapter_loading import load_adapters
@@ -111,8 +112,16 @@ class RecordingVllm:
     async def remove_lora(self, identity: int) -> None: ...
 
     def run(self, coroutine: Any, seconds: float) -> None:
+        self.spawn(coroutine).result()
+
+    def spawn(self, coroutine: Any) -> Future[None]:
         self.calls.append(coroutine.__name__)
-        asyncio.run(coroutine)
+        done: Future[None] = Future()
+        try:
+            done.set_result(asyncio.run(coroutine))
+        except ValueError as error:
+            done.set_exception(error)
+        return done
 
 
 @pytest.fixture
@@ -154,6 +163,42 @@ def test_a_download_keeps_nobody_from_changing_another_adapter(tmp_path: Path, v
         done.set()
         assert slow.result(WITHIN) is again.result(WITHIN)
     assert adapters.names() == ("b", "slow")
+
+
+def test_a_name_belongs_to_an_adapter_from_the_begin_of_its_load(tmp_path: Path, vllm: Any) -> None:
+    """So that of an adapter and a model of one name, which are loaded at once, the second is refused."""
+    seen: list[bool] = []
+
+    @contextmanager
+    def bring(source: str) -> Iterator[Path]:
+        seen.append(adapters.has("a"))
+        yield Path(source)
+
+    adapters = Adapters(vllm, vllm, ("model",), tmp_path, 2, bring)
+    with pytest.raises(AdapterExists):
+        adapters.load("a", "/a", taken=lambda name: adapters.has(name) and name == "a")  # it is reserved before
+    assert (adapters.has("a"), seen) == (False, [])
+    adapters.load("a", "/a")
+    assert (adapters.has("a"), seen) == (True, [True])
+    with pytest.raises(AdapterExists):
+        adapters.load("a", "/a", again=False)
+
+
+@pytest.mark.parametrize("ends", [None, ValueError("refused")])
+def test_an_adapter_that_vllm_takes_too_long_for_does_not_stay(
+    tmp_path: Path, vllm: Any, monkeypatch: pytest.MonkeyPatch, ends: Exception | None
+) -> None:
+    adding: Future[None] = Future()
+    spawn = vllm.spawn
+    monkeypatch.setattr("handler.engine.adapters.adapters.LOAD_SECONDS", 0.0)
+    monkeypatch.setattr(vllm, "spawn", lambda coroutine: coroutine.close() or adding)
+    adapters = Adapters(vllm, vllm, ("model",), tmp_path, 2, lambda source: nullcontext(Path(source)))
+    with pytest.raises(EngineBusy):
+        adapters.load("a", "/a")
+    assert adapters.names() == ()
+    monkeypatch.setattr(vllm, "spawn", spawn)
+    adding.set_exception(ends) if ends else adding.set_result(None)
+    assert vllm.calls == ["_free"]
 
 
 def test_an_adapter_is_unloaded_although_it_still_loads(tmp_path: Path, vllm: Any) -> None:
