@@ -199,8 +199,8 @@ def not_loaded(name: str) -> None:
 
 def service(engine: ScriptedEngine, environ: Mapping[str, str]) -> Service:
     engine.adapters = create_autospec(Adapters, instance=True, spec_set=True)
-    engine.adapters.load.return_value = Adapter("ic-1", "/opt/ml/a", False, 1, Path("/"), None)  # type: ignore[attr-defined]
-    engine.adapters.unload.side_effect = lambda name: None if name == "ic-1" else not_loaded(name)  # type: ignore[attr-defined]
+    engine.adapters.load.return_value = Adapter("ic-1", "/opt/ml/a", False, 1, Path("/"), None)
+    engine.adapters.unload.side_effect = lambda name: None if name == "ic-1" else not_loaded(name)
     service = Service.of(load({"ENDPOINT_MODEL": "scripted", **environ}), loop=engine.loop)
     service.engine = engine  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
