@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,10 @@ class Classifier:
         self.directory = directory
         self.model.save_pretrained(directory)
         self.tokenizer.save_pretrained(directory)
+        # As older tokenizers have it: the model takes no token types, and the engine must not get any.
+        path = directory / "tokenizer_config.json"
+        names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+        path.write_text(json.dumps(json.loads(path.read_text()) | names))
 
     def logits(self, *texts: str) -> torch.Tensor:
         import torch

@@ -16,6 +16,7 @@ from botocore.validate import ParamValidator
 import sample_model
 from handler.neuron.checkpoint import checkpoint_reader
 from handler.neuron.hardware.instance_catalogue import INSTANCES
+from handler.storage.s3_client import make_client
 from local_sagemaker.control import shapes
 from model_packaging.client import EndpointClient
 from model_packaging.compilation.compile_job import machines
@@ -111,6 +112,7 @@ def test_400_combinations_are_requests_that_botocore_accepts(package: str, monke
     # The package is the same each time: it is read once.
     monkeypatch.setattr(checkpoint_reader, "read_facts", cache(checkpoint_reader.read_facts))
     monkeypatch.setattr(instance_size, "items", cache(items))
+    monkeypatch.setattr("handler.config.loading.file_reader.make_client", cache(make_client))
     for seed in range(400):
         wanted = draw(seed)
         settings = ("--set", "SM_VLLM_MAX_MODEL_LEN=512", "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1")

@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,17 @@ def settings_file(draw: random.Random, outside: Path) -> bytes:
     return json.dumps(document).encode() if draw.random() < 0.9 else b"a: &a [*a]\n" * 1000
 
 
+@cache
+def hostile_headers() -> list[bytes]:
+    return [
+        b"[" + b"[]," * (2 * MB),
+        b'{"a":[' + b"[]," * (2 * MB) + b"[]]}",
+        b"{" + b",".join(b'"%d":{}' % n for n in range(500_000)) + b"}",
+        b"{}",
+        b"null",
+    ]
+
+
 def hostile_file(name: str, draw: random.Random, outside: Path) -> bytes:
     kind = name.rpartition("/")[2]
     if kind == "endpoint.yaml":
@@ -133,15 +145,7 @@ def hostile_file(name: str, draw: random.Random, outside: Path) -> bytes:
         )
         return f"{key}={draw.choice(['true', str(outside / 'secret'), 'bf16', '../x'])}\n".encode()
     if kind.endswith((".safetensors", ".bin")):
-        header = draw.choice(
-            [
-                b"[" + b"[]," * (2 * MB),
-                b'{"a":[' + b"[]," * (2 * MB) + b"[]]}",
-                b"{" + b",".join(b'"%d":{}' % n for n in range(500_000)) + b"}",
-                b"{}",
-                b"null",
-            ]
-        )
+        header = draw.choice(hostile_headers())
         size = draw.choice([len(header), 96 * MB, 2**63])
         return draw.choice([framed(header), size.to_bytes(8, "little") + header[:1000], b"", os.urandom(100)])
     if kind.endswith(".jinja"):

@@ -43,6 +43,7 @@ except ImportError:
     get_max_tokens = None
 
 TEMPLATE: Final = "default_template_kwargs"
+TOKEN_TYPES: Final = "token_type_ids"
 ENCODE_KWARGS: Final = TokenizeParams.get_encode_kwargs
 # No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
 NO_DOMAIN: Final = "none.invalid"
@@ -132,12 +133,18 @@ def _omit_token_types(llm: AsyncLLM) -> None:
     """Keeps token types from models that have none.
 
     vLLM gives a pair's token types to any model whose tokenizer makes them, and a Llama then ends the engine: "got an
-    unexpected keyword argument 'token_type_ids'" (0.16.0, pooling/score/serving.py).
+    unexpected keyword argument 'token_type_ids'" (0.16.0, pooling/score/serving.py; 0.24.0 to 0.32.0,
+    pooling/scoring/io_processor.py). Since 0.24.0 the tokenizer is a pool of copies, so its attributes say nothing.
     """
     tokenizer = llm.tokenizer
-    if tokenizer is not None and not getattr(llm.model_config.hf_config, "type_vocab_size", 0):
-        names = getattr(tokenizer, "model_input_names", ())
-        tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
+    has_types = bool(getattr(llm.model_config.hf_config, "type_vocab_size", 0))
+    if not has_types and TOKEN_TYPES in getattr(tokenizer, "model_input_names", ()):
+        called: Any = type(tokenizer)
+
+        def call(self: Any, *arguments: Any, **named: Any) -> Any:
+            return called.__call__(self, *arguments, **{"return_token_type_ids": False, **named})
+
+        tokenizer.__class__ = type(called.__name__, (called,), {"__call__": call})
 
 
 def _complete_tool_calls(state: SimpleNamespace, parser: str) -> None:
