@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 
@@ -15,7 +16,12 @@ import pytest
 
 @contextmanager
 def processes_with(*modules: str) -> Iterator[ForkServerContext]:
-    """Processes that have imported the modules."""
+    """Processes that have imported the modules.
+
+    :raises ImportError: there is no such module, which the server would pass over in silence.
+    """
+    for module in modules:
+        import_module(module)
     # There is one server in a process. Another test's has other modules.
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
     context = multiprocessing.get_context("forkserver")

@@ -27,7 +27,7 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    with processes_with("dying") as context:
+    with processes_with("tests.handler.artifacts.dying") as context:
         yield context
 
 
