@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,16 @@ from tests.recipes.recipe_files import FILES, MODELS
 KUBERNETES = "1.34"
 SCHEMAS = Path(__file__).parent / "schemas"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+SCHEMA_CONTENTS = cache(kubernetes_validate.utils.schema_contents)
+
+
+@pytest.fixture(autouse=True)
+def quick_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each schema is read once, and YAML by libyaml."""
+    monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", SCHEMA_CONTENTS)
+    monkeypatch.setattr(yaml, "safe_load_all", partial(yaml.load_all, Loader=yaml.CSafeLoader))
 
 
 def problems(document: dict[str, Any]) -> list[str]:
