@@ -16,7 +16,7 @@ from handler.engine.adapters.adapters import Adapter
 from handler.startup.adapter_loading import bring
 from handler.startup.multi_model.model_errors import InvalidModel
 from handler.startup.multi_model.model_registry import LoadedModel, ModelState
-from handler.startup.multi_model.model_start import ADAPTER_CONFIG, CONFIG, whole_model
+from handler.startup.multi_model.model_start import ADAPTER_CONFIG, CONFIG
 
 
 class ModelFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +35,8 @@ def blueprint(service: Service) -> Blueprint:
         fields = body_fields(ModelFields)
         name, url = required("model_name", fields.model_name), required("url", fields.url)
         service.require_engine()
-        if service.models is not None:
-            service.models.require_free(name)  # before anything is fetched
-            if (path := whole_model(service.config, url)) is not None:
-                return reply(description(service.models.load(name, url, path)))
+        if service.models is not None and (model := service.models.load(name, url)) is not None:
+            return reply(description(model))
         return reply(description(load_adapter(service, name, url)))
 
     @routes.get("/models")

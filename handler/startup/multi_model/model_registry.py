@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import shutil
 import sys
 import threading
 import time
@@ -73,6 +74,7 @@ class LoadedModel:
     """A model and its state. Only `ModelRegistry` changes it.
 
     :ivar engine, need: None until the model serves.
+    :ivar fetched: the directory with its files, if they were fetched for it.
     :ivar reason: why it failed.
     """
 
@@ -82,6 +84,7 @@ class LoadedModel:
     state: ModelState = ModelState.LOADING
     engine: Engine | None = None
     need: MemoryNeed | None = None
+    fetched: Path | None = None
     reason: str = ""
 
 
@@ -91,7 +94,7 @@ class ModelRegistry:
 
     :param first: returns the engine of the start, or None if there is none.
     :param first_need: the memory that is reserved for the engine of the start.
-    :param prepare, start: check the model in a directory, and start its engine.
+    :param find, prepare, start: find a model's directory, check the model in it, and start its engine.
     """
 
     config: EndpointConfig
@@ -99,6 +102,7 @@ class ModelRegistry:
     admission: Admission
     first: Callable[[], Engine | None]
     first_need: MemoryNeed | None = None
+    find: Callable[[EndpointConfig, str], Path | None] = model_start.whole_model
     prepare: model_start.Prepare = model_start.prepare
     start: model_start.Start = field(kw_only=True)
     _by_name: dict[str, LoadedModel] = field(default_factory=dict)
@@ -144,20 +148,11 @@ class ModelRegistry:
             model.places.enter()
             return model.engine, model.places
 
-    def require_free(self, name: str) -> None:
-        """:raises ModelExists: a model or an adapter has this name, and has not failed."""
-        with self._changed:
-            first, old = self.first(), self._by_name.get(name)
-            taken = old is not None and old.state not in (ModelState.FAILED, ModelState.UNLOADING)
-            adapters = None if first is None else first.adapters
-            taken = taken or (first is not None and name in first.base_names)
-            if taken or (adapters is not None and adapters.has(name)):
-                raise ModelExists(name)
-
-    def load(self, name: str, source: str, path: Path) -> LoadedModel:
-        """Starts an engine for the model in a directory. One at a time, so that each sees the memory of the one before.
+    def load(self, name: str, source: str) -> LoadedModel | None:
+        """Fetches a model and starts its engine. One at a time, so that each sees the memory of the one before.
 
         :param source: the model's address in the request.
+        :returns: None: there is no whole model at this address.
         :raises EndpointError: the name is invalid or in use, the model cannot be served, or there is no memory.
         """
         if not NAME.fullmatch(name) or ".." in name:
@@ -165,6 +160,11 @@ class ModelRegistry:
             raise InvalidField("model_name", problem)
         model = self._reserve(name, source)
         try:
+            path = self.find(self.config, source)
+            if path is None:
+                self._remove(model)
+                return None
+            model.fetched = path if source.startswith("s3://") else None
             prepared = self.prepare(self.config, name, path)
             with self._starting:
                 self.lifecycle.require_ready()
@@ -175,7 +175,9 @@ class ModelRegistry:
                 model.places.used = time.monotonic()
                 self._set_state(model, ModelState.SERVING)
                 logger.info("the model %s serves after %.1f s", name, model.places.used - began)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, ModelsFull):
+                model.fetched = None  # whoever makes room tries again, and finds the files
             self._remove(model)
             raise
         self._set_limit()
@@ -231,16 +233,29 @@ class ModelRegistry:
             engine.stop()
 
     def _reserve(self, name: str, source: str) -> LoadedModel:
-        """Reserves a name with a new entry. Waits for a model of this name that is being unloaded."""
+        """Reserves a name with a new entry. Waits for one that is being unloaded with this name, or these files."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_unloading(name))
-            self.require_free(name)
+            self._changed.wait_for(lambda: not self._is_unloading(name, source))
+            self._require_free(name)
+            failed = self._by_name.get(name)
             model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self.admission))
-            return model
+        if failed is not None:
+            self._delete_files(failed)
+        return model
 
-    def _is_unloading(self, name: str) -> bool:
-        model = self._by_name.get(name)
-        return model is not None and model.state is ModelState.UNLOADING
+    def _require_free(self, name: str) -> None:
+        """:raises ModelExists: a model or an adapter has this name, and has not failed."""
+        with self._changed:
+            first, old = self.first(), self._by_name.get(name)
+            taken = old is not None and old.state not in (ModelState.FAILED, ModelState.UNLOADING)
+            adapters = None if first is None else first.adapters
+            taken = taken or (first is not None and name in first.base_names)
+            if taken or (adapters is not None and adapters.has(name)):
+                raise ModelExists(name)
+
+    def _is_unloading(self, name: str, source: str) -> bool:
+        leaving = [model for model in self._by_name.values() if model.state is ModelState.UNLOADING]
+        return any(model.name == name or (model.fetched and model.source == source) for model in leaving)
 
     def _make_room(self, prepared: model_start.PreparedModel) -> None:
         """Unloads models until there is room for another, if that is allowed. One that is leaving makes room, too.
@@ -311,10 +326,20 @@ class ModelRegistry:
             self._changed.notify_all()
 
     def _remove(self, model: LoadedModel) -> None:
+        self._set_state(model, ModelState.UNLOADING)
+        self._delete_files(model)
         with self._changed:
             if self._by_name.get(model.name) is model:
                 del self._by_name[model.name]
             self._changed.notify_all()
+
+    def _delete_files(self, model: LoadedModel) -> None:
+        """Deletes the files of a model that leaves, unless another one of the same source has them, or fetches them."""
+        with self._changed:
+            staying = [other for other in self._by_name.values() if other.state is not ModelState.UNLOADING]
+            shared = any(other is not model and other.source == model.source for other in staying)
+        if model.fetched is not None and not shared:
+            shutil.rmtree(model.fetched, ignore_errors=True)
 
     def _set_limit(self) -> None:
         """Sets the endpoint's limit of requests from the slots of all engines. Without one it is that of the start."""

@@ -416,6 +416,51 @@ def test_an_unload_ends_what_does_not_end_in_time_and_says_so(
         assert running.result(WITHIN) == (503, "model_unloaded")
 
 
+@pytest.fixture
+def fetched(models: ModelRegistry, tmp_path: Path) -> Callable[[], list[str]]:
+    """The directories that stand in the place of fetched ones: one for each address."""
+
+    def find(config: EndpointConfig, source: str) -> Path:
+        path = tmp_path / "fetched" / source.rpartition("/")[2]
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    models.find = find
+    return lambda: sorted(path.name for path in (tmp_path / "fetched").iterdir())
+
+
+def test_what_was_fetched_goes_with_the_last_model_that_has_it(
+    client: Client, starts: Starts, fetched: Callable[[], list[str]]
+) -> None:
+    def load(name: str, url: str) -> int:
+        return client.post("/models", json={"model_name": name, "url": url}).status_code
+
+    assert [load("one", "s3://b/x"), load("two", "s3://b/x")] == [200, 200]
+    assert client.delete("/models/one").status_code == 200
+    assert fetched() == ["x"]
+    assert client.delete("/models/two").status_code == 200
+    assert fetched() == []
+    starts.failing = "a test"
+    assert (load("three", "s3://b/y") >= 400, fetched()) == (True, [])
+    starts.failing = ""
+    starts.needs["large"] = MemoryNeed(GIB * 1000_000, 0, "a test")
+    assert (load("large", "s3://b/z"), fetched()) == (507, ["z"]), "whoever makes room tries again"
+    assert [load("four", "/local/v"), client.delete("/models/four").status_code] == [200, 200]
+    assert fetched() == ["v", "z"], "it was not fetched"
+
+
+def test_a_failed_model_that_is_replaced_leaves_no_files(
+    client: Client, starts: Starts, models: ModelRegistry, fetched: Callable[[], list[str]]
+) -> None:
+    for url in ("s3://b/x", "s3://b/y"):
+        assert client.post("/models", json={"model_name": "one", "url": url}).status_code == 200
+        assert fetched() == [url[-1]]
+        starts.engines["one"][-1].is_dead = True
+        models.watch()
+    assert client.delete("/models/one").status_code == 200
+    assert fetched() == []
+
+
 def test_without_a_model_of_the_start(service: Service, client: Client, load: Any) -> None:
     service.engine = None
     assert client.get("/ping").status_code == 200
