@@ -58,16 +58,16 @@ class Pipeline:
         """
         service, config, admission = self._service, self._service.config, self._service.admission
         request, record, note = exchange.request, exchange.record, exchange.note
-        admitted, exchange.admitted = exchange.admitted or note is not None, False
-        if not admitted:
+        counted, exchange.admitted = exchange.admitted, False
+        if not counted and note is None:
             service.require_engine()
             admission.enter()
-        elif note is not None:  # an earlier process has admitted it
-            record.began = note.began
+        elif not counted:  # an earlier process has admitted it
             admission.enter_again()
         try:
-            if admitted:
+            if counted or note is not None:
                 service.require_engine()
+                record.began = record.began if note is None else note.began
             model = model or requested_model(service, request)
             # A transform job need not name the type of its lines (CreateTransformJob, TransformInput.ContentType).
             kind = request.mimetype or (JSON_LINES if config.batch_transform else "")

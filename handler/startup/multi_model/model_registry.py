@@ -175,9 +175,11 @@ class ModelRegistry:
                 model.places.used = time.monotonic()
                 self._set_state(model, ModelState.SERVING)
                 logger.info("the model %s serves after %.1f s", name, model.places.used - began)
-        except BaseException as error:
-            if isinstance(error, ModelsFull):
-                model.fetched = None  # whoever makes room tries again, and finds the files
+        except ModelsFull:
+            model.fetched = None  # whoever makes room tries again, and finds the files
+            self._remove(model)
+            raise
+        except BaseException:
             self._remove(model)
             raise
         self._set_limit()
@@ -247,10 +249,9 @@ class ModelRegistry:
         """:raises ModelExists: a model or an adapter has this name, and has not failed."""
         with self._changed:
             first, old = self.first(), self._by_name.get(name)
-            taken = old is not None and old.state not in (ModelState.FAILED, ModelState.UNLOADING)
-            adapters = None if first is None else first.adapters
-            taken = taken or (first is not None and name in first.base_names)
-            if taken or (adapters is not None and adapters.has(name)):
+            if old is not None and old.state not in (ModelState.FAILED, ModelState.UNLOADING):
+                raise ModelExists(name)
+            if first is not None and (name in first.base_names or (first.adapters and first.adapters.has(name))):
                 raise ModelExists(name)
 
     def _is_unloading(self, name: str, source: str) -> bool:
