@@ -40,8 +40,6 @@ from tests.recipes.recipe_files import FILES, MODELS
 KUBERNETES = "1.34"
 SCHEMAS = Path(__file__).parent / "schemas"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-
-
 SCHEMA_CONTENTS = cache(kubernetes_validate.utils.schema_contents)
 
 

@@ -176,7 +176,7 @@ def test_a_name_belongs_to_an_adapter_from_the_begin_of_its_load(tmp_path: Path,
 
     adapters = Adapters(vllm, vllm, ("model",), tmp_path, 2, bring)
     with pytest.raises(AdapterExists):
-        adapters.load("a", "/a", taken=lambda name: adapters.has(name) and name == "a")  # it is reserved before
+        adapters.load("a", "/a", taken=adapters.has)  # it is reserved when this is asked
     assert (adapters.has("a"), seen) == (False, [])
     adapters.load("a", "/a")
     assert (adapters.has("a"), seen) == (True, [True])
